@@ -1,0 +1,69 @@
+# What people do every day.  Needs make, git and any Python from 3.11 on; everything else goes
+# into .venv.  PYTHON=/path/to/python chooses the interpreter.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The first interpreter that runs and is new enough (a launcher may exist without its Python).
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3 python,\
+	$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
+
+DEMO := build/demo/repvgg_a0
+BUDGET := 60
+
+.PHONY: demo test lint types format bench rules verify clean
+
+demo: $(DEMO).onnx
+	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
+
+test: lint types
+	$(BIN)/pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# generator/, verifier/ and rules/ are installed as xflow.generator and so on; the type checker
+# does not resolve that mapping, so it is shown a tree of links in which they are where they are
+# imported from.
+types: $(VENV)/dev
+	rm -rf build/types
+	mkdir -p build/types/xflow
+	cd build/types/xflow && ln -s ../../../xflow/* ../../../generator ../../../verifier ../../../rules .
+	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
+		--cache-dir ../../.mypy_cache -p xflow
+	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
+		--cache-dir ../../.mypy_cache ../../benchmarks
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/run.py --budget $(BUDGET)
+
+rules: $(VENV)/installed
+	$(BIN)/xflow rules generate --out rules
+
+verify: $(VENV)/installed
+	$(BIN)/xflow rules verify rules
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(DEMO).onnx: benchmarks/hydrate.py benchmarks/models/repvgg_a0.onnx $(VENV)/installed
+	mkdir -p $(@D)
+	$(BIN)/python benchmarks/hydrate.py benchmarks/models/repvgg_a0.onnx $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or later found; set PYTHON" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Editable, so that the tests and the commands see the working tree.
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

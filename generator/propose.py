@@ -1,0 +1,49 @@
+"""Proposals: candidates grouped by skeleton, each oriented from the costlier side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xflow.generator.enumerate import Candidate
+from xflow.generator.skeleton import Point, Skeleton, take_apart
+from xflow.generator.vocabulary import Vocabulary
+from xflow.graph import Graph, Value
+
+MAX_POINTS = 400
+
+
+@dataclass
+class Proposal:
+    """Pairs with one skeleton; `source` and `target` are the smallest of them."""
+
+    source: Value
+    target: Value
+    skeleton: Skeleton
+    order: tuple[object, ...]
+    points: list[Point] = field(default_factory=list)
+
+
+def propose(candidates: Iterable[Candidate], vocabulary: Vocabulary) -> list[Proposal]:
+    """Proposals, smaller ones first.
+
+    A side that reads an input which the other does not is the left one; where both do, neither
+    side could be computed from what the other is given.
+    """
+    groups: dict[str, Proposal] = {}
+    ordered = sorted(candidates, key=lambda c: (c.source.order, c.target.order))
+    for candidate in ordered:
+        source, target = candidate.source.value, candidate.target.value
+        left, right = (set(Graph((value,)).leaves) for value in (source, target))
+        if not right <= left:
+            if not left <= right:
+                continue
+            source, target = target, source
+        skeleton, point = take_apart(source, target, vocabulary)
+        group = groups.get(skeleton.key)
+        if group is None:
+            order = (candidate.source.order, candidate.target.order)
+            group = groups[skeleton.key] = Proposal(source, target, skeleton, order)
+        if len(group.points) < MAX_POINTS and point not in group.points:
+            group.points.append(point)
+    return sorted(groups.values(), key=lambda group: group.order)

@@ -1,0 +1,96 @@
+"""What a part of a family is built from: inputs of concrete sizes and productions over sorts.
+
+Sizes are *collapsed*: axes that a rule tells apart share a size (square matrices, as many output
+channels as input channels), because otherwise few graphs would type. Generalisation takes the
+sizes apart again. A size 1 stands for itself in every rule; other sizes become symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xflow.graph import TensorType, Value, leaf
+from xflow.ops.registry import Attribute
+
+DTYPE = "FLOAT"
+"""Element type of enumerated terms: rules are matched on them as on models."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input: `dims` name its axes as rules should (``N C *S``; ``...`` for any shape)."""
+
+    name: str
+    sort: str
+    dims: str
+    sizes: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A preferred name for each axis, without the star of a vector."""
+        return tuple(name.removeprefix("*") for name in self.dims.split())
+
+    @property
+    def vector(self) -> tuple[bool, ...]:
+        """For each axis whether it stands for any number of axes."""
+        return tuple(name.startswith("*") for name in self.dims.split())
+
+    @property
+    def any_shape(self) -> bool:
+        """Whether it is an input of any shape, for elementwise operators alone."""
+        return self.dims == "..."
+
+    @property
+    def value(self) -> Value:
+        """The leaf."""
+        return leaf(self.name, TensorType(DTYPE, self.sizes))
+
+
+@dataclass(frozen=True)
+class Production:
+    """Applies an operator to terms of the sorts `args`; makes terms of sort `result`."""
+
+    op: str
+    args: tuple[str, ...]
+    result: str
+    choices: tuple[Mapping[str, Attribute], ...] = ({},)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """One enumeration. Sorts in `free` depend on weights alone and cost nothing at run time.
+
+    `limits[n]` is the largest number of free operators in a term of n operators that cost.
+    `exact`: sums, products and maxima alone, so that float64 computes without rounding.
+    `ranks` are the lengths of vectors at which rules are stated.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    productions: tuple[Production, ...]
+    limits: tuple[int, ...]
+    free: frozenset[str] = frozenset()
+    exact: bool = True
+    ranks: tuple[int, ...] = (0,)
+    roots: frozenset[str] = frozenset({"x"})
+    """Sorts whose equal terms are proposed as rules."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A file of rules: vocabularies that are enumerated one after the other."""
+
+    name: str
+    vocabularies: tuple[Vocabulary, ...] = ()
+    definitions: bool = False
+    """Also state the definition of each composite operator."""
+    about: str = field(default="", compare=False)
+
+
+def choices(**lists: tuple[Attribute, ...] | list[Attribute]) -> tuple[dict[str, Attribute], ...]:
+    """Every combination of the given values of attributes."""
+    made: list[dict[str, Attribute]] = [{}]
+    for name, values in lists.items():
+        made = [{**known, name: value} for known in made for value in values]
+    return tuple(made)

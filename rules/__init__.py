@@ -1,0 +1,1 @@
+"""The committed rule database: text stanzas (`*.rules`) and their certificates."""

@@ -1,0 +1,67 @@
+"""Models and helpers that several tests share."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+def small_model(weights: int = 4, name: str = "small", fill: float = 1.0) -> onnx.ModelProto:
+    """Return a valid model y[N, `weights`] = relu(x[N, weights] @ w) + c, all weights `fill`."""
+    w = np.full((weights, weights), fill, np.float32)
+    c = np.full((1,), fill, np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"]),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("Add", ["b", "c"], ["y"]),
+        ],
+        name,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", weights])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", weights])],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(c, "c")],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=8, producer_name="tests")
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    """A valid model in a file of its own folder."""
+    folder = tmp_path / "input"
+    folder.mkdir()
+    path = folder / "model.onnx"
+    onnx.save(small_model(), path)
+    return path
+
+
+@pytest.fixture
+def external_model_file(tmp_path: Path) -> Path:
+    """A valid model whose weights lie in `weights.bin` beside it."""
+    folder = tmp_path / "external"
+    folder.mkdir()
+    path = folder / "model.onnx"
+    onnx.save(
+        small_model(64),
+        path,
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
+    )
+    return path
+
+
+@pytest.fixture
+def run_xflow() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """A function that runs the program as a user would, in a process of its own."""
+
+    def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "xflow", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return run

@@ -1,0 +1,229 @@
+"""Readings of one operator at one example, for the tests that hold them against each other."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from xflow.graph import complete_attributes
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    Example,
+    Kind,
+    Need,
+    OnnxCall,
+    Operator,
+    Shape,
+    operators,
+)
+from xflow.ops.spec import Element, evaluate
+from xflow.size import Size, symbol
+
+POSITIVE = {"Sqrt": (0,), "Log": (0,), "BatchNormalization": (4,)}
+"""Inputs that must not be negative, because a root or a logarithm is taken of them."""
+
+BROADCASTING = {op.name for op in operators() if op.elementwise} | {"MatMul", "Gemm"}
+"""Operators to which an extent that is literally 1 means something else than a symbol."""
+
+
+def cases() -> list[tuple[Operator, Example]]:
+    """Every operator at each of its examples, attributes completed."""
+    return [
+        (op, Example(e.shapes, complete_attributes(op, e.attributes, e.shapes)))
+        for op in operators()
+        for e in op.examples
+    ]
+
+
+def case_id(value: object) -> str:
+    """A readable test id."""
+    if isinstance(value, Example):
+        attributes = ",".join(f"{key}={format_value(v)}" for key, v in value.attributes.items())
+        return "x".join(map(format_value, value.shapes)) + (f",{attributes}" if attributes else "")
+    return str(value)
+
+
+def format_value(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + " ".join(map(str, value)) + "]"
+    return str(value)
+
+
+def exact_inputs(op: Operator, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Arrays of dyadic fractions, none zero, which 32-bit floats hold exactly."""
+    rng = np.random.default_rng(zlib.crc32(f"{op.name}{list(shapes)}".encode()))
+    arrays = []
+    for position, shape in enumerate(shapes):
+        quarters = rng.integers(1, 8, shape)
+        if position not in POSITIVE.get(op.name, ()):
+            quarters = quarters * rng.choice([-1, 1], shape)
+        array = np.empty(shape, dtype=object)
+        for index in np.ndindex(*shape):
+            array[index] = Fraction(int(quarters[index]), 4)
+        arrays.append(array)
+    return arrays
+
+
+def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
+    return [array.astype(dtype) for array in arrays]
+
+
+def outputs_by_specification(
+    op: Operator,
+    shapes: Sequence[Shape],
+    attributes: Attributes,
+    arrays: Sequence[Array],
+    sizes: Mapping[str, int],
+) -> list[Array]:
+    """The outputs as `at` has them, read element by element in exact arithmetic.
+
+    With `sizes` empty, shapes and indices are integers; otherwise the index is symbolic too.
+    Raises IndexError for an access out of bounds.
+    """
+    tensors = {f"x{k}": array for k, array in enumerate(arrays)}
+
+    def reader(k: int) -> Any:
+        return lambda index: Element(f"x{k}", tuple(index))
+
+    readers = [reader(k) for k in range(len(arrays))]
+    concrete = complete_attributes(op, substitute(attributes, sizes), [a.shape for a in arrays])
+    results = []
+    for output, shape in enumerate(op.shape([a.shape for a in arrays], concrete, Need())):
+        result = np.empty(tuple(int(n) for n in shape if isinstance(n, int)), dtype=object)
+        if sizes:
+            names = [f"i{k}" for k in range(result.ndim)]
+            index = tuple(symbol(name) for name in names)
+            element = op.at(readers, shapes, attributes, output, index)
+            for place in np.ndindex(*result.shape):
+                env = {**sizes, **dict(zip(names, place, strict=True))}
+                result[place] = evaluate(element, tensors, env)
+        else:
+            for place in np.ndindex(*result.shape):
+                element = op.at(readers, shapes, attributes, output, place)
+                result[place] = evaluate(element, tensors, {})
+        results.append(result)
+    return results
+
+
+@dataclass(frozen=True)
+class Symbolic:
+    """An example with symbols for its sizes, and the integers that they stand for."""
+
+    shapes: tuple[Shape, ...]
+    attributes: dict[str, Attribute]
+    values: dict[str, int]
+
+
+def symbolise(op: Operator, example: Example, *, attributes: bool) -> Symbolic:
+    """Distinct symbols for all extents (and integer attributes) that do not choose a meaning."""
+    values: dict[str, int] = {}
+
+    def fresh(value: int) -> Size:
+        name = f"n{len(values)}"
+        values[name] = value
+        return symbol(name)
+
+    literal = {1} if op.name in BROADCASTING else set()
+    shapes = tuple(tuple(n if n in literal else fresh(n) for n in s) for s in example.shapes)
+    given = dict(example.attributes)
+    for name, spec in op.attributes.items() if attributes else ():
+        value = given[name]
+        if spec.kind is Kind.INT and not spec.flag:
+            assert isinstance(value, int)
+            given[name] = fresh(value)
+        elif spec.kind is Kind.INTS:
+            assert isinstance(value, tuple)
+            given[name] = tuple(fresh(v) for v in value if isinstance(v, int))
+    return Symbolic(shapes, given, values)
+
+
+def substitute(attributes: Attributes, values: Mapping[str, int]) -> dict[str, Attribute]:
+    """`attributes` with symbols replaced."""
+    from xflow.size import Expr  # noqa: PLC0415
+    from xflow.size import substitute as put  # noqa: PLC0415
+
+    def one(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(one(v) for v in value)
+        return put(value, values) if isinstance(value, Expr) else value
+
+    return {name: one(value) for name, value in attributes.items()}
+
+
+def assert_equal(found: Sequence[Array], expected: Sequence[Array], rtol: float = 1e-12) -> None:
+    """Same number of outputs, shapes and, within `rtol` of the largest element, elements."""
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max(initial=1))
+
+
+def onnx_model(call: OnnxCall, outputs: int) -> onnx.ModelProto:
+    """A model of a single node with 32-bit float inputs ``x0, x1, ...``."""
+    names, initializers, inputs = [], [], []
+    own = iter(enumerate(call.shapes))
+    for position in range(len(call.shapes) + len(call.constants)):
+        if position in call.constants:
+            name = f"c{position}"
+            initializers.append(numpy_helper.from_array(call.constants[position], name))
+        else:
+            number, shape = next(own)
+            name = f"x{number}"
+            inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        names.append(name)
+    results = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(
+        call.op_type, names, results, domain=call.domain, **{k: v for k, v in call.attributes.items()}
+    )
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
+    graph = helper.make_graph([node], "case", inputs, infos, initializers)
+    opsets = [helper.make_opsetid("", call.opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def read_node(model: onnx.ModelProto) -> OnnxCall:
+    """The single node of a model, in the form in which the importer hands it to an operator."""
+    (node,) = model.graph.node
+    shapes: dict[str, Shape] = {
+        value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+        for value in model.graph.input
+    }
+    constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    shapes.update({name: array.shape for name, array in constants.items()})
+    attributes: dict[str, Any] = {}
+    for attribute in node.attribute:
+        value = helper.get_attribute_value(attribute)
+        attributes[attribute.name] = value.decode() if isinstance(value, bytes) else value
+    return OnnxCall(
+        node.op_type,
+        model.opset_import[0].version,
+        node.domain,
+        attributes,
+        tuple(shapes.get(name) for name in node.input),
+        {k: constants[name] for k, name in enumerate(node.input) if name in constants},
+        len(node.output),
+    )
+
+
+def neighbours(symbolic: Symbolic) -> Iterator[dict[str, int]]:
+    """The example's sizes with one of them changed by one."""
+    for name, value in symbolic.values.items():
+        for changed in (value - 1, value + 1):
+            yield {**symbolic.values, name: changed}
+
+
+def with_values(symbolic: Symbolic, values: Mapping[str, int]) -> Example:
+    """The example at other sizes."""
+    both = substitute({"shapes": symbolic.shapes, **symbolic.attributes}, values)  # type: ignore[dict-item]
+    shapes: Any = both.pop("shapes")
+    return replace(Example(shapes), attributes=both)

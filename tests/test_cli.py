@@ -1,0 +1,456 @@
+"""The command line: one sentence for each mistake, the right exit code, nothing touched."""
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+
+from xflow import cli, files, rule_files
+from xflow.errors import ExitCode, ValidationFailed
+from xflow.report import Latency, ModelStats, Ratio, Report, RuleUse, Target
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def assert_one_sentence(stderr: str) -> None:
+    lines = stderr.splitlines()
+    assert len(lines) == 1, stderr
+    assert lines[0].startswith("xflow: ")
+    assert "Traceback" not in stderr
+    assert "internal error" not in stderr
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Return every file below `folder` with its bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def workplace(model_file: Path, tmp_path: Path) -> Path:
+    """A folder with a model, an older output, and several files that are no models."""
+    whole = model_file.read_bytes()
+    (tmp_path / "old.onnx").write_bytes(b"an older output")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    (tmp_path / "truncated.onnx").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.onnx").write_text("This is not a model.\n" * 20)
+    (tmp_path / "picture.onnx").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
+    return tmp_path
+
+
+BAD_FILES = {
+    "missing": ("absent.onnx", "old.onnx", "no such file"),
+    "empty": ("empty.onnx", "old.onnx", "empty"),
+    "truncated": ("truncated.onnx", "old.onnx", "truncated"),
+    "text": ("text.onnx", "old.onnx", "not an ONNX model"),
+    "picture": ("picture.onnx", "old.onnx", "not an ONNX model"),
+    "input is a directory": ("input", "old.onnx", "directory"),
+    "output is a directory": ("input/model.onnx", "input", "directory"),
+    "output in no folder": ("input/model.onnx", "absent/out.onnx", "folder does not exist"),
+    "output is the input": ("input/model.onnx", "input/model.onnx", "input"),
+    "output is not a file": ("input/model.onnx", "/dev/null", "not a regular file"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_bad_file_is_one_sentence_and_exit_code_1(
+    kind: str, workplace: Path, run_xflow: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
+    before = snapshot(workplace)
+    source, target, reason = BAD_FILES[kind]
+    done = run_xflow(source, target)
+    assert done.returncode == ExitCode.ERROR
+    assert_one_sentence(done.stderr)
+    assert reason in done.stderr
+    assert done.stdout == ""
+    assert snapshot(workplace) == before
+
+
+BAD_USAGE = [
+    [],
+    ["--budget", "-1", "OLD"],
+    ["OLD", "--budget", "-1"],
+    ["OLD", "--budget", "0"],
+    ["OLD", "--budget", "nan"],
+    ["OLD", "--budget", "inf"],
+    ["OLD", "--budget", "soon"],
+    ["OLD", "--threads", "0"],
+    ["OLD", "--threads", "1.5"],
+    ["OLD", "--provider", "abacus"],
+    ["OLD", "--cost", "guessed"],
+    ["OLD", "--check", "0"],
+    ["OLD", "--rtol", "-1e-3"],
+    ["OLD", "--atol", "x"],
+    ["OLD", "--seed", "-1"],
+    ["OLD", "--seed", "9" * 5000],
+    ["OLD", "--input-shapes", "x"],
+    ["OLD", "--input-shapes", ":1,2"],
+    ["OLD", "--input-shapes", "x:1,-2"],
+    ["OLD", "--input-shapes", "x:1,,2"],
+    ["OLD", "--input-shapes", "x:1", "--input-shapes", "x:2"],
+    ["OLD", "--no-such-option"],
+    ["OLD", "third"],
+    ["OLD", "-q", "-v"],
+    ["OLD", "--report", "OLD"],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_USAGE, ids=lambda a: " ".join(a)[:40] or "no output")
+def test_a_usage_error_is_one_sentence_and_exit_code_2(
+    arguments: list[str], workplace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(workplace)
+    old = str(workplace / "old.onnx")
+    given = [old if item == "OLD" else item for item in arguments]
+    assert cli.main([str(workplace / "input" / "model.onnx"), *given]) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert_one_sentence(err)
+    assert snapshot(workplace) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["rules"], ["rules", "burn"], ["rules", "show"], ["rules", "generate", "--jobs", "0"]],
+)
+def test_a_usage_error_of_the_rules_command_is_exit_code_2(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == ExitCode.USAGE
+    assert_one_sentence(capfd.readouterr().err)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_help_fits_on_a_screen(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+def test_help_loads_neither_the_runtime_nor_onnx() -> None:
+    script = (
+        "import sys, contextlib\n"
+        "from xflow import cli\n"
+        "with contextlib.suppress(SystemExit): cli.main(['optimize', '--help'])\n"
+        "heavy = {'onnx', 'onnxruntime', 'numpy', 'z3', 'rich', 'sympy'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
+
+
+def test_the_bare_form_means_optimize() -> None:
+    assert cli.complete(["a", "b"]) == ["optimize", "a", "b"]
+    assert cli.complete(["--budget", "5", "a", "b"]) == ["optimize", "--budget", "5", "a", "b"]
+    assert cli.complete(["-v", "a", "b"]) == ["optimize", "-v", "a", "b"]
+    assert cli.complete(["optimize", "a", "b"]) == ["optimize", "a", "b"]
+    assert cli.complete(["-q", "rules", "list"]) == ["rules", "list", "-q"]
+
+
+def test_shapes_are_read_whatever_the_name_holds() -> None:
+    parse = cli.build_parser().parse_args
+    shapes = ["--input-shapes", "x:1,3,224,224", "--input-shapes", "scope/in:0:7"]
+    options = parse(["optimize", "a", "b", *shapes, "--input-shapes", "scalar:"])
+    assert options.input_shapes == [
+        ("x", (1, 3, 224, 224)),
+        ("scope/in:0", (7,)),
+        ("scalar", ()),
+    ]
+
+
+RULES = """\
+rule swap
+  in       x[...] y[...]
+  from     Add(x, y)
+  to       Add(y, x)
+
+rule merge-matmuls
+  in       x[m, k] a[k, n] b[k, n]
+  from     Add(MatMul(x, a), MatMul(x, b))
+  to       MatMul(x, Add(a, b))
+  where    k >= 1
+"""
+
+
+def report(**changes: Any) -> Report:
+    """Return a report of a run that changed something."""
+    facts: dict[str, Any] = {
+        "changed": True,
+        "before": ModelStats({"Conv": 3, "Add": 2, "BatchNormalization": 4}),
+        "after": ModelStats({"Conv": 1, "Relu": 1}),
+        "target": Target("cpu", 2),
+        "latency_before": Latency(0.02, 0.001),
+        "latency_after": Latency(0.01, 0.001),
+        "ratio": Ratio(2.0, 1.9, 2.1),
+        "largest_error": 1e-6,
+        "rules": (RuleUse("swap", 2, 0.01),),
+        "phases": {"search": 1.0},
+    }
+    return Report(**{**facts, **changes})
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.SimpleNamespace:
+    """The parts below the command line replaced by ones that tests control."""
+    state = types.SimpleNamespace(report=report(), model=None, error=None, options=None)
+    state.failures, state.rules = [], tmp_path / "the-rules"
+    state.rules.mkdir()
+    (state.rules / "some.rules").write_text(RULES)
+
+    def optimize(model: str, **options: Any) -> types.SimpleNamespace:
+        state.options = options
+        if state.error is not None:
+            raise state.error
+        options["progress"]("search", {"best": 0.5})
+        result = state.model or files.load_model(model)
+        return types.SimpleNamespace(model=result, report=state.report)
+
+    def generate(out: Path, **options: Any) -> types.SimpleNamespace:
+        state.options = {"out": out, **options}
+        return types.SimpleNamespace(rows=[("kept", 7), ("seconds", 1.5)])
+
+    modules: Mapping[str, dict[str, Any]] = {
+        "xflow.api": {"optimize": optimize},
+        "xflow.verifier.database": {"verify_directory": lambda *_: state.failures},
+        "xflow.generator.run": {"generate": generate},
+    }
+    for name, members in modules.items():
+        module = types.ModuleType(name)
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, name, module)
+        # `from package import name` looks at the package first.
+        package, _, last = name.rpartition(".")
+        monkeypatch.setattr(importlib.import_module(package), last, module, raising=False)
+    monkeypatch.setattr(rule_files, "default_directory", lambda: state.rules)
+    return state
+
+
+def test_a_run_writes_the_model_and_the_report_and_shows_the_table(
+    fake: types.SimpleNamespace,
+    model_file: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    out, written = tmp_path / "out.onnx", tmp_path / "report.json"
+    code = cli.main([str(model_file), str(out), "--report", str(written), "--threads", "3"])
+    assert code == ExitCode.OK
+    files.load_model(out)
+    table = capfd.readouterr().out
+    assert max(map(len, table.splitlines())) <= 80
+    for word in (
+        "Conv",
+        "BatchNormalization",
+        "20.00 ± 1.00 ms",
+        "2.000 (1.900 to",
+        "swap",
+        "1e-06",
+    ):
+        assert word in table
+    content = json.loads(written.read_text())
+    assert content["version"] == 1
+    assert content["output"] == str(out)
+    assert content["rules"] == [{"name": "swap", "count": 2, "gain": 0.01}]
+    assert set(content["phases"]) == {"search", "write"}
+    assert fake.options["threads"] == 3
+    assert fake.options["budget"] == 60.0
+
+
+def test_an_unchanged_model_is_written_byte_for_byte(
+    fake: types.SimpleNamespace,
+    model_file: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out.onnx"
+    said = "nothing could be gained: the output is the input's own graph"
+    fake.report = report(changed=False, messages=(said,))
+    assert cli.main([str(model_file), str(out)]) == ExitCode.OK
+    assert out.read_bytes() == model_file.read_bytes()
+    assert said in capfd.readouterr().out
+    out.unlink()
+    assert cli.main([str(model_file), str(out), "--fail-if-not-faster"]) == ExitCode.NOT_FASTER
+    assert out.read_bytes() == model_file.read_bytes()
+
+
+def test_quiet_says_nothing(
+    fake: types.SimpleNamespace,
+    model_file: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["-q", str(model_file), str(tmp_path / "out.onnx")]) == ExitCode.OK
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_failed_validation_is_exit_code_3_and_writes_nothing(
+    fake: types.SimpleNamespace, model_file: Path, tmp_path: Path
+) -> None:
+    fake.error = ValidationFailed("the outputs differ by 0.3")
+    old = tmp_path / "old.onnx"
+    old.write_bytes(b"old")
+    assert cli.main([str(model_file), str(old)]) == ExitCode.VALIDATION_FAILED
+    assert old.read_bytes() == b"old"
+
+
+def test_an_unexpected_exception_is_one_sentence(
+    fake: types.SimpleNamespace,
+    model_file: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    fake.error = KeyError("some\nname")
+    arguments = [str(model_file), str(tmp_path / "out.onnx")]
+    assert cli.main(arguments) == ExitCode.ERROR
+    err = capfd.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "internal error: KeyError: 'some\\nname'; rerun with -v" in err
+    assert cli.main([*arguments, "-v"]) == ExitCode.ERROR
+    assert "Traceback" in capfd.readouterr().err
+    fake.error = KeyboardInterrupt()
+    assert cli.main(arguments) == ExitCode.INTERRUPTED
+    assert_one_sentence(capfd.readouterr().err)
+
+
+@pytest.mark.parametrize("option", ["--only-rules", "--skip-rules"])
+def test_an_unknown_rule_is_one_sentence_with_proposals(
+    option: str,
+    fake: types.SimpleNamespace,
+    model_file: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out.onnx"
+    assert cli.main([str(model_file), str(out), option, "swap", "merge-matmul"]) == ExitCode.ERROR
+    err = capfd.readouterr().err
+    assert_one_sentence(err)
+    assert "did you mean merge-matmuls?" in err
+    assert not out.exists()
+
+
+def test_a_missing_folder_of_rules_is_one_sentence(
+    fake: types.SimpleNamespace,
+    model_file: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out.onnx"
+    for folder in (tmp_path / "absent", model_file):
+        assert cli.main([str(model_file), str(out), "--rules", str(folder)]) == ExitCode.ERROR
+        assert_one_sentence(capfd.readouterr().err)
+
+
+def test_rules_are_listed_and_shown(
+    fake: types.SimpleNamespace, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rules", "list"]) == ExitCode.OK
+    assert capfd.readouterr().out.splitlines() == [
+        "swap           Add(x, y) => Add(y, x)",
+        "merge-matmuls  Add(MatMul(x, a), MatMul(x, b)) => MatMul(x, Add(a, b)) where k >= 1",
+    ]
+    assert cli.main(["rules", "list", "-q"]) == ExitCode.OK
+    assert capfd.readouterr().out == "swap\nmerge-matmuls\n"
+    assert cli.main(["rules", "show", "swap"]) == ExitCode.OK
+    shown = capfd.readouterr().out
+    assert shown.strip() == RULES.partition("\n\n")[0]
+    assert cli.main(["rules", "show", "swop"]) == ExitCode.ERROR
+    assert "did you mean swap?" in capfd.readouterr().err
+
+
+def test_verify_counts_the_rules_or_fails_on_the_first(
+    fake: types.SimpleNamespace, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rules", "verify"]) == ExitCode.OK
+    assert capfd.readouterr().out == "2 rules proved again\n"
+    failure = types.SimpleNamespace(rule_name="swap", verdict_text="refuted at\nx = 1: 2 and 3")
+    fake.failures = [failure]
+    assert cli.main(["rules", "verify"]) == ExitCode.ERROR
+    err = capfd.readouterr().err
+    assert_one_sentence(err)
+    assert "rule swap" in err
+    assert "x = 1: 2 and 3" in err
+
+
+def test_generate_shows_its_summary(
+    fake: types.SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rules"
+    assert cli.main(["rules", "generate", "--out", str(out), "--max-ops", "2"]) == ExitCode.OK
+    assert "kept" in capfd.readouterr().out
+    assert fake.options["out"] == out
+    assert fake.options["max_ops"] == 2
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "xflow", "optimize", "--help"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end) as pipe:
+        done = subprocess.run(
+            command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert "Traceback" not in done.stderr
+
+
+SLOW = """
+import signal, sys, time, types
+from pathlib import Path
+from xflow import cli
+api = types.ModuleType("xflow.api")
+def optimize(*_, **__):
+    print("ready", flush=True)
+    time.sleep(60)
+api.optimize = optimize
+sys.modules["xflow.api"] = api
+import xflow
+xflow.api = api
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_while_searching_touches_nothing(kind: signal.Signals, workplace: Path) -> None:
+    before = snapshot(workplace)
+    arguments = [str(workplace / "input" / "model.onnx"), str(workplace / "old.onnx")]
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(kind)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == (ExitCode.INTERRUPTED if kind == signal.SIGINT else -kind)
+    assert "Traceback" not in err
+    assert snapshot(workplace) == before
+
+
+def test_a_model_in_external_data_comes_out_whole(
+    fake: types.SimpleNamespace, external_model_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.onnx"
+    for changed in (True, False):
+        fake.report = report(changed=changed)
+        assert cli.main(["-q", str(external_model_file), str(out)]) == ExitCode.OK
+    shutil.rmtree(external_model_file.parent)
+    model = files.load_model(out)
+    tensor = model.graph.initializers["w"].const_value
+    assert isinstance(tensor, ir.ExternalTensor)
+    assert (tensor.numpy() == 1.0).all()

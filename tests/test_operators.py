@@ -1,0 +1,294 @@
+"""Every operator, at each of its examples: all readings of its declaration are one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from operator_cases import (
+    BROADCASTING,
+    as_floats,
+    assert_equal,
+    case_id,
+    cases,
+    exact_inputs,
+    neighbours,
+    onnx_model,
+    outputs_by_specification,
+    read_node,
+    symbolise,
+    with_values,
+)
+from xflow.errors import ShapeError
+from xflow.graph import complete_attributes
+from xflow.ops.registry import Array, Example, Need, Operator, RealSymbol, operator, operators
+from xflow.ops.spec import Element
+from xflow.size import substitute
+
+CASES = cases()
+ONNX_CASES = [(op, example) for op, example in CASES if op.op_type]
+each_case = pytest.mark.parametrize(("op", "example"), CASES, ids=case_id)
+each_onnx_case = pytest.mark.parametrize(("op", "example"), ONNX_CASES, ids=case_id)
+
+IRRATIONAL = {"Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "BatchNormalization"}
+"""Operators that leave the rational numbers."""
+
+CONSTANTS = {op.name for op in operators() if op.arity == (0, 0)}
+
+OPSET = 20
+
+
+def run_onnxruntime(model: onnx.ModelProto, arrays: list[Array]) -> list[Array]:
+    """The outputs by ONNX Runtime on the processor."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    feeds = dict(zip((i.name for i in session.get_inputs()), arrays, strict=True))
+    return list(session.run(None, feeds))
+
+
+def build(op: Operator, example: Example, opset: int) -> onnx.ModelProto | None:
+    """The operator as a model of one node; None where it has no form at `opset`."""
+    call = op.to_onnx(example.attributes, example.shapes, opset)
+    outputs = len(op.shape(example.shapes, example.attributes, Need()))
+    return None if call is None else onnx_model(call, outputs)
+
+
+def check_specification(op: Operator, example: Example) -> None:
+    """`at` at integers, in exact arithmetic, is `numpy`; every access is in bounds."""
+    exact = exact_inputs(op, example.shapes)
+    found = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
+    assert_equal(found, op.numpy(as_floats(exact), example.attributes))
+
+
+def check_symbolic_specification(op: Operator, example: Example) -> None:
+    """`at` at symbols, read at integers, is `numpy`; every access is in bounds."""
+    exact = exact_inputs(op, example.shapes)
+    expected = op.numpy(as_floats(exact), example.attributes)
+    for attributes in (False, True):
+        symbolic = symbolise(op, example, attributes=attributes)
+        found = outputs_by_specification(
+            op, symbolic.shapes, symbolic.attributes, exact, {"": 0, **symbolic.values}
+        )
+        assert_equal(found, expected)
+
+
+def check_shape(op: Operator, example: Example) -> None:
+    """`shape` on integers is the shape of numpy's result; on symbols it becomes the same."""
+    shapes = op.shape(example.shapes, example.attributes, Need())
+    arrays = op.numpy(as_floats(exact_inputs(op, example.shapes)), example.attributes)
+    assert [tuple(shape) for shape in shapes] == [array.shape for array in arrays]
+    for attributes in (False, True):
+        symbolic = symbolise(op, example, attributes=attributes)
+        need = Need()
+        general = op.shape(symbolic.shapes, symbolic.attributes, need)
+        values = symbolic.values
+        assert [tuple(substitute(n, values) for n in s) for s in general] == list(map(tuple, shapes))
+        assert all(condition.substitute(values).decided for condition in need.conditions)
+
+
+@each_case
+def test_shape_is_the_same_on_integers_on_symbols_and_in_numpy(
+    op: Operator, example: Example
+) -> None:
+    check_shape(op, example)
+
+
+@each_case
+def test_specification_is_numpy(op: Operator, example: Example) -> None:
+    check_specification(op, example)
+
+
+@each_case
+def test_specification_at_symbolic_sizes_is_numpy(op: Operator, example: Example) -> None:
+    check_symbolic_specification(op, example)
+
+
+@each_case
+def test_requirements_on_symbols_are_those_on_integers(op: Operator, example: Example) -> None:
+    """Sizes next to the example's are accepted as integers exactly where the conditions hold."""
+    symbolic = symbolise(op, example, attributes=True)
+    need = Need()
+    general = op.shape(symbolic.shapes, symbolic.attributes, need)
+    for values in neighbours(symbolic):
+        near = with_values(symbolic, values)
+        if any(n < 0 for shape in near.shapes for n in shape):
+            continue
+        holds = all(condition.substitute(values).decided for condition in need.conditions)
+        try:
+            shapes = op.shape(near.shapes, near.attributes, Need())
+        except ShapeError:
+            assert not holds, values
+            continue
+        # Integers may broadcast where an extent has become 1; symbols do not.
+        assert holds or op.name in BROADCASTING, values
+        if holds:
+            assert [tuple(substitute(n, values) for n in s) for s in general] == shapes
+            arrays = op.numpy(as_floats(exact_inputs(op, near.shapes)), near.attributes)
+            assert [array.shape for array in arrays] == shapes
+
+
+@each_case
+def test_numpy_keeps_the_element_type_and_is_exact_on_fractions(
+    op: Operator, example: Example
+) -> None:
+    exact = exact_inputs(op, example.shapes)
+    if op.name in CONSTANTS:
+        pytest.skip("a constant has no input to take its element type from")
+    for dtype in (np.float32, np.float64):
+        for array in op.numpy(as_floats(exact, dtype), example.attributes):
+            assert array.dtype == dtype
+    if op.name not in IRRATIONAL:
+        expected = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
+        for a, b in zip(op.numpy(exact, example.attributes), expected, strict=True):
+            assert a.shape == b.shape
+            assert np.array_equal(a, b)
+
+
+@each_onnx_case
+def test_onnx_shape_inference_agrees(op: Operator, example: Example) -> None:
+    model = build(op, example, OPSET)
+    assert model is not None
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    onnx.checker.check_model(inferred, full_check=True)
+    found = [
+        tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+        for value in inferred.graph.output
+    ]
+    assert found == op.shape(example.shapes, example.attributes, Need())
+
+
+@each_onnx_case
+def test_reference_evaluator_agrees(op: Operator, example: Example) -> None:
+    if op.name == "Pad" and min(np.ravel(example.attributes["pads"])) < 0:
+        pytest.skip("the ReferenceEvaluator does not crop")
+    if op.name == "MaxPool" and len(set(np.ravel(example.attributes["pads"]))) > 1:
+        pytest.skip("the ReferenceEvaluator mistakes unequal pads of MaxPool")
+    if op.name == "MaxPool" and case_id(example).startswith("[1 1 1],kernel_shape=[3]"):
+        pytest.skip("the ReferenceEvaluator ignores the pads of MaxPool over one axis")
+    arrays = as_floats(exact_inputs(op, example.shapes), np.float32)
+    model = build(op, example, OPSET)
+    feeds = {f"x{k}": array for k, array in enumerate(arrays)}
+    found = ReferenceEvaluator(model).run(None, feeds)
+    assert_equal(list(found), op.numpy(arrays, example.attributes), rtol=1e-5)
+
+
+@each_onnx_case
+def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example) -> None:
+    for values in neighbours(symbolise(op, example, attributes=True)):
+        near = with_values(symbolise(op, example, attributes=True), values)
+        if any(n < 0 for shape in near.shapes for n in shape):
+            continue
+        if "Pool" in op.name and near.shapes[0][1] == 0:
+            continue  # ONNX Runtime does not pool tensors without channels
+        try:
+            op.shape(near.shapes, near.attributes, Need())
+        except ShapeError:
+            continue
+        arrays = as_floats(exact_inputs(op, near.shapes), np.float32)
+        model = build(op, near, OPSET)
+        assert model is not None
+        assert_equal(
+            run_onnxruntime(model, arrays), op.numpy(arrays, near.attributes), rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("opset", [7, 10, 12, 13, 18, OPSET])
+@each_onnx_case
+def test_onnxruntime_agrees_and_the_node_is_read_back(
+    op: Operator, example: Example, opset: int
+) -> None:
+    if opset < op.since:
+        pytest.skip(f"{op.name} exists since opset {op.since}")
+    model = build(op, example, opset)
+    if model is None:
+        assert opset < OPSET
+        pytest.skip(f"no form at opset {opset}")
+    arrays = as_floats(exact_inputs(op, example.shapes), np.float32)
+    found = run_onnxruntime(model, arrays)
+    assert_equal(found, op.numpy(arrays, example.attributes), rtol=1e-5)
+    understood = op.from_onnx(read_node(model))
+    assert understood is not None
+    attributes, positions = understood
+    assert complete_attributes(op, attributes, example.shapes) == example.attributes
+    assert positions == tuple(range(len(example.shapes)))
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.commutative], ids=str)
+def test_commutative_operators_do_not_depend_on_the_order(op: Operator) -> None:
+    for example in op.examples:
+        arrays = as_floats(exact_inputs(op, example.shapes))
+        assert_equal(op.numpy(arrays[::-1], {}), op.numpy(arrays, {}))
+
+
+def test_every_operator_has_examples_and_a_documented_meaning() -> None:
+    for op in operators():
+        assert len(op.examples) >= 3, op
+        assert type(op).__doc__, op
+
+
+def test_a_real_symbol_is_an_unknown_scalar() -> None:
+    element = operator("Scalar").at((), (), {"value": RealSymbol("alpha")}, 0, ())
+    assert element == Element("%alpha", ())
+
+
+def _swap(op: Operator) -> Callable[..., Any]:
+    return lambda inputs, shapes, *rest: type(op).at(op, inputs[::-1], shapes[::-1], *rest)
+
+
+def _shift(op: Operator) -> Callable[..., Any]:
+    def at(inputs: Any, *rest: Any) -> Any:
+        moved = [lambda i, read=read: read((*i[:-1], i[-1] + 1)) for read in inputs]
+        return type(op).at(op, moved, *rest)
+
+    return at
+
+
+def _double(op: Operator) -> Callable[..., Any]:
+    return lambda *args: type(op).at(op, *args) * Fraction(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "mutate"),
+    [
+        ("Sub", _swap),
+        ("Div", _swap),
+        ("MatMul", _swap),
+        ("Concat", _swap),
+        ("Conv", _shift),
+        ("Pad", _shift),
+        ("Slice", _shift),
+        ("MaxPool", _shift),
+        ("Transpose", _shift),
+        ("AveragePool", _double),
+        ("ReduceMean", _double),
+        ("BatchNormalization", _double),
+    ],
+)
+@pytest.mark.parametrize("check", [check_specification, check_symbolic_specification])
+def test_a_wrong_specification_is_noticed(
+    name: str,
+    mutate: Callable[[Operator], Callable[..., Any]],
+    check: Callable[[Operator, Example], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    op = operator(name)
+    wrong = type(op)()
+    monkeypatch.setattr(wrong, "at", mutate(op), raising=True)
+    noticed = 0
+    for example in (example for other, example in CASES if other is op):
+        try:
+            check(wrong, example)
+        except (AssertionError, IndexError):
+            noticed += 1
+    assert noticed

@@ -1,0 +1,250 @@
+"""Questions about integers, answered by Z3 on quantifier-free formulas.
+
+Every question is "do these conditions contradict what is assumed?", and only ``unsat`` counts as
+yes: ``sat``, ``unknown`` and an exhausted resource limit all mean "not shown". Limits count
+solver steps and not seconds, so that a verdict does not depend on the machine.
+
+Three efforts, cheapest first: products of unknowns as fresh names (linear, decidable, sound for
+``unsat``); the same with instances of ``t >= 0 and x < y => x*t + t <= y*t`` and sign lemmas; the
+products themselves (nonlinear, under a resource limit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+
+import z3
+
+from xflow.constraint import Constraint, Relation
+from xflow.size import Expr, Monomial, Quotient, Size, Symbol
+
+RESOURCE_LIMITS = (1_000_000, 1_000_000, 2_000_000)
+NONLINEAR_LIMIT = 4_000_000
+MAX_PARTNERS = 12
+
+Guards = tuple[Constraint, ...]
+
+
+class Effort(Enum):
+    """How far a question is pursued; the value is the number of efforts that are made."""
+
+    LINEAR = 1
+    LEMMAS = 2
+    NONLINEAR = 3
+
+
+@dataclass
+class Arithmetic:
+    """Assumptions over integers and questions under them.
+
+    `obligations` records each question that was answered yes and that a proof relies on, in
+    text, for the certificate.
+    """
+
+    obligations: list[dict[str, object]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._context = z3.Context()
+        self._solvers = [z3.Solver(ctx=self._context) for _ in range(3)]
+        for solver, limit in zip(self._solvers, RESOURCE_LIMITS, strict=True):
+            solver.set("rlimit", limit)
+        self._asserted = [[0, 0, 0] for _ in self._solvers]
+        self._assumed: list[Constraint] = []
+        self._names: dict[str, z3.ArithRef] = {}
+        self._products: dict[Monomial, z3.ArithRef] = {}
+        self._quotients: dict[Quotient, z3.ArithRef] = {}
+        self._sizes: dict[Expr, z3.ArithRef] = {}
+        self._definitions: list[z3.BoolRef] = []
+        self._lemmas: list[z3.BoolRef] = []
+        self._product_definitions: list[z3.BoolRef] = []
+        self._factored_products = 0
+        self._multiples: dict[Symbol | Quotient, list[tuple[z3.ArithRef, z3.ArithRef]]] = {}
+        self._memo: dict[tuple[object, ...], bool] = {}
+
+    @property
+    def assumed(self) -> tuple[Constraint, ...]:
+        """What is assumed at this point."""
+        return tuple(self._assumed)
+
+    @contextmanager
+    def assuming(self, conditions: Iterable[Constraint]) -> Iterator[None]:
+        """Assume `conditions` inside the block."""
+        before = len(self._assumed)
+        for condition in conditions:
+            if condition not in self._assumed:
+                self._assumed.append(condition)
+        try:
+            yield
+        finally:
+            del self._assumed[before:]
+
+    def contradictory(
+        self, conditions: Iterable[Constraint], effort: Effort = Effort.LINEAR
+    ) -> bool:
+        """Whether `conditions` cannot all hold under what is assumed."""
+        decided = [(c, c.decided) for c in conditions]
+        if any(value is False for _, value in decided):
+            return True
+        rest = tuple(c for c, value in decided if value is None)
+        key = (effort, tuple(self._assumed), rest)
+        if key not in self._memo:
+            formulas = [self._formula(c) for c in (*self._assumed, *rest)]
+            self._memo[key] = self._unsat(formulas, effort)
+        return self._memo[key]
+
+    def implied(
+        self, condition: Constraint, guards: Guards = (), effort: Effort = Effort.LEMMAS
+    ) -> bool:
+        """Whether `condition` holds wherever `guards` and what is assumed hold."""
+        if condition.decided is not None:
+            return condition.decided or self.contradictory(guards)
+        if condition in self._assumed or condition in guards:
+            return True
+        return all(self.contradictory((*guards, piece), effort) for piece in condition.negation())
+
+    def vanishes(self, weighted: Sequence[tuple[Fraction, Guards]]) -> bool:
+        """Whether ``sum(weight * [guards])`` is 0 at every assignment."""
+        total: dict[frozenset[Constraint], Fraction] = {}
+        for weight, guards in weighted:
+            if any(guard.decided is False for guard in guards):
+                continue
+            key = frozenset(guard for guard in guards if guard.decided is None)
+            total[key] = total.get(key, Fraction(0)) + weight
+        rest = [(weight, tuple(sorted(key, key=str))) for key, weight in total.items() if weight]
+        if not rest:
+            return True
+        if len(rest) == 1:
+            return self.contradictory(rest[0][1], Effort.NONLINEAR)
+        memo = ("vanishes", tuple(self._assumed), frozenset(rest))
+        if memo not in self._memo:
+            pieces = []
+            for weight, guards in rest:
+                holds = z3.And(
+                    [self._formula(g) for g in guards] or [z3.BoolVal(True, self._context)]
+                )
+                value = z3.RealVal(str(weight), self._context)
+                pieces.append(z3.If(holds, value, z3.RealVal(0, self._context)))
+            formulas = [self._formula(c) for c in self._assumed]
+            self._memo[memo] = self._unsat(
+                [*formulas, z3.Sum(pieces) != 0], Effort.NONLINEAR
+            )
+        if self._memo[memo]:
+            self.obligations.append(
+                {
+                    "assume": [str(c) for c in self._assumed],
+                    "sum is zero": [
+                        [str(weight), [str(g) for g in guards]] for weight, guards in rest
+                    ],
+                }
+            )
+        return self._memo[memo]
+
+    def covered(self, guards: Guards, alternatives: Sequence[Guards]) -> bool:
+        """Whether wherever `guards` hold, all conditions of some alternative hold."""
+        formulas = [self._formula(c) for c in (*self._assumed, *guards)]
+        false = z3.BoolVal(False, self._context)
+        options = [
+            z3.And([self._formula(g) for g in option] or [z3.BoolVal(True, self._context)])
+            for option in alternatives
+        ]
+        return self._unsat([*formulas, z3.Not(z3.Or(options or [false]))], Effort.NONLINEAR)
+
+    def _unsat(self, formulas: list[z3.BoolRef], effort: Effort) -> bool:
+        for level, solver in enumerate(self._solvers[: effort.value]):
+            if level and not self._products:
+                return False  # no products: the first answer was the last word
+            self._add_facts(level)
+            solver.push()
+            try:
+                solver.add(*formulas)
+                if solver.check() == z3.unsat:
+                    return True
+            except z3.Z3Exception:
+                return False
+            finally:
+                solver.pop()
+        return False
+
+    def _add_facts(self, level: int) -> None:
+        """Bring a solver up to date: facts are true of all integers and stay asserted."""
+        if level > 0:
+            self._extend_lemmas()  # may make further products
+        facts = [self._definitions, self._lemmas, self._product_definitions]
+        for number, known in enumerate(facts[: level + 1]):
+            done = self._asserted[level][number]
+            self._solvers[level].add(*known[done:])
+            self._asserted[level][number] = len(known)
+
+    def _formula(self, condition: Constraint) -> z3.BoolRef:
+        if condition.decided is not None:
+            return z3.BoolVal(condition.decided, self._context)
+        term = self._size(condition.difference)
+        return term >= 0 if condition.relation is Relation.AT_LEAST else term == 0
+
+    def _size(self, size: Size) -> z3.ArithRef:
+        if isinstance(size, int):
+            return z3.IntVal(size, self._context)
+        if size not in self._sizes:
+            parts = []
+            for monomial, coefficient in size.terms:
+                if not monomial:
+                    parts.append(z3.IntVal(coefficient, self._context))
+                else:
+                    parts.append(coefficient * self._monomial(monomial))
+            self._sizes[size] = parts[0] if len(parts) == 1 else z3.Sum(parts)
+        return self._sizes[size]
+
+    def _monomial(self, monomial: Monomial) -> z3.ArithRef:
+        if len(monomial) == 1:
+            return self._atom(monomial[0])
+        if monomial not in self._products:
+            for atom in monomial:
+                self._atom(atom)
+            self._products[monomial] = z3.Int(f"m{len(self._products)}!", self._context)
+        return self._products[monomial]
+
+    def _atom(self, atom: Symbol | Quotient) -> z3.ArithRef:
+        if isinstance(atom, Symbol):
+            if atom.name not in self._names:
+                self._names[atom.name] = z3.Int(atom.name, self._context)
+            return self._names[atom.name]
+        if atom not in self._quotients:
+            name = z3.Int(f"q{len(self._quotients)}!", self._context)
+            self._quotients[atom] = name
+            quotient = Expr((((atom,), 1),))
+            # d*q <= n < d*q + d defines the floor for d >= 1; nothing is said of other d.
+            rest = atom.numerator - quotient * atom.denominator
+            low, high = self._size(rest), self._size(atom.denominator - rest - 1)
+            positive = self._size(atom.denominator) >= 1
+            self._definitions.append(z3.Implies(positive, z3.And(low >= 0, high >= 0)))
+        return self._quotients[atom]
+
+    def _extend_lemmas(self) -> None:
+        """True facts about the products that came up since the last call."""
+        while self._factored_products < len(self._products):
+            monomial, product = list(self._products.items())[self._factored_products]
+            self._factored_products += 1
+            value = self._atom(monomial[0])
+            for atom in monomial[1:]:
+                value = value * self._atom(atom)
+            self._product_definitions.append(product == value)
+            for position, atom in enumerate(monomial):
+                other = monomial[:position] + monomial[position + 1 :]
+                a, b = self._atom(atom), self._monomial(other)
+                self._lemmas += [
+                    z3.Implies(z3.And(a >= 0, b >= 0), product >= 0),
+                    z3.Implies(z3.And(a >= 1, b >= 1), z3.And(product >= a, product >= b)),
+                    z3.Implies(a == 0, product == 0),
+                    z3.Implies(a == 1, product == b),
+                ]
+                for x, ax in self._multiples.setdefault(atom, [])[:MAX_PARTNERS]:
+                    self._lemmas += [
+                        z3.Implies(z3.And(a >= 0, x < b), ax + a <= product),
+                        z3.Implies(z3.And(a >= 0, b < x), product + a <= ax),
+                        z3.Implies(x == b, ax == product),
+                    ]
+                self._multiples[atom].append((b, product))

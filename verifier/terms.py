@@ -1,0 +1,307 @@
+"""Normal forms: sums of terms ``coefficient * sum_k [guards] * product of powers``.
+
+The sums run over *all* integers; ranges, padding, concatenation and identity matrices are all
+guards (Iverson brackets). Powers have integer exponents; a negative one stands for a reciprocal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TypeAlias
+
+from xflow.constraint import Constraint
+from xflow.ops.spec import Element, fresh_name
+from xflow.size import Expr, Size, free_symbols, substitute, symbol
+
+Guards: TypeAlias = tuple[Constraint, ...]
+
+
+@dataclass(frozen=True)
+class SizeAtom:
+    """A size symbol or quotient as a real number."""
+
+    size: Expr
+
+    @cached_property
+    def key(self) -> str:
+        return f"({self.size})"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A real function of normal forms, not interpreted further."""
+
+    name: str
+    args: tuple[Normal, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return f"{self.name}({', '.join(arg.key for arg in self.args)})"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A sum as a factor; occurs with negative exponents only."""
+
+    body: Normal
+
+    @cached_property
+    def key(self) -> str:
+        return f"({self.body.key})"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of the values that a maximum ranges over: `body` for all `variables` with `guards`."""
+
+    variables: tuple[str, ...]
+    guards: Guards
+    body: Normal
+
+    @cached_property
+    def key(self) -> str:
+        guards = ", ".join(map(str, self.guards))
+        return f"{' '.join(self.variables)} [{guards}] {self.body.key}"
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The maximum of all options; there is at least one wherever it is read."""
+
+    options: tuple[Option, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return f"max{{{'; '.join(option.key for option in self.options)}}}"
+
+
+Base: TypeAlias = Element | SizeAtom | Function | Group | Maximum
+Powers: TypeAlias = tuple[tuple[Base, int], ...]
+
+
+def base_key(base: Base) -> str:
+    """A text that identifies `base`."""
+    if isinstance(base, Element):
+        return f"{base.tensor}[{', '.join(map(str, base.index))}]"
+    return base.key
+
+
+@dataclass(frozen=True)
+class Term:
+    """``coefficient * sum over variables of [guards] * product of powers``."""
+
+    coefficient: Fraction
+    variables: tuple[str, ...] = ()
+    guards: Guards = ()
+    powers: Powers = ()
+
+    @cached_property
+    def key(self) -> str:
+        """A text that identifies the term up to its coefficient."""
+        body = " ".join(
+            base_key(base) + ("" if exponent == 1 else f"^{exponent}")
+            for base, exponent in self.powers
+        )
+        guards = ", ".join(map(str, self.guards))
+        head = f"sum {' '.join(self.variables)} " if self.variables else ""
+        return f"{head}[{guards}] {body}" if guards else f"{head}{body}"
+
+    def __str__(self) -> str:
+        return f"{self.coefficient} {self.key}"
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A sum of terms, sorted, equal ones collected."""
+
+    terms: tuple[Term, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return " + ".join(map(str, self.terms)) or "0"
+
+
+def make_term(
+    coefficient: Fraction,
+    variables: Iterable[str] = (),
+    guards: Iterable[Constraint] = (),
+    powers: Mapping[Base, int] | Iterable[tuple[Base, int]] = (),
+) -> Term:
+    """A term with guards and powers in canonical order; decided true guards are left out."""
+    collected: dict[Base, int] = {}
+    for base, exponent in powers.items() if isinstance(powers, Mapping) else powers:
+        collected[base] = collected.get(base, 0) + exponent
+    kept = {guard for guard in guards if guard.decided is not True}
+    return Term(
+        coefficient,
+        tuple(variables),
+        tuple(sorted(kept, key=str)),
+        tuple(sorted(((b, e) for b, e in collected.items() if e), key=lambda p: base_key(p[0]))),
+    )
+
+
+def make_normal(terms: Iterable[Term]) -> Normal:
+    """Collect equal terms and sort; terms with a decided false guard vanish."""
+    total: dict[Term, Fraction] = {}
+    for term in terms:
+        if any(guard.decided is False for guard in term.guards):
+            continue
+        unit = Term(Fraction(1), term.variables, term.guards, term.powers)
+        total[unit] = total.get(unit, Fraction(0)) + term.coefficient
+    kept = [Term(c, t.variables, t.guards, t.powers) for t, c in total.items() if c]
+    return Normal(tuple(sorted(kept, key=lambda term: term.key)))
+
+
+def scale(terms: Iterable[Term], factor: Fraction) -> list[Term]:
+    """Every coefficient times `factor`."""
+    return [Term(t.coefficient * factor, t.variables, t.guards, t.powers) for t in terms]
+
+
+def multiply(left: Term, right: Term) -> Term:
+    """The product of two terms; bound variables that coincide are renamed."""
+    clash = set(left.variables) & set(right.variables)
+    if clash:
+        right = rename(right, {name: fresh_name() for name in sorted(clash)})
+    return make_term(
+        left.coefficient * right.coefficient,
+        left.variables + right.variables,
+        left.guards + right.guards,
+        (*left.powers, *right.powers),
+    )
+
+
+def rename(term: Term, names: Mapping[str, str]) -> Term:
+    """The term with bound variables renamed."""
+    substituted = substitute_term(term, {old: symbol(new) for old, new in names.items()})
+    variables = tuple(names.get(v, v) for v in term.variables)
+    return Term(substituted.coefficient, variables, substituted.guards, substituted.powers)
+
+
+def substitute_term(term: Term, values: Mapping[str, Size]) -> Term:
+    """Replace symbols everywhere in the term; `variables` stay as they are."""
+    coefficient = term.coefficient
+    powers: list[tuple[Base, int]] = []
+    for base, exponent in term.powers:
+        if isinstance(base, SizeAtom):
+            size = substitute(base.size, values)
+            if isinstance(size, Expr):
+                powers.append((SizeAtom(size), exponent))
+            else:
+                # a reciprocal of 0 is undefined, so the term is not read there at all
+                coefficient *= Fraction(size) ** exponent if size or exponent > 0 else 0
+        else:
+            powers.append((substitute_base(base, values), exponent))
+    guards = (guard.substitute(values) for guard in term.guards)
+    return make_term(coefficient, term.variables, guards, powers)
+
+
+def substitute_normal(normal: Normal, values: Mapping[str, Size]) -> Normal:
+    """Replace symbols everywhere in a normal form."""
+    return make_normal(substitute_term(term, values) for term in normal.terms)
+
+
+def substitute_base(base: Base, values: Mapping[str, Size]) -> Base:
+    """Replace symbols in a base."""
+    if not free_of_base(base) & values.keys():
+        return base
+    match base:
+        case Element(tensor, index):
+            return Element(tensor, tuple(substitute(i, values) for i in index))
+        case Function(name, args):
+            return Function(name, tuple(substitute_normal(arg, values) for arg in args))
+        case Group(body):
+            return Group(substitute_normal(body, values))
+        case Maximum(options):
+            return Maximum(
+                tuple(
+                    Option(
+                        o.variables,
+                        tuple(g.substitute(values) for g in o.guards),
+                        substitute_normal(o.body, values),
+                    )
+                    for o in options
+                )
+            )
+    raise TypeError(type(base))
+
+
+def free_of_base(base: Base) -> frozenset[str]:
+    """Names of the symbols that occur in a base and are not bound inside it."""
+    match base:
+        case Element(_, index):
+            return frozenset().union(*map(free_symbols, index))
+        case SizeAtom(size):
+            return free_symbols(size)
+        case Function(_, args):
+            return frozenset().union(*map(free_of_normal, args))
+        case Group(body):
+            return free_of_normal(body)
+        case Maximum(options):
+            names: frozenset[str] = frozenset()
+            for option in options:
+                inside = free_of_normal(option.body).union(*(g.symbols for g in option.guards))
+                names |= inside - set(option.variables)
+            return names
+    raise TypeError(type(base))
+
+
+def free_of_normal(normal: Normal) -> frozenset[str]:
+    """Names of the unbound symbols of a normal form."""
+    names: frozenset[str] = frozenset()
+    for term in normal.terms:
+        inside = frozenset().union(*(g.symbols for g in term.guards))
+        for base, _ in term.powers:
+            inside |= free_of_base(base)
+        names |= inside - set(term.variables)
+    return names
+
+
+def elements(powers: Powers) -> Iterator[Element]:
+    """Every tensor access in a product, those inside functions included, in a fixed order."""
+    for base, _ in powers:
+        yield from _elements_of(base)
+
+
+def _elements_of(base: Base) -> Iterator[Element]:
+    match base:
+        case Element():
+            yield base
+        case Function(_, args):
+            for arg in args:
+                for term in arg.terms:
+                    yield from elements(term.powers)
+        case Group(body):
+            for term in body.terms:
+                yield from elements(term.powers)
+        case Maximum(options):
+            for option in options:
+                for term in option.body.terms:
+                    yield from elements(term.powers)
+
+
+def shape_of(base: Base) -> str:
+    """What is left of a base when indices are forgotten: equal for bases that may be equal."""
+    match base:
+        case Element(tensor, _):
+            return tensor
+        case SizeAtom(size):
+            return f"({size})" if not _has_bound(size) else "()"
+        case Function(name, _):
+            return f"{name}()"
+        case Group(_):
+            return "group"
+        case Maximum(_):
+            return "max"
+    raise TypeError(type(base))
+
+
+def _has_bound(size: Expr) -> bool:
+    return any(name.startswith("_k") for name in free_symbols(size))
+
+
+def map_powers(powers: Powers, change: Callable[[Base], Base]) -> list[tuple[Base, int]]:
+    """Apply `change` to every base."""
+    return [(change(base), exponent) for base, exponent in powers]

@@ -1,0 +1,245 @@
+"""The command line: what it accepts, and how failures become one sentence and an exit code."""
+
+import argparse
+import contextlib
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
+
+from xflow.atomic import unwinding_on_sigterm
+from xflow.errors import ExitCode, UsageError, XflowError
+
+COMMANDS = ("optimize", "rules")
+FLAGS = ("-q", "--quiet", "-v", "--verbose")
+
+HELP = """\
+usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow rules list [--rules DIR]       list the rewrite rules
+       xflow rules show NAME                show one rule and its proof record
+       xflow rules generate [--out DIR]     find and prove the rules anew
+       xflow rules verify [DIR]             prove every rule of a folder again
+
+IN is never written.  OUT appears whole or not at all, computes the same as IN,
+and is IN's own graph unless it was measured to be faster.
+
+often used: --budget SECONDS           time for the search (60)
+            --threads N                threads of the runtime (physical cores)
+            --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
+            --report FILE.json         write what was done as JSON
+            -q, -v                     say nothing, or say more
+all:        xflow optimize --help, xflow rules --help
+version:    xflow --version
+
+exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
+            4 not faster (with --fail-if-not-faster)
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports a mistake as a UsageError: one sentence, no page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, do=f"see {self.prog} --help")
+
+
+class _TopParser(_Parser):
+    """The outermost parser, whose help is a screen of its own."""
+
+    def format_help(self) -> str:
+        return HELP
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, max_help_position=30, width=80)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _number(
+    kind: type[_Number], what: str, accept: Callable[[_Number], bool]
+) -> Callable[[str], _Number]:
+    """Return a reader of arguments that are a finite `kind` and that `accept` takes."""
+
+    def read(text: str) -> _Number:
+        with contextlib.suppress(ValueError):
+            value = kind(text)
+            if math.isfinite(value) and accept(value):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+
+    return read
+
+
+_positive = _number(float, "a positive number", lambda value: value > 0)
+_tolerance = _number(float, "a number that is not negative", lambda value: value >= 0)
+_count = _number(int, "a positive whole number", lambda value: value > 0)
+_seed = _number(int, "a whole number that is not negative", lambda value: value >= 0)
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return (name, sizes) of `NAME:1,3,224,224`; the name itself may hold colons."""
+    name, colon, sizes = text.rpartition(":")
+    try:
+        shape = tuple(int(size) for size in sizes.split(",")) if sizes else ()
+    except ValueError:
+        shape = (0,)
+    if not colon or not name or any(size < 1 for size in shape):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME:1,3,224,224")
+    return name, shape
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = _TopParser(prog="xflow", allow_abbrev=False)
+    parser.add_argument("--version", action=_Version, nargs=0)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Parser
+    )
+    _add_optimize(commands)
+    _add_rules(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Prints the version; looked up only when asked for, since that takes a while."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        print(f"xflow {version('xflow-onnx')}")
+        raise SystemExit(0)
+
+
+_Commands = argparse._SubParsersAction  # argparse gives it no public name
+
+
+def _add_command(
+    commands: "_Commands[_Parser]", name: str, summary: str, usage: str | None = None
+) -> _Parser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        usage=usage,
+        formatter_class=_formatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_talk(parser: argparse.ArgumentParser) -> None:
+    talk = parser.add_mutually_exclusive_group()
+    talk.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    talk.add_argument("-v", "--verbose", action="store_true", help="print every step")
+
+
+def _add_optimize(commands: "_Commands[_Parser]") -> None:
+    usage = "xflow [optimize] IN OUT [options]"
+    parser = _add_command(commands, "optimize", "make an ONNX model faster", usage)
+    add = parser.add_argument
+    add("input", metavar="IN", help="the model; never written")
+    add("output", metavar="OUT", help="where the faster model goes")
+    add("--budget", type=_positive, default=60.0, metavar="SECONDS", help="for the search (60)")
+    add("--threads", type=_count, metavar="N", help="of the runtime (physical cores)")
+    add("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the model (cpu)")
+    add(
+        "--input-shapes",
+        type=_shape,
+        action="append",
+        default=[],
+        metavar="NAME:1,3,224,224",
+        help="sizes of an input; repeatable",
+    )
+    add("--rules", metavar="DIR", help="folder of rules (those that come with xflow)")
+    names = {"nargs": "+", "action": "extend", "default": [], "metavar": "NAME"}
+    add("--only-rules", help="apply these rules only", **names)  # type: ignore[arg-type]
+    add("--skip-rules", help="do not apply these", **names)  # type: ignore[arg-type]
+    add("--check", type=_count, default=3, metavar="N", help="random inputs to compare on (3)")
+    add("--rtol", type=_tolerance, default=1e-3, metavar="X", help="relative tolerance (1e-3)")
+    add("--atol", type=_tolerance, default=1e-5, metavar="X", help="absolute tolerance (1e-5)")
+    add("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
+    add("--report", metavar="FILE.json", help="write what was done as JSON")
+    add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
+    _add_talk(parser)
+    parser.set_defaults(run="optimize")
+
+
+def _add_rules(commands: "_Commands[_Parser]") -> None:
+    rules = _add_command(commands, "rules", "work with the rewrite rules")
+    actions = rules.add_subparsers(
+        dest="action", required=True, metavar="ACTION", parser_class=_Parser
+    )
+    listing = _add_command(actions, "list", "list the rules")
+    show = _add_command(actions, "show", "show one rule and its proof record")
+    show.add_argument("name", metavar="NAME")
+    generate = _add_command(actions, "generate", "find and prove the rules anew")
+    add = generate.add_argument
+    add("--out", metavar="DIR", help="where they go (the folder of xflow's own rules)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
+    add("--families", nargs="+", metavar="NAME", help="families of operators (all)")
+    add("--max-ops", type=_count, default=3, metavar="N", help="operators in one side (3)")
+    add("--jobs", type=_count, metavar="N", help="processes (physical cores)")
+    verify = _add_command(actions, "verify", "prove every rule of a folder again")
+    verify.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
+    for parser in (listing, show):
+        parser.add_argument("--rules", metavar="DIR", help="folder of rules (xflow's own)")
+    for parser, name in ((listing, "list"), (show, "show"), (generate, "generate")):
+        parser.set_defaults(run=f"rules_{name}")
+    verify.set_defaults(run="rules_verify")
+    for parser in (listing, show, generate, verify):
+        _add_talk(parser)
+
+
+def complete(arguments: Sequence[str]) -> list[str]:
+    """Return `arguments` with the command in front: the bare form means `optimize`."""
+    rest = list(arguments)
+    flags = []
+    while rest and rest[0] in FLAGS:
+        flags.append(rest.pop(0))
+    if rest and rest[0] in COMMANDS:
+        # `rules` has commands of its own, behind which the flags belong.
+        return rest + flags
+    if not rest or rest[0] in ("-h", "--help", "--version"):
+        return rest or ["--help"]
+    return ["optimize", *flags, *rest]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code; every failure is one sentence on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    verbose = "-v" in arguments or "--verbose" in arguments
+    try:
+        with unwinding_on_sigterm():
+            options = build_parser().parse_args(complete(arguments))
+            from xflow import commands  # noqa: PLC0415 - so that --help is instant
+
+            run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, options.run)
+            code = run(options)
+            sys.stdout.flush()
+            return code
+    except XflowError as error:
+        _complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.ERROR
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        _complain(f"internal error: {reason}; rerun with -v for the traceback")
+        return ExitCode.ERROR
+
+
+def _complain(sentence: str) -> None:
+    """Print one sentence to stderr, if anybody is left to read it."""
+    with contextlib.suppress(OSError):
+        print(f"xflow: {sentence}", file=sys.stderr)

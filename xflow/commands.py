@@ -1,0 +1,184 @@
+"""What each command of the command line does, once its arguments are read."""
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from xflow.errors import ExitCode, NotFaster, RuleFileError, UsageError, VerificationError
+
+WIDTH = 80
+
+
+class Progress:
+    """Shows where a long job stands: one line on a terminal, or each step with `--verbose`.
+
+    No thread redraws it: one that wakes up would disturb the measurements that it reports on.
+    """
+
+    def __init__(self, quiet: bool, verbose: bool) -> None:
+        self._verbose = verbose
+        self._line = not quiet and not verbose and sys.stderr.isatty()
+        self._drawn = 0.0
+        self._start = time.monotonic()
+
+    def __call__(self, phase: str, details: Mapping[str, object]) -> None:
+        """Take note that `phase` stands at `details`."""
+        now = time.monotonic()
+        facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
+        text = f"{now - self._start:7.1f} s  {phase}  {facts}".rstrip()
+        if self._verbose:
+            print(text, file=sys.stderr, flush=True)
+        elif self._line and now - self._drawn > 0.1:
+            self._drawn = now
+            print(f"\r\x1b[K{text[: WIDTH - 1]}", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._line and self._drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _plain(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def optimize(options: argparse.Namespace) -> ExitCode:
+    """Optimize one model, write it, and print the table."""
+    from xflow import files, machine, rule_files  # noqa: PLC0415 - they take a while to load
+
+    shapes = dict(options.input_shapes)
+    if len(shapes) < len(options.input_shapes):
+        raise UsageError("--input-shapes names an input twice")
+    output = files.check_output(options.output, options.input)
+    if options.report:
+        report_file = files.check_output(options.report, options.input)
+        if report_file == output:
+            raise UsageError("the report and the model cannot go to the same file")
+    rules = _folder(options.rules)
+    rule_files.select_rules(rule_files.load_rules(rules), options.only_rules, options.skip_rules)
+
+    from xflow import api  # noqa: PLC0415 - and the runtime even longer
+
+    progress = Progress(options.quiet, options.verbose)
+    try:
+        result = api.optimize(
+            options.input,
+            budget=options.budget,
+            threads=options.threads or machine.usable_cores(),
+            provider=options.provider,
+            input_shapes=shapes or None,
+            rules=rules,
+            only_rules=tuple(options.only_rules),
+            skip_rules=tuple(options.skip_rules),
+            check=options.check,
+            rtol=options.rtol,
+            atol=options.atol,
+            cost=options.cost,
+            seed=options.seed,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+
+    start = time.monotonic()
+    # Unchanged means unchanged: the very bytes, not what reading and writing made of them.
+    model = result.model if result.report.changed else Path(options.input).read_bytes()
+    files.write_model_atomically(model, options.output, source=options.input)
+    phases = {**result.report.phases, "write": time.monotonic() - start}
+    report = dataclasses.replace(
+        result.report, input=options.input, output=options.output, phases=phases
+    )
+    if options.report:
+        files.write_text_atomically(report.to_json(), options.report)
+    if not options.quiet:
+        Console(width=WIDTH).print(report.render())
+    if options.fail_if_not_faster and not report.changed:
+        raise NotFaster("nothing was gained, the output is the input's graph", options.input)
+    return ExitCode.OK
+
+
+def rules_list(options: argparse.Namespace) -> ExitCode:
+    """Print the name of each rule and its two sides."""
+    from xflow import rule_files  # noqa: PLC0415
+
+    rules = rule_files.load_rules(_folder(options.rules))
+    width = max((len(rule.name) for rule in rules), default=0)
+    for rule in rules:
+        sides = f"{rule.lhs} => {rule.rhs}"
+        condition = f" where {', '.join(rule.where)}" if rule.where else ""
+        print(rule.name if options.quiet else f"{rule.name:{width}}  {sides}{condition}")
+    return ExitCode.OK
+
+
+def rules_show(options: argparse.Namespace) -> ExitCode:
+    """Print one rule with its proof record."""
+    from xflow import rule_files  # noqa: PLC0415
+
+    rules = rule_files.load_rules(_folder(options.rules))
+    (rule,) = rule_files.select_rules(rules, only=[options.name])
+    print(str(rule).rstrip())
+    return ExitCode.OK
+
+
+def rules_generate(options: argparse.Namespace) -> ExitCode:
+    """Build the database of rules from nothing, and print what came of it."""
+    from xflow import machine  # noqa: PLC0415
+    from xflow.generator import run  # noqa: PLC0415
+
+    out = _folder(options.out)
+    if out.exists() and not out.is_dir():
+        raise RuleFileError("this is not a folder", str(out))
+    progress = Progress(options.quiet, options.verbose)
+    try:
+        summary = run.generate(
+            out,
+            seed=options.seed,
+            families=options.families,
+            max_ops=options.max_ops,
+            jobs=options.jobs or machine.usable_cores(),
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    if not options.quiet:
+        table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"Rules in {out}")
+        table.add_column()
+        table.add_column(justify="right")
+        for label, value in summary.rows:
+            table.add_row(str(label), str(value))
+        Console(width=WIDTH).print(table)
+    return ExitCode.OK
+
+
+def rules_verify(options: argparse.Namespace) -> ExitCode:
+    """Prove each rule of a folder again; fail on the first that does not hold."""
+    from xflow import rule_files  # noqa: PLC0415
+    from xflow.verifier import database  # noqa: PLC0415
+
+    folder = _folder(options.directory)
+    rules = rule_files.load_rules(folder)
+    progress = Progress(options.quiet, options.verbose)
+    try:
+        failures = database.verify_directory(folder, progress)
+    finally:
+        progress.close()
+    if failures:
+        first = failures[0]
+        raise VerificationError(f"does not hold: {first.verdict_text}", f"rule {first.rule_name}")
+    if not options.quiet:
+        print(f"{len(rules)} rule{'' if len(rules) == 1 else 's'} proved again")
+    return ExitCode.OK
+
+
+def _folder(text: str | None) -> Path:
+    """Return the folder of rules that was asked for, or the one that comes with the program."""
+    from xflow import rule_files  # noqa: PLC0415
+
+    return rule_files.default_directory() if text is None else Path(text)

@@ -1,0 +1,304 @@
+"""The measuring process: loads ONNX models in ONNX Runtime, runs them and times them.
+
+`xflow.cost.worker` starts this file as a script of its own (`python -P child.py BOOKMARK`), so it
+imports nothing but the standard library, numpy and onnxruntime: it starts fast, and a crash, a
+hang or a lack of memory in the runtime ends this process and not its parent.
+
+Requests come through stdin and answers leave through what was stdout, each a pickle behind its
+length (8 bytes, little-endian).  The bookmark is a file of 16 bytes shared with the parent: a
+counter of the steps done, and the number of the model at work (0: none), so that the parent can
+tell a slow model from a hanging one, and which model was at work when this process died.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import mmap
+import os
+import pickle
+import queue
+import random
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+BOOKMARK = struct.Struct("<QQ")
+LENGTH = struct.Struct("<Q")
+# ONNX element types that numpy lacks, and the unsigned type that carries their bits:
+# bfloat16, the float8 family, float8e8m0.
+BITS = {16: "u2", 17: "u1", 18: "u1", 19: "u1", 20: "u1", 24: "u1"}
+MEMORY_TROUBLE = ("bad_alloc", "bad allocation", "Failed to allocate memory", "out of memory")
+WARM_UP_RUNS = 3
+SAMPLE_SECONDS = 2e-3  # a sample shorter than this mostly measures the clock and the scheduler
+
+
+class Steps:
+    """The bookmark: where this process stands, readable by the parent without any message.
+
+    A message per run would wake the parent up while the next run is being timed.
+    """
+
+    def __init__(self, path: str) -> None:
+        with open(path, "r+b") as file:
+            self._map = mmap.mmap(file.fileno(), BOOKMARK.size)
+        self._count = 0
+
+    def at(self, model: int) -> None:
+        """Note that work on model number `model` (from 1; 0 for none) begins."""
+        self._count += 1
+        BOOKMARK.pack_into(self._map, 0, self._count, model)
+
+
+def send(channel: BinaryIO, message: Any) -> None:
+    """Write one message with its length in front."""
+    body = pickle.dumps(message, protocol=5)
+    channel.write(LENGTH.pack(len(body)))
+    channel.write(body)
+    channel.flush()
+
+
+def receive(channel: BinaryIO) -> Any:
+    """Read one message; raises `EOFError` once the other side is gone."""
+    head = channel.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    (length,) = LENGTH.unpack(head)
+    body = channel.read(length)
+    if len(body) < length:
+        raise EOFError
+    return pickle.loads(body)
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line why a model failed."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or any(each in text for each in MEMORY_TROUBLE):
+        return "out of memory"
+    return text[:400] or type(error).__name__
+
+
+def limit_memory(limit: int | None) -> None:
+    """Let this process have at most `limit` bytes of private data, where the system can do so.
+
+    Whether limited or not, the system is asked to end this process before any other when memory
+    runs out.  RLIMIT_DATA and not RLIMIT_AS: GPU drivers and thread stacks reserve far more
+    addresses than they use.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    if limit is not None:
+        try:
+            import resource  # noqa: PLC0415 - does not exist on Windows
+        except ImportError:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+class Runner:
+    """One loaded model, its inputs on the device, ready to run."""
+
+    def __init__(self, runtime: Any, source: bytes | str, options: dict[str, Any]) -> None:
+        session_options = runtime.SessionOptions()
+        session_options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        session_options.intra_op_num_threads = options["threads"]
+        session_options.inter_op_num_threads = 1
+        session_options.log_severity_level = 4
+        for key, value in options["entries"].items():
+            session_options.add_session_config_entry(key, value)
+        self.runtime = runtime
+        self.device = options["device"]
+        # A provider that fails to load is left out by the runtime without an error.
+        self.session = runtime.InferenceSession(source, session_options, options["providers"])
+        if options["providers"][0] not in self.session.get_providers():
+            raise RuntimeError(f"{options['providers'][0]} could not be loaded by ONNX Runtime")
+        # Otherwise a CUDA failure while running would silently go on on the CPU.
+        self.session.disable_fallback()
+
+    def value(self, array: Any, device: str) -> Any:
+        """Return the runtime's tensor for a wire value: an array, or (element type, bits)."""
+        if isinstance(array, tuple):
+            kind, bits = array
+            return self.runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, kind)
+        return self.runtime.OrtValue.ortvalue_from_numpy(array, device, 0)
+
+    def bind(self, feeds: dict[str, Any]) -> Callable[[], Any]:
+        """Return a function that runs the model once on `feeds` and leaves the outputs there.
+
+        Inputs and outputs are bound, so that what is timed is the runtime and neither Python's
+        conversions nor, on a GPU, the copies from and to the host.  The runtime cannot bind
+        strings and sequences; models with those are called the ordinary way.
+        """
+        types = [item.type for item in (*self.session.get_inputs(), *self.session.get_outputs())]
+        if any(not kind.startswith("tensor(") or kind == "tensor(string)" for kind in types):
+            return lambda: self.session.run(None, feeds)
+        binding = self.session.io_binding()
+        for name, array in feeds.items():
+            device = "cpu" if isinstance(array, tuple) else self.device
+            binding.bind_ortvalue_input(name, self.value(array, device))
+        for output in self.session.get_outputs():
+            binding.bind_output(output.name, self.device)
+
+        def run() -> None:
+            self.session.run_with_iobinding(binding)
+            binding.synchronize_outputs()
+
+        return run
+
+    def outputs(self, feeds: dict[str, Any]) -> dict[str, Any]:
+        """Run once and return every output as a wire value, by name."""
+        results = self.session.get_outputs()
+        names = [output.name for output in results]
+        exotic = any("bfloat" in output.type or "float8" in output.type for output in results)
+        if not exotic and not any(isinstance(array, tuple) for array in feeds.values()):
+            return dict(zip(names, self.session.run(names, feeds), strict=True))
+        values = {name: self.value(array, "cpu") for name, array in feeds.items()}
+        outputs = self.session.run_with_ort_values(names, values)
+        return {name: wire(value) for name, value in zip(names, outputs, strict=True)}
+
+
+def wire(value: Any) -> Any:
+    """Return a runtime value as something that can be pickled without the runtime."""
+    if not value.has_value():
+        return None
+    kind = value.element_type() if value.is_tensor() else 0
+    if kind in BITS:
+        import numpy  # noqa: PLC0415 - only where needed; the runtime has loaded it
+
+        raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+        return kind, numpy.frombuffer(raw, BITS[kind]).reshape(value.shape())
+    return value.numpy()
+
+
+def run_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Answer "run": load one model and return its outputs for each set of inputs."""
+    steps.at(1)
+    runner = Runner(runtime, request["model"], request["options"])
+    results = []
+    for feeds in request["feeds"]:
+        steps.at(1)
+        results.append(runner.outputs(feeds))
+    steps.at(0)
+    return results
+
+
+def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Answer "time": load all models and time them interleaved, round by round.
+
+    Returns for each model `{"samples": [seconds per run, one per round]}` or `{"failed": why}`.
+    Rounds come in pairs, a random order and then its reverse: two models run A B B A, so that
+    neither gains from a drift of the clock or from the other's caches.
+    """
+    begin = time.perf_counter()
+    deadline = begin + request["limit_s"]
+    results: list[dict[str, Any]] = [{} for _ in request["models"]]
+    runs: dict[int, Callable[[], Any]] = {}
+    lengths: dict[int, float] = {}
+    for index, (model, feeds) in enumerate(request["models"]):
+        steps.at(index + 1)
+        try:
+            runs[index] = Runner(runtime, model, request["options"]).bind(feeds)
+            for _ in range(WARM_UP_RUNS):
+                start = time.perf_counter()
+                runs[index]()
+                lengths[index] = time.perf_counter() - start
+                if lengths[index] > request["seconds"] / 10 / len(results):
+                    break
+        except Exception as error:  # the runtime raises many types; each costs one model
+            runs.pop(index, None)
+            results[index] = {"failed": reason(error)}
+    sample = min(SAMPLE_SECONDS, request["seconds"] / (10 * len(results)))
+    repeats = {i: max(1, min(10_000, round(sample / max(lengths[i], 1e-7)))) for i in runs}
+    samples: dict[int, list[float]] = {index: [] for index in runs}
+    generator = random.Random(request["seed"])
+    order: list[int] = list(runs)
+    rounds, start, longest = 0, time.perf_counter(), 0.0
+    gc.disable()
+    while runs:
+        now = time.perf_counter()
+        enough = rounds >= request["min_rounds"] and now - start >= request["seconds"]
+        if enough or now + longest > deadline:
+            break
+        if rounds % 2:
+            order.reverse()
+        else:
+            generator.shuffle(order)
+        for index in order[:]:
+            steps.at(index + 1)
+            try:
+                samples[index].append(time_once(runs[index], repeats[index]))
+            except Exception as error:
+                results[index] = {"failed": reason(error)}
+                del runs[index]
+                order.remove(index)
+        rounds += 1
+        longest = max(longest, time.perf_counter() - now)
+    gc.enable()
+    for index in runs:
+        results[index] = {"samples": samples[index]}
+        if not samples[index]:
+            results[index] = {"failed": "no time was left to time it"}
+    steps.at(0)
+    return results
+
+
+def time_once(run: Callable[[], Any], repeats: int) -> float:
+    """Return the mean length of `repeats` runs in a row, in seconds."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - start) / repeats
+
+
+def main(bookmark: str) -> None:
+    """Answer requests until the parent is gone."""
+    steps = Steps(bookmark)  # before the greeting, after which the parent removes the file's name
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    channel = os.fdopen(os.dup(1), "wb")
+    silence = open(os.devnull, "r+b")  # noqa: SIM115 - stays open as long as the process
+    os.dup2(silence.fileno(), 1)  # what the runtime prints must not get between the answers
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def listen() -> None:
+        # A thread of its own, so that the parent's end is noticed in the middle of a run too.
+        try:
+            while True:
+                requests.put(receive(sys.stdin.buffer))
+        except BaseException as error:
+            os._exit(not isinstance(error, EOFError))
+
+    threading.Thread(target=listen, daemon=True).start()
+    setup = requests.get()
+    limit_memory(setup["memory_limit"])
+    try:
+        import onnxruntime as runtime  # noqa: PLC0415 - its absence is an answer
+    except Exception as error:
+        send(channel, {"failed": f"onnxruntime cannot be imported: {reason(error)}"})
+        return
+    providers = list(runtime.get_available_providers())
+    send(channel, {"result": {"version": runtime.__version__, "providers": providers}})
+    handlers = {"run": run_all, "time": time_all}
+    while True:
+        request = requests.get()
+        # Ends this process even if it hangs inside the runtime and nobody is left to end it.
+        faulthandler.dump_traceback_later(request["limit_s"] + 5, exit=True, file=silence)
+        try:
+            answer: dict[str, Any] = {"result": handlers[request["kind"]](runtime, steps, request)}
+        except Exception as error:
+            answer = {"failed": reason(error)}
+        faulthandler.cancel_dump_traceback_later()
+        del request
+        gc.collect()
+        send(channel, answer)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    finally:
+        os._exit(1)  # the listening thread must not hold up the end

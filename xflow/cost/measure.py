@@ -1,0 +1,280 @@
+"""Times models against each other in ONNX Runtime, the way that they are served.
+
+Models that are to be compared are loaded in one process and run interleaved, because the speed of
+a machine drifts by more than many rewrites gain; spinning threads are off, because the sessions
+would otherwise disturb each other.  A model that fails is a value, `Failed`, and costs the others
+nothing.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import onnx
+
+from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
+from xflow.errors import ModelError, ProviderError, UsageError
+from xflow.inputs import load_model, random_inputs, required_inputs
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+MIN_ROUNDS = 6
+LIMIT_S = 120.0
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the model is served: the execution provider ("cpu", "cuda") and its CPU threads."""
+
+    provider: str = "cpu"
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        if self.provider not in PROVIDERS:
+            known = ", ".join(PROVIDERS)
+            raise UsageError(f"unknown provider {self.provider!r}", do=f"choose one of {known}")
+        if self.threads < 1:
+            raise UsageError(f"the number of threads must be at least 1, not {self.threads}")
+
+    def session_options(self) -> dict[str, Any]:
+        """Return the description of a session that the measuring process understands.
+
+        All graph optimizations on, no spinning, one run at a time, silent but for fatal errors.
+        """
+        name = PROVIDERS[self.provider]
+        fallback = [] if self.provider == "cpu" else [PROVIDERS["cpu"]]
+        return {
+            "threads": self.threads,
+            "providers": [name, *fallback],
+            "device": self.provider,
+            "entries": {
+                "session.intra_op.allow_spinning": "0",
+                "session.inter_op.allow_spinning": "0",
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The seconds that one run of a model took, once per round."""
+
+    samples: tuple[float, ...]
+
+    @cached_property
+    def median(self) -> float:
+        """The median in seconds."""
+        return float(np.median(self.samples))
+
+    @cached_property
+    def minimum(self) -> float:
+        """The shortest sample in seconds."""
+        return min(self.samples)
+
+    @cached_property
+    def spread(self) -> float:
+        """The interquartile range as a fraction of the median."""
+        low, high = np.percentile(self.samples, [25, 75])
+        return float(high - low) / self.median
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How many times as fast `after` is as `before`, with a 95 % confidence interval.
+
+    `ratio` is the median over the rounds of before / after; above 1, `after` is faster.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    before: Timing
+    after: Timing
+
+
+class Measurer:
+    """Times models on one target, in a process of its own.
+
+    `worker` may be shared with other users; one that the measurer made itself ends with it.
+    Raises `ProviderError` at the first use if the target's provider does not work here.
+    """
+
+    def __init__(self, target: Target | None = None, worker: Worker | None = None) -> None:
+        self.target = target or Target()
+        self._owned = worker is None
+        self.worker = worker or Worker()
+        self._checked = False
+
+    @property
+    def runtime_version(self) -> str:
+        """The version of ONNX Runtime that measures."""
+        return self.worker.runtime_version
+
+    def time_together(
+        self,
+        models: Sequence[ModelSource],
+        seconds: float,
+        *,
+        min_rounds: int = MIN_ROUNDS,
+        seed: int = 0,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> list[Timing | Failed]:
+        """Time all models interleaved for about `seconds`, and at least `min_rounds` rounds.
+
+        All timings have one sample per round, so `samples[k]` of two models belong together.
+        Models with the same inputs get the same values.  `limit_s` bounds everything, loading
+        included; models for which no time remains are `Failed`.
+        """
+        if not models:
+            return []
+        deadline = time.monotonic() + limit_s
+        check_provider(self.target, self.worker)
+        results: list[Timing | Failed | None] = [None] * len(models)
+        feeds: list[dict[str, Any]] = []
+        known: dict[tuple[bytes, ...], dict[str, Any]] = {}
+        for index, model in enumerate(models):
+            try:
+                feeds.append(_feeds(model, seed, shapes or {}, known))
+            except ModelError as error:
+                feeds.append({})
+                results[index] = Failed(str(error))
+        retries = 1
+        while waiting := [i for i, result in enumerate(results) if result is None]:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                for index in waiting:
+                    results[index] = Failed("ran out of time")
+                break
+            request = {
+                "kind": "time",
+                "models": [(model_to_wire(models[i]), feeds[i]) for i in waiting],
+                "options": self.target.session_options(),
+                "seconds": seconds,
+                "min_rounds": min_rounds,
+                "seed": seed,
+                "limit_s": remaining * 0.95,
+            }
+            # A model that hangs may use up its own share of the time and no more.
+            answer = self.worker.ask(request, remaining, remaining / len(waiting))
+            if isinstance(answer, Lost) and answer.model:
+                results[waiting[answer.model - 1]] = Failed(answer.reason)
+            elif isinstance(answer, Lost) and retries:
+                retries -= 1  # no model was at work: the process itself had an accident
+            elif isinstance(answer, Failed):
+                for index in waiting:
+                    results[index] = Failed(answer.reason)
+            else:
+                for index, item in zip(waiting, answer, strict=True):
+                    failed = item.get("failed")
+                    results[index] = Failed(failed) if failed else Timing(tuple(item["samples"]))
+        return [result for result in results if result is not None]
+
+    def compare(
+        self,
+        before: ModelSource,
+        after: ModelSource,
+        seconds: float,
+        *,
+        min_rounds: int = MIN_ROUNDS,
+        seed: int = 0,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> Comparison | Failed:
+        """Time two models in the order A B B A and say which is faster, and how surely."""
+        first, second = self.time_together(
+            [before, after],
+            seconds,
+            min_rounds=min_rounds,
+            seed=seed,
+            shapes=shapes,
+            limit_s=limit_s,
+        )
+        if isinstance(first, Failed):
+            return Failed(f"the model before: {first.reason}")
+        if isinstance(second, Failed):
+            return Failed(f"the model after: {second.reason}")
+        ratio, low, high = median_ratio(first.samples, second.samples, seed)
+        return Comparison(ratio, low, high, first, second)
+
+    def close(self) -> None:
+        """End the process if the measurer started it."""
+        if self._owned:
+            self.worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _feeds(
+    source: ModelSource,
+    seed: int,
+    shapes: Mapping[str, Sequence[int]],
+    known: dict[tuple[bytes, ...], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return a model's inputs for the process; models that take the same get the same."""
+    model = load_model(source)
+    key = tuple(item.SerializeToString() for item in required_inputs(model))
+    if key not in known:
+        values = random_inputs(model, seed, shapes)
+        known[key] = {name: to_wire(value) for name, value in values.items()}
+    return known[key]
+
+
+def median_ratio(
+    before: Sequence[float], after: Sequence[float], seed: int
+) -> tuple[float, float, float]:
+    """Return the median of before/after over the pairs, and its 95 % bootstrap interval."""
+    ratios = np.asarray(before) / np.asarray(after)
+    picks = np.random.default_rng(seed).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+    low, high = np.percentile(np.median(ratios[picks], axis=1), [2.5, 97.5])
+    return float(np.median(ratios)), float(low), float(high)
+
+
+def check_provider(target: Target, worker: Worker) -> None:
+    """Raise `ProviderError` unless the target's provider works on this machine.
+
+    The runtime names the providers that it was built with, whether or not their libraries and
+    devices are there; only a session tells.
+    """
+    name = PROVIDERS[target.provider]
+    if name not in worker.providers:
+        have = ", ".join(key for key, value in PROVIDERS.items() if value in worker.providers)
+        raise ProviderError(
+            f"the installed onnxruntime has no {name}", do=f"use one that it has: {have}"
+        )
+    if target.provider == "cpu" or name in worker.working:
+        return
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Neg", ["x"], ["y"])],
+        "probe",
+        [value("x", onnx.TensorProto.FLOAT, [1])],
+        [value("y", onnx.TensorProto.FLOAT, [1])],
+    )
+    opsets = [onnx.helper.make_opsetid("", 13)]
+    probe = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    request = {
+        "kind": "run",
+        "model": probe.SerializeToString(),
+        "options": target.session_options(),
+        "feeds": [{"x": np.zeros(1, np.float32)}],
+        "limit_s": 60.0,
+    }
+    answer = worker.ask(request, 60.0)
+    if isinstance(answer, Failed):
+        raise ProviderError(
+            f"{name} does not work on this machine ({answer.reason})", do="use another provider"
+        )
+    worker.working.add(name)

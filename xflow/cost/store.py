@@ -1,0 +1,280 @@
+"""What was measured before, kept in SQLite and shared by all processes of a user.
+
+The store is a cache: losing it costs time and nothing else.  So no state of its file ever stops
+the caller: a damaged file is set aside, a place that cannot be written is replaced by memory, and
+`warnings` says so.
+"""
+
+import contextlib
+import functools
+import math
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+T = TypeVar("T")
+BUSY_TIMEOUT_S = 10.0
+ATTEMPTS = 40
+# The layout's number is part of the table's name: other versions of this program are left alone.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS region_cost_1 (
+    processor TEXT NOT NULL,
+    provider  TEXT NOT NULL,
+    threads   INTEGER NOT NULL,
+    runtime   TEXT NOT NULL,
+    region    TEXT NOT NULL,
+    seconds   REAL NOT NULL,     -- median of one run
+    samples   INTEGER NOT NULL,  -- how many it is the median of
+    measured  REAL NOT NULL,     -- when, in seconds since 1970
+    PRIMARY KEY (processor, provider, threads, runtime, region)
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a measurement holds for: processor, provider, threads and runtime version."""
+
+    processor: str
+    provider: str
+    threads: int
+    runtime: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A measured region: median seconds of one run, number of samples, time of measurement."""
+
+    seconds: float
+    samples: int
+    measured: float
+
+
+class Store:
+    """Measured costs of regions, by place and by the region's hash.
+
+    Safe for several threads and processes; what `put` returned from survives a kill.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path: Path | None = path or default_path()
+        self.warnings: list[str] = []
+        self._lock = threading.Lock()
+        self._file: tuple[int, int] | None = None
+        self._connection = self._open()
+
+    def get(self, place: Place, region: str) -> Cost | None:
+        """Return what is known about a region, or None."""
+
+        def read(connection: sqlite3.Connection) -> Cost | None:
+            row = connection.execute(
+                "SELECT seconds, samples, measured FROM region_cost_1 WHERE processor = ?"
+                " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
+                (*_key(place), region),
+            ).fetchone()
+            return Cost(float(row[0]), int(row[1]), float(row[2])) if row else None
+
+        return self._do(read)
+
+    def put(self, place: Place, region: str, seconds: float, samples: int) -> None:
+        """Keep a measurement; it replaces an earlier one.
+
+        `seconds` must be positive and finite.
+        """
+        if not 0 < seconds < math.inf:
+            raise ValueError(f"a run cannot take {seconds} s")
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR REPLACE INTO region_cost_1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*_key(place), region, seconds, samples, time.time()),
+            )
+
+        self._do(write)
+
+    def close(self) -> None:
+        """Close the file; the store cannot be used any more."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        """Run one statement; if the file turns out to be unusable, replace it and run it again."""
+        with self._lock:
+            try:
+                return action(self._connection)
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error) and not isinstance(error, sqlite3.OperationalError):
+                    raise
+                self._connection.close()
+                self._recover(error)
+                self._connection = self._open()
+            return action(self._connection)
+
+    def _open(self) -> sqlite3.Connection:
+        for _ in range(ATTEMPTS):
+            if self.path is None:
+                break
+            try:
+                return self._connect(self.path)
+            except (sqlite3.DatabaseError, OSError) as error:
+                if _is_busy(error):  # SQLite does not wait for its turn to switch the journal
+                    time.sleep(0.05)
+                else:
+                    self._recover(error)
+        self._fall_back("it stays locked or damaged")
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.execute(SCHEMA)
+        return connection
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _identity(path)
+        connection = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # Readers do not wait for writers; where the file system cannot do it (network
+            # drives), SQLite stays with its rollback journal, which is as safe.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(SCHEMA)
+            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(f"malformed: {verdict}")
+            connection.execute("BEGIN IMMEDIATE")  # fails if the file cannot be written
+            connection.execute("ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+        self._file = _identity(path)
+        return connection
+
+    def _recover(self, error: Exception) -> None:
+        """Set a damaged file aside; go on in memory if something else is wrong."""
+        if self.path is None or not _is_damage(error):
+            self._fall_back(str(error))
+            return
+        if self._file is None or _identity(self.path) != self._file:
+            return  # another process has set it aside already
+        try:
+            aside = _set_aside(self.path)
+        except OSError as trouble:
+            self._fall_back(f"{error}; it cannot be set aside: {trouble.strerror or trouble}")
+            return
+        self.warnings.append(
+            f"{self.path}: the store of measurements was damaged ({error}); it was set aside as"
+            f" {aside.name} and begun anew"
+        )
+
+    def _fall_back(self, why: str) -> None:
+        if self.path is not None:
+            self.warnings.append(
+                f"{self.path}: measurements are not kept after this run, because the store"
+                f" cannot be used ({why})"
+            )
+        self.path = None
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell a damaged file from all other trouble, for which sqlite3 has derived types."""
+    return type(error) is sqlite3.DatabaseError
+
+
+def _is_busy(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _key(place: Place) -> tuple[str, str, int, str]:
+    return place.processor, place.provider, place.threads, place.runtime
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of the same name, or None if there is none."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return None
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a damaged database, so that it can be looked at, and drop what belongs to it."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        number += 1
+    # First what belongs to it: once the file is gone, another process may create a new one.
+    for suffix in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    os.replace(path, aside)
+    return aside
+
+
+def default_path() -> Path:
+    """Return where the store lies: `$XFLOW_CACHE`, or the platform's folder for caches.
+
+    `$XFLOW_CACHE` names the file itself, or a folder (existing, or without a suffix) for it.
+    """
+    name = "costs.sqlite"
+    if given := os.environ.get("XFLOW_CACHE"):
+        path = Path(given).expanduser()
+        return path / name if path.is_dir() or not path.suffix else path
+    try:
+        home = Path.home()
+    except RuntimeError:  # no home folder: a service, a bare container
+        home = Path()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "xflow" / name
+
+
+@functools.cache
+def processor_name(provider: str = "cpu") -> str:
+    """Return the name of the processor that a provider runs on, as its maker gives it."""
+    if provider == "cuda":
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        return (_output(query).splitlines() or ["unknown GPU"])[0].strip()
+    name = ""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+                if line.startswith(("model name", "Model", "Hardware")):
+                    name = line.partition(":")[2].strip()
+                    break
+    elif sys.platform == "darwin":
+        name = _output(["sysctl", "-n", "machdep.cpu.brand_string"]).strip()
+    elif sys.platform == "win32":
+        name = os.environ.get("PROCESSOR_IDENTIFIER", "")
+    return name or platform.processor() or platform.machine() or "unknown processor"
+
+
+def _output(command: list[str]) -> str:
+    """Return what a command prints, or nothing if it cannot be run."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout
+    return ""

@@ -1,0 +1,284 @@
+"""Model files: reading them with clear refusals, and writing them whole or not at all."""
+
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from xflow.atomic import replacing, unwinding_on_sigterm
+from xflow.errors import ModelError, OutputError
+from xflow.external_data import Externalized, external_locations, has_external_data
+
+PROTOBUF_LIMIT = 2**31 - 1
+"""Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
+
+
+def load_model(path: str | os.PathLike[str]) -> ir.Model:
+    """Return the model in `path`, its external data mapped rather than read.
+
+    Raises ModelError, in one sentence, for anything but a whole and valid ONNX model.
+    """
+    path = Path(path)
+    proto = _parse(path)
+    _check_external_data(proto, path)
+    try:
+        onnx.checker.check_model(os.fspath(path))
+    except Exception as error:  # the checker raises what its C++ side throws
+        reason = _first_line(error)
+        raise ModelError(f"this is not a valid ONNX model: {reason}", str(path)) from error
+    try:
+        model: ir.Model = ir.from_proto(proto)
+    except Exception as error:
+        reason = _first_line(error)
+        raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
+    ir.external_data.set_base_dir(model.graph, path.parent)
+    return model
+
+
+def _parse(path: Path) -> onnx.ModelProto:
+    """Return the message in `path` if it looks like a model at all."""
+    where = str(path)
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelError("this is a directory, not a model", where)
+        if not stat.S_ISREG(mode):
+            raise ModelError("this is not a regular file", where)
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelError("there is no such file", where) from error
+    except OSError as error:
+        raise ModelError(f"the file cannot be read: {error.strerror}", where) from error
+    if not data:
+        raise ModelError("the file is empty", where)
+    # A model starts with its IR version (field 1, a varint); nearly nothing else does.
+    begins_like_a_model = data[0] == 0x08
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except Exception as error:  # the class of DecodeError depends on the protobuf in use
+        if begins_like_a_model:
+            raise ModelError("the model is truncated or damaged", where) from error
+        raise ModelError("this is not an ONNX model", where) from error
+    # Protobuf accepts much that is no model: unknown fields are kept, missing ones forgiven.
+    if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
+        what = "the model is truncated: it has no graph"
+        raise ModelError(what if begins_like_a_model else "this is not an ONNX model", where)
+    if not proto.opset_import:
+        raise ModelError("the model is truncated or damaged: it names no operator set", where)
+    return proto
+
+
+def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
+    """Raise ModelError unless all external data of `proto` lies beside `path`, long enough."""
+    for location, end in external_locations(proto).items():
+        where = f"{path}: external data {location}"
+        file = path.parent / location
+        folder = path.parent.resolve()
+        if os.path.isabs(location) or not file.resolve().is_relative_to(folder):
+            advice = "copy the model and its data into one folder, without links"
+            raise ModelError("the file lies outside the model's folder", where, advice)
+        if not file.is_file():
+            raise ModelError("the file is missing", where, "put it beside the model")
+        if (size := file.stat().st_size) < end:
+            what = f"the file is truncated: {size} bytes where {end} are needed"
+            raise ModelError(what, where)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first telling line of an error whose text may run over many."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def check_output(
+    path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None
+) -> Path:
+    """Return where a write to `path` really goes (links followed), or raise OutputError.
+
+    `source` is the input model: neither it nor its external data may be written.
+    """
+    where = os.fspath(path)
+    if not where:
+        raise OutputError("the output has no name")
+    try:
+        target = Path(os.path.realpath(where))
+        if target.is_dir() or where.endswith(os.sep):
+            raise OutputError("this is a directory", where, "name a file in it as the output")
+        if not target.parent.is_dir():
+            raise OutputError("its folder does not exist", where, "create the folder first")
+        if not os.access(target.parent, os.W_OK):
+            raise OutputError("its folder is not writable", where)
+        if target.exists() and not target.is_file():
+            raise OutputError("this is not a regular file", where)
+        if source is not None:
+            _refuse_inputs(target, where, Path(source))
+    except OSError as error:
+        raise OutputError(f"it cannot be written: {error.strerror}", where) from error
+    return target
+
+
+def _refuse_inputs(target: Path, where: str, source: Path) -> None:
+    """Raise OutputError if `target` is the input model or belongs to it."""
+    if not target.exists() or not source.exists():
+        return
+    advice = "choose another output"
+    if target.samefile(source):
+        raise OutputError("this is the input, which is never written", where, advice)
+    for data in _data_files(source):
+        if target.samefile(data):
+            raise OutputError("this is the input's external data", where, advice)
+
+
+def _data_files(path: Path) -> list[Path]:
+    """Return the existing external data files of the model in `path`; none if it is no model."""
+    # Every reference to a data file has the key "location"; most models need no parsing for this.
+    if not _mentions(path, "location"):
+        return []
+    try:
+        proto = _parse(path)
+    except ModelError:
+        return []
+    files = (path.parent / location for location in external_locations(proto))
+    return [file for file in files if file.is_file()]
+
+
+def write_model_atomically(
+    model: ir.Model | onnx.ModelProto | bytes,
+    path: str | os.PathLike[str],
+    *,
+    source: str | os.PathLike[str] | None = None,
+    inline_limit: int = PROTOBUF_LIMIT,
+) -> None:
+    """Write `model` to `path` so that, whatever happens, the old or the new model is there, whole.
+
+    Bytes and messages that hold all their data are written as they are.  Where `source` (the
+    input model's file) kept weights in external data, or the model would exceed `inline_limit`
+    bytes, weights go to data files beside the output: named as those of `source`, or after the
+    output if that is in the same folder.  No existing data file is overwritten; a name that is
+    taken gets a number.  Raises OutputError; nothing is then left behind.
+    """
+    target = check_output(path, source)
+    source = None if source is None else Path(source)
+    created: list[Path] = []
+    outdated: list[Path] = []
+    with unwinding_on_sigterm():
+        try:
+            # An output that exists is a model with, perhaps, data that nobody needs afterwards.
+            outdated = _data_files(target) if target.is_file() else []
+            data = _self_contained(model, source, inline_limit)
+            if data is None:
+                data = _externalize(model, target, source, created)
+            if len(data) > PROTOBUF_LIMIT:
+                raise OutputError("the model exceeds 2 GiB even without its weights", str(path))
+            with replacing(target) as file:
+                file.write(data)
+            _remove_outdated(outdated, created, target, source)
+        except BaseException as error:
+            _clean_up(outdated, created, target, source)
+            if isinstance(error, OSError):
+                reason = error.strerror or str(error)
+                raise OutputError(f"it cannot be written: {reason}", str(path)) from error
+            raise
+
+
+def _clean_up(outdated: list[Path], created: list[Path], target: Path, source: Path | None) -> None:
+    """Leave the data of the old or of the new model after an interruption, not of both.
+
+    It may have come right after the new model had taken its place, so what stands there decides.
+    """
+    needed = _data_files(target) if target.is_file() else []
+    if created and all(file in needed for file in created):
+        _remove_outdated(outdated, created, target, source)
+        return
+    for file in created:
+        file.unlink(missing_ok=True)
+
+
+def _self_contained(
+    model: ir.Model | onnx.ModelProto | bytes, source: Path | None, limit: int
+) -> bytes | None:
+    """Return the bytes of a model that needs no external data, or None if it needs some."""
+    if source is not None and _data_files(source):
+        return None
+    if isinstance(model, bytes):
+        return None if has_external_data(onnx.ModelProto.FromString(model)) else model
+    if isinstance(model, ir.Model):
+        if Externalized.weight_bytes(model) > limit:
+            return None
+        model = ir.to_proto(model)
+    if has_external_data(model) or model.ByteSize() > limit:
+        return None
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _externalize(
+    model: ir.Model | onnx.ModelProto | bytes,
+    target: Path,
+    source: Path | None,
+    created: list[Path],
+) -> bytes:
+    """Write the data files of `model`, adding each to `created`; return the model's own bytes."""
+    if isinstance(model, bytes):
+        model = onnx.ModelProto.FromString(model)
+    if not isinstance(model, ir.Model):
+        model = ir.from_proto(model)
+        ir.external_data.set_base_dir(model.graph, source.parent if source else target.parent)
+    layout: dict[str, str] = {}
+    if source is not None and not source.parent.samefile(target.parent):
+        layout = Externalized.layout(_parse(source))
+    with Externalized(model, target, layout, created) as slim:
+        data: bytes = ir.to_proto(slim).SerializeToString()
+    return data
+
+
+def _remove_outdated(
+    outdated: Iterable[Path], created: list[Path], target: Path, source: Path | None
+) -> None:
+    """Delete the data files that the overwritten output alone used, if new ones replaced them.
+
+    Only files named like those just written qualify, and only if no other model in the folder
+    mentions them: what cannot be shown to be ours stays.
+    """
+    ours = {_unnumbered(file) for file in created}
+    inputs = _data_files(source) if source else []
+    for file in outdated:
+        if file in created or _unnumbered(file) not in ours:
+            continue
+        if any(file.samefile(data) for data in inputs):
+            continue
+        others = (other for other in target.parent.glob("*.onnx") if other != target)
+        if not any(_mentions(other, file.name) for other in others):
+            file.unlink(missing_ok=True)
+
+
+def _unnumbered(file: Path) -> Path:
+    """Return a data file's path without the number that made it unique."""
+    return file.with_name(re.sub(r"\.\d+(?=\.[^.]*$|$)", "", file.name))
+
+
+def _mentions(file: Path, word: str) -> bool:
+    """Tell whether the bytes of `file` hold `word`; an unreadable file counts as holding it."""
+    try:
+        with file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size == 0:
+                return False
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as view:
+                return view.find(word.encode()) >= 0
+    except OSError:
+        return True
+
+
+def write_text_atomically(text: str, path: str | os.PathLike[str]) -> None:
+    """Write `text` in UTF-8 to `path`, whole or not at all; raises OutputError."""
+    target = check_output(path)
+    try:
+        with unwinding_on_sigterm(), replacing(target) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise OutputError(f"it cannot be written: {error.strerror}", os.fspath(path)) from error

@@ -1,0 +1,86 @@
+"""Constant folding: the arrays that constant subexpressions of a graph are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from xflow.errors import ShapeError, SizeError
+from xflow.graph import Leaf, Node, Value, walk
+from xflow.ops.registry import Array, Operator
+from xflow.size import Expr
+
+ConstantLookup = Callable[[Value], Array | None]
+"""Gives the data of a constant leaf, or None."""
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """The numpy type of an ONNX element type."""
+    dtype: np.dtype[np.generic] = ir.DataType[name].numpy()
+    return dtype
+
+
+def byte_size(value: Value) -> int | None:
+    """Bytes that a value takes; None where a symbol decides."""
+    total = ir.DataType[value.type.dtype].itemsize
+    for size in value.shape:
+        if isinstance(size, Expr):
+            return None
+        total *= size
+    return int(total)
+
+
+def constant_leaves(value: Value) -> tuple[Value, ...]:
+    """The leaves that a value depends on."""
+    return tuple(Value(node, 0) for node in walk([value]) if isinstance(node.op, Leaf))
+
+
+class Folder:
+    """Evaluates constant values, in float64, and rounds once to the value's own element type.
+
+    Results are remembered, intermediate ones are not: weights are large.
+    """
+
+    def __init__(self, constants: ConstantLookup) -> None:
+        self._constants = constants
+        self._done: dict[Value, Array | None] = {}
+
+    def __call__(self, value: Value) -> Array | None:
+        """The array that `value` is; None where it is not constant or cannot be computed."""
+        if value not in self._done:
+            self._done[value] = self._fold(value) if value.is_constant else None
+        return self._done[value]
+
+    def _fold(self, value: Value) -> Array | None:
+        if value.is_leaf:
+            return self._constants(value)
+        nodes = list(walk([value]))
+        remaining: dict[Node, int] = {}
+        for node in nodes:
+            for source in node.inputs:
+                remaining[source.node] = remaining.get(source.node, 0) + 1
+        results: dict[Node, list[Array]] = {}
+        for node in nodes:
+            if isinstance(node.op, Leaf):
+                array = self._constants(Value(node, 0))
+                if array is None:
+                    return None
+                results[node] = [array.astype(np.float64)]
+                continue
+            if not isinstance(node.op, Operator):
+                return None
+            inputs = [results[source.node][source.index] for source in node.inputs]
+            try:
+                with np.errstate(all="ignore"):
+                    results[node] = node.op.numpy(inputs, node.attributes)
+            except (ShapeError, SizeError, AssertionError):  # a size or a real without a value
+                return None
+            for source in node.inputs:
+                remaining[source.node] -= 1
+                if not remaining[source.node]:
+                    del results[source.node]
+        with np.errstate(all="ignore"):
+            array = np.asarray(results[value.node][value.index])
+            return array.astype(numpy_dtype(value.type.dtype))

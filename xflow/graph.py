@@ -1,0 +1,342 @@
+"""Immutable, hash-consed graphs: the same structure for models, rule sides and candidates.
+
+A `Node` applies an operator to values; a `Value` is one output of a node. Nodes are interned, so
+structurally equal nodes are one object and comparing them is comparing identities. A leaf is a
+node without inputs whose operator is a `Leaf`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from xflow.constraint import Constraint
+from xflow.errors import ShapeError
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    Need,
+    Operator,
+    Reader,
+    Shape,
+    operator,
+)
+from xflow.ops.spec import Element, Index, Scalar
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type (an ONNX name such as ``FLOAT``; ``REAL`` in rules) and shape."""
+
+    dtype: str
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What a leaf stands for: an input, or a constant (weight) where `constant` is set.
+
+    `key` tells leaves apart; two leaves with the same key are the same tensor.
+    """
+
+    key: str
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Opaque:
+    """A node of a model that no operator of the registry describes.
+
+    `key` names it; the nodes with equal keys and inputs are the same computation. An operator
+    with state or randomness gets a key of its own for every node.
+    """
+
+    key: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opaque) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Node:
+    """An operator applied to values. Make nodes with `apply`, `leaf` and `opaque`."""
+
+    __slots__ = ("__weakref__", "attributes", "constant", "inputs", "op", "types")
+    op: Operator | Leaf | Opaque
+    inputs: tuple[Value, ...]
+    attributes: Attributes
+    types: tuple[TensorType, ...]
+    constant: bool
+
+    def __repr__(self) -> str:
+        return str(Value(self, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """Output number `index` of `node`."""
+
+    node: Node
+    index: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.node is other.node and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.node), self.index))
+
+    @property
+    def type(self) -> TensorType:
+        return self.node.types[self.index]
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def is_leaf(self) -> bool:
+        return isinstance(self.node.op, Leaf)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it depends on constants alone: computed once, when the model is written."""
+        return self.node.constant
+
+    def __str__(self) -> str:
+        return format_value(self)
+
+    __repr__ = __str__
+
+
+_nodes: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
+
+
+def _intern(
+    op: Operator | Leaf | Opaque,
+    inputs: tuple[Value, ...],
+    attributes: Attributes,
+    types: Callable[[], tuple[TensorType, ...]],
+    extra: object = None,
+) -> Node:
+    key = (op, inputs, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
+    node = _nodes.get(key)
+    if node is None:
+        node = Node()
+        node.op, node.inputs, node.attributes = op, inputs, dict(attributes)
+        node.types = types()
+        constant = all(value.is_constant for value in inputs)
+        if isinstance(op, Leaf):
+            constant = op.constant
+        elif isinstance(op, Opaque):
+            constant = constant and bool(inputs)
+        node.constant = constant
+        _nodes[key] = node
+    return node
+
+
+def leaf(key: str, type: TensorType, *, constant: bool = False) -> Value:
+    """A leaf: an input of the graph, or a constant."""
+    node = _intern(Leaf(key, constant), (), {}, lambda: (type,), type)
+    return Value(node, 0)
+
+
+def opaque(key: str, inputs: Sequence[Value], types: Sequence[TensorType]) -> tuple[Value, ...]:
+    """The outputs of an operator that is passed through as it is."""
+    node = _intern(Opaque(key), tuple(inputs), {}, lambda: tuple(types), tuple(types))
+    return tuple(Value(node, i) for i in range(len(types)))
+
+
+def apply(
+    op: Operator | str,
+    inputs: Sequence[Value],
+    attributes: Mapping[str, Attribute] | None = None,
+    *,
+    dtype: str | None = None,
+    need: Need | None = None,
+) -> tuple[Value, ...]:
+    """The outputs of `op` on `inputs`; attributes that are left out take their defaults.
+
+    `need` collects the operator's requirements on symbolic sizes. `dtype` is that of the first
+    input unless given (an operator without inputs needs it). Raises ShapeError.
+    """
+    if isinstance(op, str):
+        op = operator(op)
+    given = complete_attributes(op, attributes or {}, [value.shape for value in inputs])
+    low, high = op.arity
+    if len(inputs) < low or (high is not None and len(inputs) > high):
+        raise ShapeError(f"{op.name} takes no {len(inputs)} inputs")
+    if inputs:
+        dtype = inputs[0].type.dtype
+        if any(value.type.dtype != dtype for value in inputs):
+            raise ShapeError(f"the inputs of {op.name} differ in element type")
+    resolved = dtype or "REAL"
+
+    def types() -> tuple[TensorType, ...]:
+        shapes = op.shape([value.shape for value in inputs], given, need or Need())
+        return tuple(TensorType(resolved, tuple(shape)) for shape in shapes)
+
+    if need is not None:  # an interned node would not report its requirements again
+        types()
+    node = _intern(op, tuple(inputs), given, types, None if inputs else resolved)
+    return tuple(Value(node, i) for i in range(len(node.types)))
+
+
+def complete_attributes(
+    op: Operator, attributes: Attributes, shapes: Sequence[Shape]
+) -> dict[str, Attribute]:
+    """`attributes` with defaults filled in. Raises ShapeError for unknown or missing ones."""
+    unknown = set(attributes) - set(op.attributes)
+    if unknown:
+        raise ShapeError(f"{op.name} has no attribute {', '.join(sorted(unknown))}")
+    complete: dict[str, Attribute] = {}
+    for name, spec in op.attributes.items():
+        if name in attributes:
+            complete[name] = attributes[name]
+        else:
+            default = spec.default_for(shapes)
+            if default is None:
+                raise ShapeError(f"{op.name} needs the attribute {name}")
+            complete[name] = default
+    return complete
+
+
+def walk(values: Iterable[Value]) -> Iterator[Node]:
+    """The nodes that `values` depend on, each once, inputs before users."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(value.node, False) for value in reversed(list(values))]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((value.node, False) for value in reversed(node.inputs))
+
+
+def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """`values` with every occurrence of a key of `replace` replaced, at any depth.
+
+    Replacements are not searched again. Raises ShapeError where a replacement's shape does not
+    suit a user.
+    """
+    new: dict[Value, Value] = dict(replace)
+    for node in walk(values):
+        outputs = [Value(node, i) for i in range(len(node.types))]
+        if all(output in new for output in outputs):
+            continue
+        inputs = tuple(new.get(value, value) for value in node.inputs)
+        if inputs == node.inputs:
+            made: tuple[Value, ...] = tuple(outputs)
+        elif isinstance(node.op, Opaque):
+            made = opaque(node.op.key, inputs, node.types)
+        else:
+            assert isinstance(node.op, Operator)
+            made = apply(node.op, inputs, node.attributes)
+        for output, value in zip(outputs, made, strict=True):
+            new.setdefault(output, value)
+    return tuple(new.get(value, value) for value in values)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph: what it computes. Leaves are found by walking; `outputs` fix their order."""
+
+    outputs: tuple[Value, ...]
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node, leaves included, inputs before users."""
+        return tuple(walk(self.outputs))
+
+    @cached_property
+    def leaves(self) -> tuple[Value, ...]:
+        """The leaves in the order in which they are met."""
+        return tuple(Value(node, 0) for node in self.nodes if isinstance(node.op, Leaf))
+
+    @cached_property
+    def users(self) -> dict[Value, tuple[Node, ...]]:
+        """For each value the nodes that read it."""
+        users: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                users.setdefault(value, []).append(node)
+        return {value: tuple(nodes) for value, nodes in users.items()}
+
+    def replace(self, replace: Mapping[Value, Value]) -> Graph:
+        """This graph with values replaced, see `rebuild`."""
+        return Graph(rebuild(self.outputs, replace))
+
+    def __str__(self) -> str:
+        return ", ".join(map(format_value, self.outputs))
+
+
+def requirements(values: Iterable[Value]) -> list[Constraint]:
+    """What the operators under `values` require of symbolic sizes, in order of the nodes."""
+    need = Need()
+    for node in walk(values):
+        if isinstance(node.op, Operator):
+            node.op.shape([value.shape for value in node.inputs], node.attributes, need)
+    return need.conditions
+
+
+def read(value: Value, index: Index) -> Scalar:
+    """The element of `value` at `index`, over elements of the leaves, by composed `at`."""
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return Element(node.op.key, tuple(index))
+    assert isinstance(node.op, Operator), node.op
+
+    def reader(source: Value) -> Reader:
+        return lambda i: read(source, i)
+
+    shapes = [source.shape for source in node.inputs]
+    inputs = [reader(source) for source in node.inputs]
+    return node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+
+
+def run(values: Sequence[Value], feeds: Mapping[str, Array]) -> list[Array]:
+    """Evaluate by the operators' numpy readings; `feeds` maps leaf keys to arrays."""
+    done: dict[Node, list[Array]] = {}
+    for node in walk(values):
+        if isinstance(node.op, Leaf):
+            done[node] = [feeds[node.op.key]]
+        else:
+            assert isinstance(node.op, Operator), node.op
+            arrays = [done[source.node][source.index] for source in node.inputs]
+            done[node] = node.op.numpy(arrays, node.attributes)
+    return [done[value.node][value.index] for value in values]
+
+
+def format_attribute(value: Attribute) -> str:
+    """An attribute as rules write it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def format_value(value: Value) -> str:
+    """The expression that computes `value`, as rules write it; defaults are left out."""
+    node = value.node
+    if isinstance(node.op, Leaf | Opaque):
+        name = node.op.key
+        if isinstance(node.op, Leaf):
+            return name
+    else:
+        name = node.op.name
+    args = [format_value(source) for source in node.inputs]
+    for key, attribute in node.attributes.items():
+        assert isinstance(node.op, Operator)
+        default = node.op.attributes[key].default_for([source.shape for source in node.inputs])
+        if attribute != default:
+            args.append(f"{key}={format_attribute(attribute)}")
+    suffix = f"[{value.index}]" if len(node.types) > 1 else ""
+    return f"{name}({', '.join(args)}){suffix}"

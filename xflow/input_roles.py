@@ -1,0 +1,261 @@
+"""What a model does with an integer or boolean input: which values make sense for it.
+
+An integer that is used as an index must lie inside the table, a sequence length inside the
+sequence; a mask is mostly ones.  The roles are found by following the input through operators
+that only move or shift it to the operators that use it.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx.inliner import inline_local_functions
+from onnx.shape_inference import infer_shapes
+
+INT_TYPES = {TensorProto.INT64, TensorProto.INT32}
+SMALL_TENSOR = 1024  # elements; a larger initializer cannot be a shape, a depth or an offset
+
+
+@dataclass(frozen=True)
+class Role:
+    """The values that an input may take: from `low` to `high` inclusive, or a mask of 0 and 1.
+
+    `fixed` is the one value that makes sense for an input that gives an extent or a step.
+    """
+
+    low: int | None = None
+    high: int | None = None
+    mask: bool = False
+    fixed: int | None = None
+
+
+# (operator, position) of an input that is an index, and how many elements it indexes: the
+# position of the table; None for the axis means the attribute `axis`, "last" GatherND's rule.
+INDEXED: Mapping[tuple[str, int], tuple[int, int | str | None]] = {
+    ("Gather", 1): (0, None),
+    ("GatherElements", 1): (0, None),
+    ("ScatterElements", 1): (0, None),
+    ("GatherND", 1): (0, "last"),
+    ("ScatterND", 1): (0, "last"),
+    ("GatherBlockQuantized", 1): (0, None),
+    ("EmbedLayerNormalization", 0): (2, 0),
+    ("EmbedLayerNormalization", 1): (4, 0),
+}
+# Sequence lengths of the recurrent operators: from 1 to the extent of the first axis of X.
+LENGTHS = {("RNN", 4), ("GRU", 4), ("LSTM", 4)}
+# Inputs that give an extent, a position or a step: the value with which the operator does least.
+FIXED: Mapping[tuple[str, int], int] = {
+    ("Reshape", 1): -1,
+    ("Expand", 1): 1,
+    ("Tile", 1): 1,
+    ("ConstantOfShape", 0): 1,
+    ("TopK", 1): 1,
+    ("Pad", 1): 0,
+    ("Slice", 1): 0,
+    ("Slice", 2): 2**31 - 1,
+    ("Slice", 4): 1,
+    ("Range", 0): 0,
+    ("Range", 1): 16,
+    ("Range", 2): 1,
+    ("CumSum", 1): 0,
+    ("Loop", 0): 3,
+}
+# Operators whose result holds elements of this input and nothing else that matters here.
+MOVES: Mapping[str, tuple[int, ...] | None] = {
+    "Identity": (0,), "Reshape": (0,), "Unsqueeze": (0,), "Squeeze": (0,), "Flatten": (0,),
+    "Transpose": (0,), "Expand": (0,), "Tile": (0,), "Slice": (0,), "Split": (0,), "Pad": (0,),
+    "Gather": (0,), "GatherElements": (0,), "GatherND": (0,), "Clip": (0,), "Cast": (0,),
+    "Concat": None, "Max": None, "Min": None, "Where": (1, 2), "EmbedLayerNormalization": (),
+}  # fmt: skip
+
+
+def input_roles(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Role]:
+    """Return the role of every integer and boolean input in `shapes` that has one.
+
+    `shapes` are the concrete shapes of the inputs.  The model is not changed; its external data
+    need not be loaded.
+    """
+    wanted = [
+        item.name
+        for item in model.graph.input
+        if item.name in shapes and item.type.tensor_type.elem_type in INT_TYPES | {TensorProto.BOOL}
+    ]
+    if not wanted:
+        return {}
+    tracer = _Tracer(_skeleton(model, shapes))
+    roles = {name: tracer.role(name) for name in wanted}
+    return {name: role for name, role in roles.items() if role is not None}
+
+
+class _Tracer:
+    """Follows tensors forwards through one model."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.uses: dict[str, list[tuple[NodeProto, int]]] = {}
+        with contextlib.suppress(Exception):  # a model that defies inference keeps what it says
+            model = infer_shapes(model, data_prop=True)
+        for graph in _graphs(model.graph):
+            self._read(graph)
+
+    def _read(self, graph: GraphProto) -> None:
+        for item in (*graph.input, *graph.value_info, *graph.output):
+            dims = item.type.tensor_type.shape.dim
+            ranked = item.type.tensor_type.HasField("shape")
+            if ranked and all(dim.HasField("dim_value") for dim in dims):
+                self.shapes[item.name] = tuple(dim.dim_value for dim in dims)
+        for tensor in graph.initializer:
+            self.shapes[tensor.name] = tuple(tensor.dims)
+            self._constant(tensor.name, tensor)
+        for node in graph.node:
+            for position, name in enumerate(node.input):
+                if name:
+                    self.uses.setdefault(name, []).append((node, position))
+            if node.op_type == "Constant":
+                for attribute in node.attribute:
+                    self._literal(node.output[0], attribute)
+
+    def _literal(self, name: str, attribute: AttributeProto) -> None:
+        if attribute.name == "value":
+            self.shapes[name] = tuple(attribute.t.dims)
+            self._constant(name, attribute.t)
+        elif attribute.name in {"value_int", "value_ints", "value_float", "value_floats"}:
+            self.constants[name] = np.asarray(onnx.helper.get_attribute_value(attribute))
+            self.shapes[name] = self.constants[name].shape
+
+    def _constant(self, name: str, tensor: TensorProto) -> None:
+        if tensor.data_location != TensorProto.EXTERNAL and np.prod(tensor.dims) <= SMALL_TENSOR:
+            with contextlib.suppress(Exception):
+                self.constants[name] = onnx.numpy_helper.to_array(tensor)
+
+    def role(self, name: str) -> Role | None:
+        """Return what the model does with a tensor, by all the ways that lead from it."""
+        lows, highs, fixed, mask = [0], [], [], False
+        pending, seen = [(name, 0)], {(name, 0)}
+        while pending:
+            tensor, offset = pending.pop()
+            for node, position in self.uses.get(tensor, ()):
+                place = (node.op_type, position)
+                extent = self._extent(node, position)
+                if extent is not None:
+                    lows.append(int(place in LENGTHS) - offset)
+                    highs.append(extent - 1 + int(place in LENGTHS) - offset)
+                elif tensor == name and place in FIXED:
+                    fixed.append(FIXED[place])
+                elif self._is_mask_use(node, position):
+                    mask = True
+                for step in self._onward(node, position, offset):
+                    if step not in seen:
+                        seen.add(step)
+                        pending.append(step)
+        if highs:
+            low = max(lows)
+            return Role(low, max(low, min(highs)))
+        if fixed:
+            return Role(fixed=fixed[0])
+        return Role(mask=True) if mask else None
+
+    def _extent(self, node: NodeProto, position: int) -> int | None:
+        """Return how many elements the input at `position` indexes or counts, if it does."""
+        place = (node.op_type, position)
+        if place in LENGTHS:
+            shape = self.shapes.get(node.input[0])
+            return shape[0] if shape else None
+        if place == ("OneHot", 0):
+            depth = self.constants.get(node.input[1])
+            return int(depth.reshape(-1)[0]) if depth is not None and depth.size else None
+        if place not in INDEXED:
+            return None
+        table, axis = INDEXED[place]
+        shape = self.shapes.get(node.input[table])
+        if not shape:
+            return None
+        if axis == "last":
+            indices = self.shapes.get(node.input[position], ())
+            first = int(_attribute(node, "batch_dims", 0))
+            count = indices[-1] if indices else len(shape)
+            return min(shape[first : first + count], default=1)
+        place_of_axis = int(_attribute(node, "axis", 0)) if axis is None else int(axis)
+        return shape[place_of_axis] if -len(shape) <= place_of_axis < len(shape) else None
+
+    def _is_mask_use(self, node: NodeProto, position: int) -> bool:
+        """Tell whether the use is typical of a mask: read as a truth value, or as `1 - mask`."""
+        if node.op_type == "Cast":
+            return bool(_attribute(node, "to", 0) == TensorProto.BOOL)
+        if node.op_type == "Sub" and position == 1:
+            one = self.constants.get(node.input[0])
+            return one is not None and one.size > 0 and bool(np.all(one == 1))
+        return False
+
+    def _onward(self, node: NodeProto, position: int, offset: int) -> Iterator[tuple[str, int]]:
+        """Yield the tensors that the input's elements go on to, and what was added to them."""
+        if node.op_type in MOVES:
+            positions = MOVES[node.op_type]
+            if positions is None or position in positions:
+                yield from ((output, offset) for output in node.output if output)
+        elif node.op_type in {"Add", "Sub"}:
+            other = self.constants.get(node.input[1 - position])
+            if other is not None and other.size == 1 and (node.op_type, position) != ("Sub", 1):
+                shift = int(other.reshape(-1)[0])
+                yield node.output[0], offset + (shift if node.op_type == "Add" else -shift)
+        elif node.op_type in {"Loop", "Scan"}:
+            body = _attribute(node, "body", None)
+            if (
+                body is not None
+                and position < len(body.input)
+                and position >= 2 * (node.op_type == "Loop")
+            ):
+                yield body.input[position].name, offset
+
+
+def _attribute(node: NodeProto, name: str, default: Any) -> Any:
+    """Return an attribute's value."""
+    for attribute in node.attribute:
+        if attribute.name == name:
+            return onnx.helper.get_attribute_value(attribute)
+    return default
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Yield a graph and all graphs inside it."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield from _graphs(attribute.g)
+            for inner in attribute.graphs:
+                yield from _graphs(inner)
+
+
+def _skeleton(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:
+    """Return a copy without large weights, functions inlined, its inputs of the given shapes."""
+    copy = ModelProto(ir_version=model.ir_version)
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    graph = copy.graph
+    graph.name = model.graph.name or "graph"
+    graph.node.extend(model.graph.node)
+    graph.output.extend(model.graph.output)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for item in model.graph.input:
+        if item.name in shapes:
+            kind = item.type.tensor_type.elem_type
+            value = onnx.helper.make_tensor_value_info(item.name, kind, shapes[item.name])
+            graph.input.append(value)
+        elif item.name not in weights:
+            graph.input.append(item)
+    for tensor in model.graph.initializer:
+        if np.prod(tensor.dims) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
+            graph.initializer.append(tensor)
+        else:  # as an input, inference knows its shape all the same
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            graph.input.append(value)
+    if copy.functions:
+        with contextlib.suppress(Exception):
+            copy = inline_local_functions(copy)
+    return copy

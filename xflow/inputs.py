@@ -1,0 +1,287 @@
+"""Random inputs for a model: the shapes to run it at, and values that make sense for it."""
+
+import ast
+import operator
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from xflow.errors import ModelError, UsageError
+from xflow.input_roles import Role, input_roles
+
+# Sizes of dynamic dimensions, in two variants: the default, and another to cross-check with.
+BATCH = (1, 2)
+LENGTH = (16, 24)
+IMAGE = (224, 256)
+UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
+Shapes = Mapping[str, Sequence[int]]
+OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def load_model(source: bytes | Path) -> ModelProto:
+    """Read a model without its external data; raises `ModelError` if it is none."""
+    where = str(source) if isinstance(source, Path) else ""
+    try:
+        if isinstance(source, Path):
+            model = onnx.load(source, load_external_data=False)
+        else:
+            model = onnx.load_from_string(source)
+    except OSError as error:
+        raise ModelError(f"cannot be read ({error.strerror or error})", where) from error
+    except Exception as error:  # protobuf has no common type of error
+        raise ModelError("is not an ONNX model", where) from error
+    if not model.HasField("graph"):
+        raise ModelError("is not an ONNX model", where)
+    return model
+
+
+def required_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the inputs that must be fed: those without a default among the initializers."""
+    defaults = {tensor.name for tensor in model.graph.initializer}
+    defaults |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    return [item for item in model.graph.input if item.name not in defaults]
+
+
+def default_shapes(
+    model: ModelProto, shapes: Shapes | None = None, variant: int = 0
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape at which every required input is fed.
+
+    `shapes` decides where it names an input.  Other dynamic dimensions: the first one is 1 (a
+    batch), height and width of images are 224, all others 16; a named dimension is the same
+    everywhere, and a sum such as `past + 1` follows from its parts.  Variant 1 differs
+    wherever a size is free: 2, 256 and 24.  Raises `UsageError` if `shapes` names an unknown input
+    or contradicts the model, `ModelError` if an input has no rank.
+    """
+    shapes = shapes or {}
+    inputs = required_inputs(model)
+    names = {item.name for item in inputs}
+    for name in shapes:
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise UsageError(f"the model has no input {name!r}", do=f"its inputs are: {known}")
+    sizes: dict[str, int] = {}
+    for item in inputs:
+        if item.name in shapes:
+            _bind(item, tuple(shapes[item.name]), sizes)
+    for item in inputs:
+        for axis, dim in enumerate(_dims(item, shapes)):
+            if dim.dim_param and _parts(dim.dim_param) is None:
+                sizes.setdefault(dim.dim_param, _default(item, axis, variant))
+    result = {}
+    for item in inputs:
+        given = shapes.get(item.name)
+        result[item.name] = tuple(
+            given[axis]
+            if given is not None
+            else _size(dim, sizes, _default(item, axis, variant), LENGTH[variant])
+            for axis, dim in enumerate(_dims(item, shapes))
+        )
+    return result
+
+
+def random_inputs(
+    model: ModelProto, seed: int, shapes: Shapes | None = None, *, positive: bool = False
+) -> dict[str, np.ndarray]:
+    """Return random values for every required input, the same for the same arguments.
+
+    Indices lie inside what they index, masks are ones with a tail of zeros, real numbers are
+    standard normal, or with `positive` uniform between 0 and 1.  Values depend on the input's
+    name and not on the order of the inputs.  Raises what `default_shapes` raises, and `ModelError`
+    for a type that cannot be fed.
+    """
+    chosen = default_shapes(model, shapes)
+    roles = input_roles(model, chosen)
+    values = {}
+    for item in required_inputs(model):
+        generator = np.random.default_rng([seed, zlib.crc32(item.name.encode())])
+        role = roles.get(item.name, Role())
+        # A value of rank 0 would else be a numpy scalar, which the runtime does not take.
+        values[item.name] = np.asarray(
+            _values(item, chosen[item.name], role, generator, positive=positive)
+        )
+    return values
+
+
+def _dims(item: ValueInfoProto, shapes: Shapes) -> Sequence[Any]:
+    """Return the declared dimensions of a tensor input, or unknown ones of the given rank."""
+    kind = item.type.WhichOneof("value")
+    if kind != "tensor_type":
+        said = str(kind).removesuffix("_type").replace("_", " ")
+        raise ModelError(f"input {item.name!r} is a {said}, and only tensors can be fed")
+    if item.type.tensor_type.HasField("shape"):
+        dims: Sequence[Any] = item.type.tensor_type.shape.dim
+        return dims
+    if item.name in shapes:
+        return [onnx.TensorShapeProto.Dimension() for _ in shapes[item.name]]
+    raise ModelError(
+        f"input {item.name!r} has no declared rank", do="give its shape with --input-shapes"
+    )
+
+
+def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -> None:
+    """Check a given shape against the declaration, and note the sizes of named dimensions."""
+    dims = _dims(item, {item.name: given})
+    said = ",".join(map(str, given))
+    if len(dims) != len(given):
+        raise UsageError(f"input {item.name!r} has {len(dims)} dimensions, not those of {said}")
+    for axis, (dim, size) in enumerate(zip(dims, given, strict=True)):
+        where = f"dimension {axis} of input {item.name!r}"
+        if size < 0:
+            raise UsageError(f"{where} cannot be {size}")
+        if dim.HasField("dim_value") and dim.dim_value != size:
+            raise UsageError(f"{where} is {dim.dim_value} in the model, not {size}")
+        if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
+            raise UsageError(f"{dim.dim_param!r} cannot be both {sizes[dim.dim_param]} and {size}")
+
+
+def _default(item: ValueInfoProto, axis: int, variant: int) -> int:
+    """Return the size of a dynamic dimension that nobody gave."""
+    if axis == 0:
+        return BATCH[variant]
+    if axis in _image_axes(item):
+        return IMAGE[variant]
+    return LENGTH[variant]
+
+
+def _image_axes(item: ValueInfoProto) -> tuple[int, ...]:
+    """Return the axes of height and width if the input looks like a batch of images.
+
+    That is: 1, 3 or 4 channels, first or last, and two dynamic sizes that need not be equal (in
+    attention masks, they must).
+    """
+    dims = item.type.tensor_type.shape.dim
+    if len(dims) != 4 or item.type.tensor_type.elem_type == TensorProto.INT64:
+        return ()
+    for channels, axes in ((1, (2, 3)), (3, (1, 2))):
+        sizes = [dims[axis] for axis in axes]
+        dynamic = not any(size.HasField("dim_value") for size in sizes)
+        free = sizes[0].dim_param != sizes[1].dim_param or not sizes[0].dim_param
+        if dims[channels].dim_value in {1, 3, 4} and dynamic and free:
+            return axes
+    return ()
+
+
+def _parts(name: str) -> ast.expr | None:
+    """Return a dimension's name as an expression if it is one over other names, else None."""
+    if re.fullmatch(r"\w+", name):
+        return None
+    try:
+        tree = ast.parse(name, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return tree if isinstance(tree, ast.BinOp) and _understood(tree) else None
+
+
+def _understood(tree: ast.expr) -> bool:
+    if isinstance(tree, ast.BinOp):
+        known = type(tree.op) in OPERATORS
+        return known and _understood(tree.left) and _understood(tree.right)
+    if isinstance(tree, ast.Constant):
+        return type(tree.value) is int
+    return isinstance(tree, ast.Name)
+
+
+def _evaluate(tree: ast.expr, sizes: dict[str, int], part: int) -> int:
+    if isinstance(tree, ast.BinOp):
+        left, right = _evaluate(tree.left, sizes, part), _evaluate(tree.right, sizes, part)
+        if isinstance(tree.op, ast.FloorDiv) and right == 0:
+            return 0
+        return OPERATORS[type(tree.op)](left, right)
+    if isinstance(tree, ast.Constant):
+        return int(str(tree.value))
+    assert isinstance(tree, ast.Name)
+    return sizes.setdefault(tree.id, part)
+
+
+def _size(dim: Any, sizes: dict[str, int], default: int, part: int) -> int:
+    """Return the size of one dimension; what has no name has the default."""
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value)
+    if not dim.dim_param:
+        return default
+    tree = _parts(dim.dim_param)
+    if dim.dim_param not in sizes and tree is not None:
+        return max(0, _evaluate(tree, sizes, part))
+    return sizes[dim.dim_param]
+
+
+def _values(
+    item: ValueInfoProto,
+    shape: tuple[int, ...],
+    role: Role,
+    generator: np.random.Generator,
+    *,
+    positive: bool,
+) -> np.ndarray:
+    """Return random values of one ONNX element type."""
+    name, kind = item.name, item.type.tensor_type.elem_type
+    if kind == TensorProto.STRING:
+        words = [f"w{number}" for number in generator.integers(0, 100, int(np.prod(shape)))]
+        return np.array(words, dtype=object).reshape(shape)
+    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    if kind == TensorProto.BOOL:
+        if role.mask or "mask" in name.lower():
+            return _mask(shape, generator).astype(dtype)
+        return generator.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "iu":
+        return _integers(name, dtype, shape, role, generator)
+    if dtype.kind == "c":
+        real, imaginary = generator.standard_normal((2, *shape))
+        return np.asarray(real + 1j * imaginary, dtype)
+    if dtype.kind != "f" and kind not in _SHORT_FLOATS:
+        raise ModelError(f"input {name!r} is of a type that cannot be fed ({UNPACKED_TYPES})")
+    if re.search(r"(attention|attn|padding)_?mask", name.lower()):
+        return _mask(shape, generator).astype(dtype)
+    draw = generator.random if positive else generator.standard_normal
+    return np.asarray(draw(shape)).astype(dtype)
+
+
+_SHORT_FLOATS = {
+    TensorProto.BFLOAT16,
+    TensorProto.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E4M3FNUZ,
+    TensorProto.FLOAT8E5M2,
+    TensorProto.FLOAT8E5M2FNUZ,
+}
+
+
+def _integers(
+    name: str, dtype: np.dtype, shape: tuple[int, ...], role: Role, generator: np.random.Generator
+) -> np.ndarray:
+    """Return random integers that the model can work with."""
+    if role.high is not None:
+        return generator.integers(role.low or 0, role.high, shape, endpoint=True).astype(dtype)
+    if role.fixed == -1:  # a shape for Reshape: everything along its last axis
+        values = np.ones(shape, dtype)
+        if values.size:
+            values.reshape(-1)[-1] = -1
+        return values
+    if role.fixed is not None:
+        return np.full(shape, role.fixed, dtype)
+    if role.mask or "mask" in name.lower():
+        return _mask(shape, generator).astype(dtype)
+    if dtype.itemsize == 1:  # quantised data: the whole range
+        info = np.iinfo(dtype)
+        return generator.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+    # An index into what we do not know; 0 and 1 are valid for nearly every table.
+    return generator.integers(0, 2, shape).astype(dtype)
+
+
+def _mask(shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    """Return ones with a tail of zeros along the last axis: at most a quarter, never all."""
+    if not shape or shape[-1] < 2:
+        return np.ones(shape, np.int64)
+    tails = generator.integers(1, max(1, shape[-1] // 4), (*shape[:-1], 1), endpoint=True)
+    return (np.arange(shape[-1]) < shape[-1] - tails).astype(np.int64)

@@ -1,0 +1,362 @@
+"""Where a rule's left side occurs in a graph, and what stands there afterwards.
+
+Matching has two steps. The structure first: operators, shared subterms, orders of commutative
+arguments, and for rules with several outputs the further roots, which are looked for among the
+users of what is bound already. Then the sizes, see `unify`. Nothing is assumed: the conditions of
+the rule and the requirements of both its sides must be decided true by the sizes of the graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+
+from xflow.constraint import Constraint, Relation
+from xflow.errors import ShapeError
+from xflow.graph import Graph, Leaf, Node, Value, apply, requirements, walk
+from xflow.ops.registry import Array, Attribute, Need, Operator, RealSymbol
+from xflow.rule import Instance, leaf_name
+from xflow.size import Expr, Size, Symbol
+from xflow.unify import (
+    Equation,
+    attribute_equations,
+    instantiate,
+    may_equal,
+    same_shape,
+    solve,
+)
+
+ConstantLookup: TypeAlias = Callable[[Value], Array | None]
+"""The data of a constant leaf; None where it is not known or nobody should look at it."""
+
+FLOATS = frozenset({"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"})
+"""Element types that rules, which hold over the reals, apply to."""
+
+MAX_PERMUTED = 4
+"""Commutative operators of more inputs than this are matched in the order given."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """An occurrence of a rule's left side: the values of its outputs, inputs and symbols."""
+
+    roots: tuple[Value, ...]
+    bindings: Mapping[str, Value]
+    sizes: Mapping[str, Size]
+    reals: Mapping[str, Fraction]
+    nodes: frozenset[Node]
+    """The nodes of the graph that the left side's operators stand for."""
+
+
+@dataclass(frozen=True)
+class NoMatch:
+    """A rule does not apply after all; `reason` says why."""
+
+    reason: str
+
+
+def no_constants(value: Value) -> None:
+    """A `ConstantLookup` that knows nothing."""
+    return
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """What matching needs to know of an instance, worked out once."""
+
+    nodes: tuple[Node, ...]
+    leaves: tuple[Value, ...]
+    requirements: tuple[Constraint, ...]
+    rhs: tuple[Node, ...]
+
+
+@cache
+def _pattern(lhs: tuple[Value, ...], rhs: tuple[Value, ...]) -> _Pattern:
+    nodes = tuple(walk(lhs))
+    return _Pattern(
+        tuple(node for node in nodes if isinstance(node.op, Operator)),
+        tuple(Value(node, 0) for node in nodes if isinstance(node.op, Leaf)),
+        tuple(requirements(lhs)),
+        tuple(walk(rhs)),
+    )
+
+
+def find_matches(
+    instance: Instance,
+    graph: Graph,
+    constants: ConstantLookup = no_constants,
+    at: Iterable[Value] | None = None,
+) -> Iterator[Match]:
+    """All occurrences of the left side of `instance` in `graph`, where the rule applies.
+
+    `at` narrows the values that the first output may be.
+    """
+    if instance.free_symbols:
+        return
+    if at is None:
+        at = (Value(node, i) for node in graph.nodes for i in range(len(node.types)))
+    for target in at:
+        state = _Matcher(instance, graph, constants)
+        for roots in state.outputs((), target):
+            match = state.finish(roots)
+            if match is not None:
+                yield match
+
+
+class _Matcher:
+    """The state of one structural match; generators undo on resumption what they bound."""
+
+    def __init__(self, instance: Instance, graph: Graph, constants: ConstantLookup):
+        self.instance = instance
+        self.pattern = _pattern(instance.lhs, instance.rhs)
+        self.graph = graph
+        self.constants = constants
+        self.leaves: dict[Value, Value] = {}
+        self.nodes: dict[Node, Node] = {}
+        self.data: dict[Node, Value] = {}
+        """Constant operators of the pattern that a constant leaf of the graph stands for."""
+
+    def outputs(self, roots: tuple[Value, ...], target: Value) -> Iterator[tuple[Value, ...]]:
+        """Match output number len(roots) with `target`, then all further ones."""
+        pattern = self.instance.lhs[len(roots)]
+        for _ in self.value(pattern, target):
+            found = (*roots, target)
+            if len(found) == len(self.instance.lhs):
+                yield found
+                continue
+            for candidate in self.candidates(self.instance.lhs[len(found)]):
+                if candidate not in found:
+                    yield from self.outputs(found, candidate)
+
+    def candidates(self, pattern: Value) -> list[Value]:
+        """The values that `pattern` can be, given that some of what it reads is bound."""
+        if pattern in self.leaves:
+            return [self.leaves[pattern]]
+        if pattern.node in self.nodes:
+            return [Value(self.nodes[pattern.node], pattern.index)]
+        found: dict[Value, None] = {}
+        for source in pattern.node.inputs:
+            for bound in self.candidates(source):
+                for user in self.graph.users.get(bound, ()):
+                    if user.op is pattern.node.op and pattern.index < len(user.types):
+                        found[Value(user, pattern.index)] = None
+            if found:
+                break
+        return list(found)
+
+    def value(self, pattern: Value, target: Value) -> Iterator[None]:
+        """Match one value; yields once for each way to do it."""
+        node, other = pattern.node, target.node
+        if isinstance(node.op, Leaf):
+            yield from self.leaf(pattern, target)
+            return
+        if node in self.nodes:
+            if self.nodes[node] is other and pattern.index == target.index:
+                yield
+            return
+        if node in self.data:
+            if self.data[node] == target:
+                yield
+            return
+        if not node.inputs and isinstance(other.op, Leaf):
+            if other.constant and self.constants(target) is not None:
+                self.data[node] = target
+                yield
+                del self.data[node]
+            return
+        if (
+            node.op is not other.op
+            or pattern.index != target.index
+            or len(node.inputs) != len(other.inputs)
+            or len(node.types) != len(other.types)
+            or not all(may_equal(v, other.attributes[k]) for k, v in node.attributes.items())
+        ):
+            return
+        self.nodes[node] = other
+        for order in _orders(node, other):
+            yield from self.sequence(node.inputs, order, 0)
+        del self.nodes[node]
+
+    def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
+        """Match an input of the rule: anything, but always the same."""
+        if pattern in self.leaves:
+            if self.leaves[pattern] == target:
+                yield
+        elif target.type.dtype in FLOATS and (
+            self.instance.broadcast or len(pattern.shape) == len(target.shape)
+        ):
+            self.leaves[pattern] = target
+            yield
+            del self.leaves[pattern]
+
+    def sequence(
+        self, patterns: tuple[Value, ...], targets: tuple[Value, ...], start: int
+    ) -> Iterator[None]:
+        """Match values one after the other."""
+        if start == len(patterns):
+            yield
+            return
+        for _ in self.value(patterns[start], targets[start]):
+            yield from self.sequence(patterns, targets, start + 1)
+
+    def finish(self, roots: tuple[Value, ...]) -> Match | None:
+        """The match, if the sizes fit and everything that the rule asks for holds."""
+        if len({v.type.dtype for v in (*roots, *self.leaves.values(), *self.data.values())}) != 1:
+            return None
+        if roots[0].type.dtype not in FLOATS:
+            return None
+        equations: list[Equation] = []
+        reals: dict[str, Fraction] = {}
+        if not self.instance.broadcast:
+            for pattern, target in self.leaves.items():
+                equations.extend(zip(pattern.shape, target.shape, strict=True))
+        for node, other in self.nodes.items():
+            for name, attribute in node.attributes.items():
+                if not attribute_equations(attribute, other.attributes[name], equations, reals):
+                    return None
+        for node, target in self.data.items():
+            if not self.observe(node, target, equations, reals):
+                return None
+        sizes = solve(equations)
+        if sizes is None:
+            return None
+        match = Match(
+            roots,
+            {leaf_name(pattern): value for pattern, value in self.leaves.items()},
+            sizes,
+            reals,
+            frozenset(self.nodes.values()),
+        )
+        return match if self.holds(match) else None
+
+    def observe(
+        self, node: Node, target: Value, equations: list[Equation], reals: dict[str, Fraction]
+    ) -> bool:
+        """Take from a constant of the graph what it says about the symbols of `node`."""
+        shape = node.types[0].shape
+        if shape:  # a constant of shape [] may stand for any uniform one
+            if len(shape) != len(target.shape):
+                return False
+            equations.extend(zip(shape, target.shape, strict=True))
+        for attribute in node.attributes.values():
+            if isinstance(attribute, RealSymbol):
+                array = self.constants(target)
+                if array is None or array.size == 0 or not np.isfinite(array.flat[0]):
+                    return False
+                value = Fraction(float(array.flat[0]))
+                if reals.setdefault(attribute.name, value) != value:
+                    return False
+        return True
+
+    def holds(self, match: Match) -> bool:
+        """Whether conditions, requirements, interior shapes and constants are as the rule says."""
+        try:
+            conditions = (*self.instance.where, *self.pattern.requirements)
+            if not all(is_true(condition.substitute(match.sizes)) for condition in conditions):
+                return False
+            if not self.instance.broadcast and not all(
+                same_shape(mine.shape, theirs.shape, match.sizes)
+                for node, other in self.nodes.items()
+                for mine, theirs in zip(node.types, other.types, strict=True)
+            ):
+                return False  # a uniform constant of a larger shape has enlarged something
+            return all(self.same_data(node, target, match) for node, target in self.data.items())
+        except (ZeroDivisionError, ShapeError):
+            return False
+
+    def same_data(self, node: Node, target: Value, match: Match) -> bool:
+        """Whether a constant of the graph holds what the constant operator `node` is."""
+        array = self.constants(target)
+        attributes: dict[str, Attribute] = {}
+        for name, attribute in node.attributes.items():
+            value = instantiate(attribute, match.sizes, match.reals)
+            if value is None:
+                return False
+            attributes[name] = value
+        assert isinstance(node.op, Operator)
+        assert array is not None
+        expected = node.op.numpy((), attributes)[0].astype(array.dtype)
+        return bool(np.all(array == expected))
+
+
+def _orders(node: Node, other: Node) -> Iterable[tuple[Value, ...]]:
+    assert isinstance(node.op, Operator)
+    if node.op.commutative and 2 <= len(other.inputs) <= MAX_PERMUTED:
+        return dict.fromkeys(itertools.permutations(other.inputs))
+    return (other.inputs,)
+
+
+def is_true(condition: Constraint) -> bool:
+    """Whether a condition on the sizes of a graph holds, whatever its symbolic sizes are.
+
+    Symbolic sizes of a graph are extents of tensors, so they are at least 0.
+    """
+    if condition.decided is not None:
+        return condition.decided
+    difference = condition.difference
+    return (
+        condition.relation is Relation.AT_LEAST
+        and isinstance(difference, Expr)
+        and all(
+            coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
+            for monomial, coefficient in difference.terms
+        )
+    )
+
+
+def replacement(instance: Instance, match: Match) -> tuple[Value, ...] | NoMatch:
+    """The right side of the rule at `match`: what its outputs are to be replaced by."""
+    pattern = _pattern(instance.lhs, instance.rhs)
+    dtype = match.roots[0].type.dtype
+    made: dict[Value, Value] = {}
+    for node in pattern.rhs:
+        if isinstance(node.op, Leaf):
+            made[Value(node, 0)] = match.bindings[node.op.key]
+            continue
+        assert isinstance(node.op, Operator)
+        need = Need()
+        try:
+            attributes: dict[str, Attribute] = {}
+            for name, attribute in node.attributes.items():
+                value = instantiate(attribute, match.sizes, match.reals)
+                if value is None:
+                    return NoMatch(f"the left side does not say what {attribute} is")
+                attributes[name] = value
+            inputs = tuple(made[source] for source in node.inputs)
+            outputs = apply(node.op, inputs, attributes, dtype=dtype, need=need)
+        except ShapeError as error:
+            return NoMatch(str(error))
+        except ZeroDivisionError:
+            return NoMatch("a size is divided by 0")
+        for condition in need.conditions:
+            if not is_true(condition):
+                return NoMatch(f"it is not known whether {condition}")
+        made.update((Value(node, i), output) for i, output in enumerate(outputs))
+    after = tuple(made[value] for value in instance.rhs)
+    if after == match.roots:
+        return NoMatch("nothing changes")
+    if any(new.type != old.type for new, old in zip(after, match.roots, strict=True)):
+        return NoMatch("the type of an output changes")
+    if len(after) > 1 and _reads(match.bindings.values(), match.roots):
+        return NoMatch("one output depends on another through what the rule does not see")
+    return after
+
+
+def _reads(values: Iterable[Value], roots: tuple[Value, ...]) -> bool:
+    """Whether one of `values` depends on one of `roots`."""
+    roots_nodes = {root.node for root in roots}
+    return any(node in roots_nodes for node in walk(values))
+
+
+def rewrite(graph: Graph, instance: Instance, match: Match) -> Graph | NoMatch:
+    """`graph` with the rule applied at `match`."""
+    after = replacement(instance, match)
+    if isinstance(after, NoMatch):
+        return after
+    return graph.replace(dict(zip(match.roots, after, strict=True)))

@@ -1,0 +1,296 @@
+"""A rewritten graph as an ONNX model: the old model, with other nodes where it was rewritten."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from xflow.fold import Folder, byte_size
+from xflow.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.lineage import lineage
+from xflow.onnx_import import Imported, captured_values, subgraphs
+from xflow.onnx_writer import Plan, UnwritableError, Writer
+from xflow.size import Size
+
+GROWTH = 64 * 2**20
+"""Bytes that folded constants may take beyond those of the constants they replace."""
+
+
+def export_model(imported: Imported, graph: Graph) -> ir.Model:
+    """A new model that computes `graph`, with everything else as in the imported model.
+
+    Nodes that were not rewritten keep their names, attributes and metadata, also where their
+    inputs were. Weights are shared with the imported model, which is never changed. A graph that
+    is the model's own gives a copy of the model. Raises UnwritableError.
+    """
+    source = imported.model
+    if graph.outputs == imported.graph.outputs:
+        return source.clone()
+    if source.device_configurations:
+        raise UnwritableError("the model is laid out over several devices")
+    writer = _ModelWriter(imported, graph)
+    inputs = [writer.leaf(value) for value in source.graph.inputs]
+    outputs = writer.name_outputs(writer.write(graph.outputs))
+    made = ir.Graph(
+        inputs,
+        outputs,
+        nodes=writer.sorted_nodes(),
+        initializers=writer.kept_initializers(),
+        doc_string=source.graph.doc_string,
+        opset_imports=dict(source.graph.opset_imports),
+        name=source.graph.name,
+        metadata_props=dict(source.graph.metadata_props),
+    )
+    _copy_meta(source.graph, made)
+    model = ir.Model(
+        made,
+        ir_version=source.ir_version,
+        producer_name=source.producer_name,
+        producer_version=source.producer_version,
+        domain=source.domain,
+        model_version=source.model_version,
+        doc_string=source.doc_string,
+        functions=[function.clone() for function in source.functions.values()],
+        metadata_props=dict(source.metadata_props),
+    )
+    _copy_meta(source, model)
+    return model
+
+
+class _ModelWriter(Writer):
+    """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
+
+    def __init__(self, imported: Imported, graph: Graph) -> None:
+        self.imported = imported
+        self.source = imported.model.graph
+        super().__init__(
+            Folder(imported.constants),
+            self.source.opset_imports,
+            allowance=GROWTH + _freed_bytes(imported.graph, graph),
+            taken=_names(self.source),
+        )
+        self.parents = lineage(imported.graph, graph)
+        self.numbers = {node: number for number, node in enumerate(self.source)}
+        self.order: dict[ir.Node, int] = {}
+        """The place in the model of the node that a copy was made from."""
+        self.copies: dict[ir.Value, ir.Value] = {}
+        """Leaves of the model and their copies."""
+
+    def plan(self, value: Value) -> Plan:
+        origin = self.imported.origin.get(value)
+        if origin is not None:
+            producer = origin.producer()
+            if producer is None or value.is_leaf and producer.op_type != "Constant":
+                return Plan((), lambda: self.put_leaf(value, origin))
+            return self.plan_copy(value.node, producer, inherit=True)
+        parent = self.parents.get(value.node)
+        if parent is not None and not value.is_constant:
+            node = self.imported.origin[Value(parent, 0)].producer()
+            assert node is not None
+            return self.plan_copy(value.node, node, inherit=True)
+        if isinstance(value.node.op, Opaque):
+            node = self.imported.opaque_nodes[value.node.op.key]
+            return self.plan_copy(value.node, node, inherit=False)
+        return self.plan_new(value)
+
+    def plan_copy(self, node: Node, source: ir.Node, *, inherit: bool) -> Plan:
+        """How to write `node` as a copy of a node of the model, with other inputs."""
+        positions = self.imported.positions.get(source)
+        parameters: list[Value] = []
+        if positions is not None:
+            parameters = [
+                self.imported.values[value]
+                for position, value in enumerate(source.inputs)
+                if value is not None and position not in positions and not self._is_folded(value)
+            ]
+        needs = (*node.inputs, *parameters)
+        return Plan(needs, lambda: self.put_copy(node, source, inherit))
+
+    def _is_folded(self, value: ir.Value) -> bool:
+        """Whether a parameter is computed from constants, and written as its result."""
+        return value in self.imported.known and not self.imported.values[value].is_leaf
+
+    def put_copy(self, node: Node, source: ir.Node, inherit: bool) -> None:
+        """Write `node` as a copy of `source`; if it `inherits`, under its names."""
+        given = iter(node.inputs)
+        positions = self.imported.positions.get(source)
+        inputs: list[ir.Value | None] = []
+        own = {} if positions is None else dict(zip(positions, node.inputs, strict=True))
+        for position, value in enumerate(source.inputs):
+            if value is None:
+                inputs.append(None)
+            elif positions is None:
+                inputs.append(self.made[next(given)])
+            elif position in own:
+                inputs.append(self.made[own[position]])
+            elif self._is_folded(value):
+                array = np.asarray(self.imported.known[value])
+                inputs.append(self.parameter(array, value.name or "parameter"))
+            else:
+                inputs.append(self.made[self.imported.values[value]])
+        outer = {value: self.made[next(given)] for value in captured_values(source)}
+        copy = ir.Node(
+            source.domain,
+            source.op_type,
+            inputs,
+            [_copy_attribute(attribute, outer) for attribute in source.attributes.values()],
+            overload=source.overload,
+            num_outputs=len(source.outputs),
+            version=source.version,
+            name=source.name if inherit else self.fresh(source.name or f"xflow_{source.op_type}"),
+            doc_string=source.doc_string,
+            metadata_props=dict(source.metadata_props),
+        )
+        _copy_meta(source, copy)
+        for mine, theirs in zip(copy.outputs, source.outputs, strict=True):
+            _describe(mine, theirs)
+            mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
+        for index in range(len(node.types)):
+            self.made[Value(node, index)] = copy.outputs[index]
+        self.order[copy] = self.numbers[source]
+        self.nodes.append(copy)
+
+    def put_leaf(self, value: Value, source: ir.Value) -> None:
+        self.made[value] = self.leaf(source)
+
+    def leaf(self, source: ir.Value) -> ir.Value:
+        """The copy of an input or initializer of the model."""
+        if source not in self.copies:
+            copy = ir.Value(name=source.name, const_value=source.const_value)
+            _describe(copy, source)
+            self.copies[source] = copy
+            if source in self.imported.values:
+                self.made.setdefault(self.imported.values[source], copy)
+        return self.copies[source]
+
+    def name_outputs(self, made: Sequence[ir.Value]) -> list[ir.Value]:
+        """The model's outputs under the names of old; a copy where a value has a name already."""
+        names = [value.name or "" for value in self.source.outputs]
+        holders = {output.name: output for node in self.nodes for output in node.outputs}
+        named = {name: value for name, value in zip(names, made, strict=True) if value.name == name}
+        for name, value in zip(names, made, strict=True):
+            if name in named:
+                continue
+            if (holder := holders.get(name)) is not None and holder.name == name:
+                holder.name = self.fresh(name)  # an inner value now, and no output any more
+            if value.producer() is not None and value not in named.values():
+                value.name = name
+            elif name in {copy.name for copy in self.copies.values()}:
+                raise UnwritableError(f"the output {name} has the name of an input")
+            else:
+                value = self.identity(value, name)  # noqa: PLW2901
+            named[name] = value
+        for source in self.source.outputs:
+            if named[source.name or ""].producer() is not None:
+                _describe(named[source.name or ""], source)
+        return [named[name] for name in names]
+
+    def kept_initializers(self) -> list[ir.Value]:
+        """The initializers that are read, and those that nobody read before either."""
+        kept = []
+        for source in self.source.initializers.values():
+            idle = not source.uses() and not source.is_graph_output()
+            if source in self.copies or idle:
+                kept.append(self.leaf(source))
+        return kept + self.initializers
+
+    def sorted_nodes(self) -> list[ir.Node]:
+        """The nodes, inputs before users, in the model's order as far as that allows."""
+        producers = {output: node for node in self.nodes for output in node.outputs}
+        waiting: dict[ir.Node, int] = {}
+        users: dict[ir.Node, list[ir.Node]] = {}
+        place: dict[ir.Node, tuple[int, int]] = {}
+        for number, node in enumerate(self.nodes):
+            read = {*node.inputs, *captured_values(node)}
+            before = {producers[value] for value in read if value in producers}
+            after = max((place[other][0] for other in before), default=-1)
+            place[node] = (self.order.get(node, after), number)
+            waiting[node] = len(before)
+            for other in before:
+                users.setdefault(other, []).append(node)
+        ready = [(place[node], node) for node in self.nodes if not waiting[node]]
+        heapq.heapify(ready)
+        result = []
+        while ready:
+            _, node = heapq.heappop(ready)
+            result.append(node)
+            for user in users.get(node, ()):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    heapq.heappush(ready, (place[user], user))
+        return result
+
+    def dimension(self, size: Size) -> int | str | None:
+        return self.imported.names.dimension(size)
+
+
+def _freed_bytes(old: Graph, new: Graph) -> int:
+    """Bytes of constants of `old` that are read in `new` by constant expressions at most."""
+
+    def read(graph: Graph) -> set[Value]:
+        direct = {value for node in graph.nodes if not node.constant for value in node.inputs}
+        return {value for value in (*direct, *graph.outputs) if value.is_leaf and value.is_constant}
+
+    return sum(byte_size(value) or 0 for value in read(old) - read(new))
+
+
+def _names(graph: ir.Graph) -> set[str]:
+    """All names of values and nodes in a graph and its subgraphs."""
+    names: set[str | None] = set()
+
+    def add(part: ir.Graph) -> None:
+        names.update(value.name for value in part.inputs)
+        names.update(part.initializers)
+        for node in part:
+            names.add(node.name)
+            names.update(value.name for value in node.outputs)
+
+    add(graph)
+    for node in graph:
+        for inner in subgraphs(node):
+            add(inner)
+    return {name for name in names if name}
+
+
+def _copy_attribute(attribute: ir.Attr, outer: Mapping[ir.Value, ir.Value]) -> ir.Attr:
+    """An attribute whose graphs read `outer`'s values instead of its keys."""
+    if attribute.is_ref():
+        return attribute
+    if attribute.type == ir.AttributeType.GRAPH:
+        return ir.AttrGraph(attribute.name, _copy_graph(attribute.as_graph(), outer))
+    if attribute.type == ir.AttributeType.GRAPHS:
+        graphs = [_copy_graph(graph, outer) for graph in attribute.as_graphs()]
+        return ir.AttrGraphs(attribute.name, graphs)
+    return attribute
+
+
+def _copy_graph(graph: ir.Graph, outer: Mapping[ir.Value, ir.Value]) -> ir.Graph:
+    try:
+        copy = graph.clone(allow_outer_scope_values=True)
+    except Exception as error:  # a subgraph whose output is a value from outside
+        raise UnwritableError(f"the subgraph {graph.name} cannot be copied") from error
+    for node in copy.all_nodes():
+        for position, value in enumerate(node.inputs):
+            if value in outer:
+                node.replace_input_with(position, outer[value])
+    return copy
+
+
+def _describe(value: ir.Value, source: ir.Value) -> None:
+    """Give `value` the type, documentation and metadata of `source`."""
+    value.type = source.type
+    value.shape = None if source.shape is None else source.shape.copy()
+    value.doc_string = source.doc_string
+    value.metadata_props.update(source.metadata_props)
+    _copy_meta(source, value)
+
+
+def _copy_meta(
+    source: ir.Value | ir.Node | ir.Graph | ir.Model,
+    target: ir.Value | ir.Node | ir.Graph | ir.Model,
+) -> None:
+    for key, item in source.meta.items():
+        target.meta[key] = item

@@ -1,0 +1,384 @@
+"""ONNX models as graphs: what the registry understands, and opaque nodes for the rest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from xflow.constraint import Relation
+from xflow.errors import ModelError, ShapeError
+from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque
+from xflow.onnx_types import UNKNOWN, SymbolNames, constant_tensor, infer_types, tensor_type
+from xflow.ops.registry import Array, Need, OnnxCall, by_onnx
+from xflow.size import Expr, Size, coefficient_of, free_symbols
+
+FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
+"""Element types that our operators, which compute with reals, stand for."""
+
+_SMALL = 1024
+"""Elements up to which a constant may be a parameter, and equal constants are one leaf."""
+
+_RANDOM = frozenset(
+    "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform "
+    "RandomUniformLike".split()
+)
+_PURE_DOMAINS = ("", "ai.onnx.ml")
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A model and its graph, with the way back from each to the other."""
+
+    model: ir.Model
+    graph: Graph
+    values: Mapping[ir.Value, Value]
+    """What each value of the model's main graph is."""
+    origin: Mapping[Value, ir.Value]
+    """The first value of the model that is this one."""
+    opaque_nodes: Mapping[str, ir.Node]
+    """A node of the model for each key of an opaque node."""
+    positions: Mapping[ir.Node, tuple[int, ...]]
+    """Where the inputs of a node that the registry understands stand in the ONNX node."""
+    known: Mapping[ir.Value, Array]
+    """The data of values that depend on nothing, where it is small."""
+    names: SymbolNames
+    warnings: tuple[str, ...] = ()
+    _tensors: Mapping[str, ir.TensorProtocol] = field(default_factory=dict)
+
+    def constants(self, value: Value) -> Array | None:
+        """The data of a constant leaf; None for any other value."""
+        tensor = self.tensor(value)
+        return None if tensor is None else tensor.numpy()
+
+    def tensor(self, value: Value) -> ir.TensorProtocol | None:
+        """The tensor behind a constant leaf; None for any other value."""
+        op = value.node.op
+        return self._tensors.get(op.key) if isinstance(op, Leaf) and op.constant else None
+
+    def sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """What the size symbols are when the inputs have these shapes, as far as that is known."""
+        concrete, _ = infer_types(self.model, shapes)
+        sizes: dict[str, int] = {}
+        for source, value in self.values.items():
+            known = concrete.get(source.name or "")
+            if known is None or known.shape is None or len(known.shape) != len(value.shape):
+                continue
+            for size, number in zip(value.shape, known.shape, strict=True):
+                if isinstance(number, int):
+                    _solve(size, number, sizes)
+        return sizes
+
+
+def _solve(size: Size, number: int, sizes: dict[str, int]) -> None:
+    """Note the value of the one symbol of `size`, if that is linear in it."""
+    symbols = free_symbols(size)
+    if len(symbols) == 1:
+        (name,) = symbols
+        linear = coefficient_of(size, name)
+        if linear and isinstance(linear[1], int) and (number - linear[1]) % linear[0] == 0:
+            sizes.setdefault(name, (number - linear[1]) // linear[0])
+
+
+def import_model(model: ir.Model) -> Imported:
+    """The graph of a model. Never changes `model`; raises ModelError for one without sense."""
+    return _Importer(model).run()
+
+
+class _Importer:
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        self.names = SymbolNames()
+        self.values: dict[ir.Value, Value] = {}
+        self.origin: dict[Value, ir.Value] = {}
+        self.opaque_nodes: dict[str, ir.Node] = {}
+        self.tensors: dict[str, ir.TensorProtocol] = {}
+        self.positions: dict[ir.Node, tuple[int, ...]] = {}
+        self.small: dict[object, Value] = {}
+        self.known: dict[ir.Value, Array] = {}
+        self.warnings: list[str] = []
+
+    def run(self) -> Imported:
+        graph = self.model.graph
+        self.inferred, failure = infer_types(self.model)
+        if failure:
+            self.warnings.append(f"The shapes in the model could not be inferred: {failure}")
+        overridable = []
+        for value in graph.inputs:
+            self.put(value, leaf(value.name or "", self.type(value)))
+            if value.name in graph.initializers:
+                overridable.append(value.name)
+        if overridable:
+            shown = ", ".join(overridable[:3]) + (", ..." if len(overridable) > 3 else "")
+            self.warnings.append(
+                f"{len(overridable)} of the model's weights are also inputs ({shown}), so they "
+                "cannot be taken as constants"
+            )
+        for name, value in graph.initializers.items():
+            if value in self.values:
+                continue
+            if value.const_value is None:
+                self.put(value, leaf(name, self.type(value)))
+            else:
+                self.put(value, self.constant(name, value.const_value, value))
+        for number, node in enumerate(graph):
+            self.node(node, number)
+        missing = [value.name for value in graph.outputs if value not in self.values]
+        if missing:
+            raise ModelError("no operator computes it", f"output {missing[0]}")
+        outputs = tuple(self.values[value] for value in graph.outputs)
+        return Imported(
+            self.model,
+            Graph(outputs),
+            self.values,
+            self.origin,
+            self.opaque_nodes,
+            self.positions,
+            self.known,
+            self.names,
+            tuple(self.warnings),
+            self.tensors,
+        )
+
+    def put(self, source: ir.Value, value: Value) -> None:
+        self.values[source] = value
+        self.origin.setdefault(value, source)
+
+    def type(self, value: ir.Value) -> TensorType:
+        inferred = self.inferred.get(value.name or "")
+        return UNKNOWN if inferred is None else tensor_type(inferred, self.names)
+
+    def constant(self, name: str, tensor: ir.TensorProtocol, source: ir.Value) -> Value:
+        """A leaf for a constant; small ones with the same data share one."""
+        kind = TensorType(tensor.dtype.name, tuple(int(n) for n in tensor.shape))
+        value = leaf(name, kind, constant=True)
+        if tensor.size <= _SMALL and tensor.dtype != ir.DataType.STRING:
+            array = tensor.numpy()
+            self.known[source] = array
+            value = self.small.setdefault((kind, array.tobytes()), value)
+        if value.node.op == Leaf(name, True):
+            self.tensors[name] = tensor
+        return value
+
+    def node(self, node: ir.Node, number: int) -> None:
+        tensor = constant_tensor(node)
+        if tensor is not None:
+            (output,) = node.outputs
+            self.put(output, self.constant(output.name or f"constant {number}", tensor, output))
+            return
+        made = self.registered(node)
+        if made is None:
+            made = self.opaque(node, number)
+        for output, value in zip(node.outputs, made, strict=False):
+            self.put(output, value)
+        self.note_known(node)
+
+    def registered(self, node: ir.Node) -> tuple[Value, ...] | None:
+        """The node as an operator of the registry; None where none describes it."""
+        version = node.version or self.model.graph.opset_imports.get(node.domain)
+        if version is None or node.op_identifier() in self.model.functions:
+            return None
+        sources = [None if v is None else self.values.get(v) for v in node.inputs]
+        if any(s is None and v is not None for s, v in zip(sources, node.inputs, strict=True)):
+            return None
+        call: OnnxCall | None = None
+        for op in by_onnx(node.op_type, node.domain, version):
+            call = call or self.call(node, version, sources)
+            if call is None:
+                return None
+            read = op.from_onnx(call)
+            if read is None or not read[1]:
+                continue
+            attributes, positions = read
+            inputs = [sources[i] for i in positions]
+            taken = [value for value in inputs if value is not None]
+            if len(taken) < len(inputs) or any(v.type.dtype not in FLOATS for v in taken):
+                continue
+            need = Need()
+            try:
+                made = apply(op, taken, attributes, need=need)
+            except ShapeError:
+                continue
+            # In ONNX a dimension of unknown size may be 1 and broadcast.
+            if any(condition.relation is Relation.EQUAL for condition in need.conditions):
+                continue
+            if self.agrees(node, made):
+                self.positions[node] = positions
+                return made
+        return None
+
+    def call(
+        self, node: ir.Node, version: int, sources: Sequence[Value | None]
+    ) -> OnnxCall | None:
+        attributes: dict[str, Any] = {}
+        for name, attribute in node.attributes.items():
+            if attribute.is_ref() or attribute.type not in _PLAIN:
+                return None
+            value = attribute.value
+            attributes[name] = list(value) if isinstance(value, tuple | list) else value
+        constants = {
+            i: self.known[v] for i, v in enumerate(node.inputs) if v is not None and v in self.known
+        }
+        if any(s is not None and s.type.dtype == UNKNOWN.dtype for s in sources):
+            return None
+        shapes = tuple(None if value is None else value.shape for value in sources)
+        return OnnxCall(
+            node.op_type, version, node.domain, attributes, shapes, constants, len(node.outputs)
+        )
+
+    def agrees(self, node: ir.Node, made: tuple[Value, ...]) -> bool:
+        """Whether the outputs are those of the node, with the types that ONNX infers."""
+        if len(made) > len(node.outputs):
+            return False
+        for output in node.outputs[len(made) :]:
+            if output.uses() or output.is_graph_output():
+                return False
+        for output, value in zip(node.outputs, made, strict=False):
+            inferred = self.inferred.get(output.name or "")
+            if inferred is None or inferred.shape is None:
+                continue  # not needed: ours says it all
+            if inferred.dtype is None or inferred.dtype.name != value.type.dtype:
+                return False
+            if len(inferred.shape) != len(value.shape):
+                return False
+            for size, dimension in zip(value.shape, inferred.shape, strict=True):
+                if isinstance(dimension, int) and dimension >= 0 and size != dimension:
+                    return False
+        return True
+
+    def opaque(self, node: ir.Node, number: int) -> tuple[Value, ...]:
+        captured = captured_values(node)
+        for value in (*node.inputs, *captured):
+            if value is not None and value not in self.values:
+                where = f"node {node.name or node.op_type}"
+                raise ModelError(f"nothing before it computes its input {value.name}", where)
+        inputs = [self.values[v] for v in node.inputs if v is not None]
+        inputs += [self.values[v] for v in captured]
+        key = self.key(node, number)
+        self.opaque_nodes.setdefault(key, node)
+        return opaque(key, inputs, [self.type(output) for output in node.outputs])
+
+    def key(self, node: ir.Node, number: int) -> str:
+        """What tells an opaque node from others: its own place unless it is a pure function."""
+        title = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        version = self.model.graph.opset_imports.get(node.domain)
+        pure = (
+            node.domain in _PURE_DOMAINS
+            and node.op_type not in _RANDOM
+            and node.op_identifier() not in self.model.functions
+            and version is not None
+            and onnx.defs.has(node.op_type, version, node.domain)
+            and all(a.type in _HASHED and not a.is_ref() for a in node.attributes.values())
+        )
+        if not pure:
+            return f"{title}#{number}"
+        present = "".join("_" if value is None else "x" for value in node.inputs)
+        digest = hashlib.sha256(f"{version} {present} {len(node.outputs)}".encode())
+        for name, attribute in sorted(node.attributes.items()):
+            digest.update(f"\0{name}\0{attribute.type}\0".encode())
+            if attribute.type == ir.AttributeType.TENSOR:
+                tensor = attribute.as_tensor()
+                digest.update(f"{tensor.dtype} {tensor.shape}".encode() + tensor.tobytes())
+            else:
+                digest.update(repr(attribute.value).encode())
+        return f"{title}:{digest.hexdigest()[:16]}"
+
+    def note_known(self, node: ir.Node) -> None:
+        """Compute a small integer result of constants: it may be a shape for somebody."""
+        if node.domain != "" or len(node.outputs) != 1 or node.op_type in _RANDOM:
+            return
+        (output,) = node.outputs
+        if node.op_type == "Shape" and node.inputs[0] is not None:
+            shape = self.values[node.inputs[0]].type
+            if shape.dtype != UNKNOWN.dtype and not any(isinstance(n, Expr) for n in shape.shape):
+                start = node.attributes.get_int("start", 0)
+                end = node.attributes.get_int("end", len(shape.shape))
+                self.known[output] = np.asarray(shape.shape[start:end], np.int64)
+            return
+        inputs = [None if v is None else self.known.get(v) for v in node.inputs]
+        inferred = self.inferred.get(output.name or "")
+        if (
+            not inputs
+            or any(a is None and v is not None for a, v in zip(inputs, node.inputs, strict=True))
+            or inferred is None
+            or inferred.dtype not in (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
+            or any(a.type not in _HASHED for a in node.attributes.values())
+        ):
+            return
+        array = _evaluate(node, self.model.graph.opset_imports[""], inputs)
+        if array is not None and array.size <= _SMALL:
+            self.known[output] = array
+
+
+_PLAIN = (
+    ir.AttributeType.INT,
+    ir.AttributeType.INTS,
+    ir.AttributeType.FLOAT,
+    ir.AttributeType.FLOATS,
+    ir.AttributeType.STRING,
+    ir.AttributeType.STRINGS,
+)
+_HASHED = (*_PLAIN, ir.AttributeType.TENSOR)
+
+
+def _evaluate(node: ir.Node, opset: int, inputs: Sequence[Array | None]) -> Array | None:
+    """The result of a node on constants by the reference evaluator; None where it fails."""
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to load, rarely needed
+
+    names = [f"i{k}" if array is not None else "" for k, array in enumerate(inputs)]
+    proto = ir.to_proto(node)
+    del proto.input[:], proto.output[:]
+    proto.input.extend(names)
+    proto.output.append("o")
+    feeds = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
+    typed = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in feeds.items()
+    ]
+    graph = onnx.helper.make_graph([proto], "g", typed, [onnx.ValueInfoProto(name="o")])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    try:
+        with np.errstate(all="ignore"):
+            (result,) = ReferenceEvaluator(model).run(None, feeds)
+        return np.asarray(result)
+    except Exception:  # whatever it cannot do is no constant for us
+        return None
+
+
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs in a node's attributes, at any depth."""
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        graphs: Sequence[ir.Graph] = ()
+        if attribute.type == ir.AttributeType.GRAPH:
+            graphs = (attribute.as_graph(),)
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            graphs = attribute.as_graphs()
+        for graph in graphs:
+            yield graph
+            for inner in graph:
+                yield from subgraphs(inner)
+
+
+def captured_values(node: ir.Node) -> tuple[ir.Value, ...]:
+    """The values from outside that a node's subgraphs read, each once."""
+    graphs = list(subgraphs(node))
+    own: set[ir.Value] = set()
+    for graph in graphs:
+        own.update(graph.inputs, graph.initializers.values())
+        for inner in graph:
+            own.update(inner.outputs)
+    read: dict[ir.Value, None] = {}
+    for graph in graphs:
+        for inner in graph:
+            read.update((value, None) for value in inner.inputs if value is not None)
+        read.update((value, None) for value in graph.outputs)
+    return tuple(value for value in read if value not in own)

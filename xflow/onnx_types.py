@@ -1,0 +1,156 @@
+"""Element types and shapes of all values of an ONNX model, by ONNX's own inference.
+
+What a model says about its intermediate values may be out of date (tools that change the batch
+size often leave it behind), so it counts only for operators that inference does not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from xflow.graph import TensorType
+from xflow.size import Size, symbol
+
+UNKNOWN = TensorType("?", ())
+"""The type of a value that is no tensor, or of which not even the rank is known."""
+
+_SMALL = 1024
+"""Bytes up to which a constant takes part in inference: it may be a shape."""
+
+
+@dataclass
+class SymbolNames:
+    """Size symbols for the names of dimensions; a dimension without a name gets a new symbol."""
+
+    of_dimension: dict[str, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    def size(self, dimension: int | ir.SymbolicDim) -> Size:
+        """The size that a dimension of an ONNX shape is."""
+        if isinstance(dimension, int) and dimension >= 0:
+            return dimension
+        name = None if isinstance(dimension, int) else dimension.value
+        if name is None:
+            return symbol(self._fresh("unknown"))
+        if name not in self.of_dimension:
+            self.of_dimension[name] = self._fresh(name)
+        return symbol(self.of_dimension[name])
+
+    def _fresh(self, name: str) -> str:
+        base = re.sub(r"\W", "_", name)
+        base = base if base.isidentifier() else f"_{base}"
+        fresh, number = base, 1
+        while fresh in self._taken:
+            number += 1
+            fresh = f"{base}_{number}"
+        self._taken.add(fresh)
+        return fresh
+
+    def dimension(self, size: Size) -> int | str | None:
+        """The dimension of an ONNX shape that is `size`; None for one that has no name."""
+        if isinstance(size, int):
+            return size
+        names = {symbol(own): name for name, own in self.of_dimension.items()}
+        return names.get(size)
+
+
+def tensor_type(value: ir.Value, names: SymbolNames) -> TensorType:
+    """What is known of a value: its element type and shape, or `UNKNOWN`."""
+    if not isinstance(value.type, ir.TensorType) or value.shape is None:
+        return UNKNOWN
+    return TensorType(value.type.dtype.name, tuple(map(names.size, value.shape)))
+
+
+def infer_types(
+    model: ir.Model, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[dict[str, ir.Value], str]:
+    """The values of the model's main graph by name, with the types that inference gives them.
+
+    Also returns why inference failed (the types are then those that the model declares), or
+    nothing. `shapes` fixes the shapes of inputs. The model is not changed, its weights are not
+    read.
+    """
+    copy = _skeleton(model, shapes or {})
+    try:
+        proto = onnx.shape_inference.infer_shapes(
+            ir.to_proto(copy), check_type=False, strict_mode=False, data_prop=True
+        )
+        inferred = ir.from_proto(proto)
+    except Exception as error:  # inference throws what its C++ side throws
+        reason = " ".join(str(error).split())[:200]
+        return dict(ir.convenience.create_value_mapping(model.graph, include_subgraphs=False)), reason
+    return dict(ir.convenience.create_value_mapping(inferred.graph, include_subgraphs=False)), ""
+
+
+def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
+    """A copy whose large constants are inputs, without what is said of intermediate values."""
+    copy = model.clone()
+    graph = copy.graph
+    for value in graph.inputs:
+        if value.name in shapes:
+            value.shape = ir.Shape(shapes[value.name])
+    for name, value in list(graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is not None:
+            value.shape, value.type = ir.Shape(tensor.shape), ir.TensorType(tensor.dtype)
+        # One that is also an input may be replaced by the caller: its data says nothing.
+        if tensor is None or tensor.nbytes > _SMALL or value.is_graph_input():
+            graph.initializers.pop(name)
+            if not value.is_graph_input():
+                graph.inputs.append(value)
+    known = _is_known(copy)
+    for node in list(graph):
+        tensor = constant_tensor(node)
+        if tensor is not None and tensor.nbytes > _SMALL and not _is_output(node.outputs[0]):
+            (value,) = node.outputs
+            stand_in = ir.Value(
+                name=value.name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype)
+            )
+            value.replace_all_uses_with(stand_in)
+            graph.remove(node)
+            graph.inputs.append(stand_in)
+        elif known(node):
+            for output in node.outputs:
+                output.shape = None
+                if not _is_output(output):
+                    output.type = None
+    return copy
+
+
+def _is_output(value: ir.Value) -> bool:
+    return bool(value.is_graph_output())
+
+
+def _is_known(model: ir.Model) -> Callable[[ir.Node], bool]:
+    """Whether inference can say what a node's outputs are."""
+
+    def known(node: ir.Node) -> bool:
+        if node.op_identifier() in model.functions:
+            return True
+        version = model.graph.opset_imports.get(node.domain, 1)
+        return bool(onnx.defs.has(node.op_type, version, node.domain))
+
+    return known
+
+
+def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
+    """The tensor that a Constant node holds; None for other nodes and sparse constants."""
+    if node.op_type != "Constant" or node.domain != "" or len(node.attributes) != 1:
+        return None
+    (attribute,) = node.attributes.values()
+    if attribute.is_ref():
+        return None
+    match attribute.name:
+        case "value":
+            return attribute.as_tensor()
+        case "value_float" | "value_floats":
+            return ir.tensor(np.asarray(attribute.value, np.float32))
+        case "value_int" | "value_ints":
+            return ir.tensor(np.asarray(attribute.value, np.int64))
+    return None

@@ -1,0 +1,205 @@
+"""Constants that rules need: operators without inputs, written as weights when exported.
+
+Their `numpy` readings are float64; who needs another element type converts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from xflow.constraint import at_least, equal
+from xflow.ops.arguments import declare, integers, size, sizes
+from xflow.ops.registry import (
+    Array,
+    Attributes,
+    AttributeSpec,
+    Example,
+    Kind,
+    Need,
+    Operator,
+    Reader,
+    RealSymbol,
+    Shape,
+    register,
+    require,
+)
+from xflow.ops.spec import ONE, ZERO, Element, Index, Literal, where
+from xflow.ops.spec import Scalar as Expression
+from xflow.size import Size
+
+
+class Constant(Operator):
+    """An operator without inputs."""
+
+    arity = (0, 0)
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return 0
+
+
+@register
+class Scalar(Constant):
+    """A real number of shape []; in a rule it may be a symbol for any."""
+
+    name = "Scalar"
+    attributes = declare(value=AttributeSpec(Kind.REAL))
+    examples = (
+        Example((), {"value": Fraction(1)}),
+        Example((), {"value": Fraction(-7, 4)}),
+        Example((), {"value": Fraction(0)}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        value = attributes["value"]
+        require(isinstance(value, Fraction | RealSymbol), f"{value} is no real number")
+        return [()]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        value = attributes["value"]
+        if isinstance(value, RealSymbol):
+            return Element(f"%{value.name}", ())
+        assert isinstance(value, Fraction)
+        return Literal(value)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        value = attributes["value"]
+        assert isinstance(value, Fraction), f"the real {value} has no value"
+        return [np.asarray(float(value))]
+
+
+class Filled(Constant):
+    """A tensor of equal elements."""
+
+    attributes = declare(shape=AttributeSpec(Kind.INTS))
+    examples = (
+        Example((), {"shape": (2, 3)}),
+        Example((), {"shape": ()}),
+        Example((), {"shape": (2, 0)}),
+    )
+    element: Literal
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        result = sizes(attributes, "shape")
+        for n in result:
+            need(at_least(n, 0), f"a size of {self.name} is negative: {n}")
+        return [result]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        return self.element
+
+
+@register
+class Zeros(Filled):
+    """Zeros of a given shape."""
+
+    name = "Zeros"
+    element = ZERO
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.zeros(integers(attributes, "shape"))]
+
+
+@register
+class Ones(Filled):
+    """Ones of a given shape."""
+
+    name = "Ones"
+    element = ONE
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.ones(integers(attributes, "shape"))]
+
+
+@register
+class Eye(Constant):
+    """The identity matrix with `n` rows."""
+
+    name = "Eye"
+    attributes = declare(n=AttributeSpec(Kind.INT))
+    examples = (Example((), {"n": 3}), Example((), {"n": 1}), Example((), {"n": 0}))
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        n = size(attributes, "n")
+        need(at_least(n, 0), f"an identity matrix of negative size {n}")
+        return [(n, n)]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        return where((equal(index[0], index[1]),), ONE, ZERO)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        n = attributes["n"]
+        assert isinstance(n, int)
+        return [np.eye(n)]
+
+
+@register
+class IdentityKernel(Constant):
+    """The kernel [channels, channels, *kernel] of the convolution that keeps its input.
+
+    It is 1 at the centre, position ``(k - 1) // 2`` of each axis, of output channel = input
+    channel, else 0.
+    """
+
+    name = "IdentityKernel"
+    attributes = declare(channels=AttributeSpec(Kind.INT), kernel=AttributeSpec(Kind.INTS))
+    examples = (
+        Example((), {"channels": 2, "kernel": (3, 1)}),
+        Example((), {"channels": 1, "kernel": (4,)}),
+        Example((), {"channels": 2, "kernel": (1, 2, 3)}),
+        Example((), {"channels": 2, "kernel": ()}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        channels, kernel = size(attributes, "channels"), sizes(attributes, "kernel")
+        need(at_least(channels, 0), f"an identity kernel of {channels} channels")
+        for k in kernel:
+            need(at_least(k, 1), f"an identity kernel of extent {k}")
+        return [(channels, channels, *kernel)]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        centre = [(k - 1) // 2 for k in sizes(attributes, "kernel")]
+        at_centre = (equal(i, c) for i, c in zip(index[2:], centre, strict=True))
+        return where((equal(index[0], index[1]), *at_centre), ONE, ZERO)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        channels, kernel = attributes["channels"], integers(attributes, "kernel")
+        assert isinstance(channels, int)
+        result = np.zeros((channels, channels, *kernel))
+        diagonal = np.arange(channels)
+        position: tuple[Any, ...] = (diagonal, diagonal, *((k - 1) // 2 for k in kernel))
+        result[position] = 1
+        return [result]

@@ -1,0 +1,310 @@
+"""Operators that rearrange a tensor without choosing among its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xflow.constraint import at_least, equal
+from xflow.ops.arguments import axes, declare, integers, literals, sizes
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    AttributeSpec,
+    Example,
+    Kind,
+    Need,
+    OnnxCall,
+    Operator,
+    Reader,
+    Shape,
+    is_concrete,
+    normalise_attribute,
+    register,
+    require,
+)
+from xflow.ops.spec import Index, Scalar
+from xflow.size import Size, divide, product
+
+Understood = tuple[dict[str, Attribute], tuple[int, ...]]
+
+
+class Movement(Operator):
+    """An operator that moves elements and computes nothing."""
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return 0
+
+
+@register
+class Transpose(Movement):
+    """Axis k of the output is axis ``perm[k]`` of the input; by default all are reversed."""
+
+    name = op_type = "Transpose"
+    attributes = declare(
+        perm=AttributeSpec(Kind.PERMUTATION, lambda shapes: tuple(range(len(shapes[0])))[::-1])
+    )
+    examples = (
+        Example(((2, 3),)),
+        Example(((2, 3, 4),), {"perm": (2, 0, 1)}),
+        Example(((2, 1, 3, 2),), {"perm": (0, 2, 1, 3)}),
+        Example(((3,),), {"perm": (0,)}),
+        Example(((2, 0),)),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        perm = integers(attributes, "perm")
+        rank = len(shapes[0])
+        require(sorted(perm) == list(range(rank)), f"{perm} is no permutation of {rank} axes")
+        return [tuple(shapes[0][axis] for axis in perm)]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        perm = integers(attributes, "perm")
+        return inputs[0](tuple(index[perm.index(axis)] for axis in range(len(perm))))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [arrays[0].transpose(integers(attributes, "perm"))]
+
+
+@register
+class Reshape(Movement):
+    """The same elements in the same order under another shape, given in explicit sizes."""
+
+    name = op_type = "Reshape"
+    since = 5
+    attributes = declare(shape=AttributeSpec(Kind.INTS))
+    examples = (
+        Example(((2, 6),), {"shape": (3, 4)}),
+        Example(((2, 3, 4),), {"shape": (2, 12)}),
+        Example(((2, 3, 4),), {"shape": (6, 4)}),
+        Example(((2, 6, 3),), {"shape": (2, 3, 2, 3)}),
+        Example(((2, 3, 2, 2),), {"shape": (6, 4)}),
+        Example(((1, 1),), {"shape": ()}),
+        Example(((),), {"shape": (1, 1)}),
+        Example(((1, 4),), {"shape": (2, 1, 2)}),
+        Example(((2, 0),), {"shape": (0, 3)}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        result = sizes(attributes, "shape")
+        for n in result:
+            need(at_least(n, 0), f"the size {n} is negative")
+        need(
+            equal(product(shapes[0]), product(result)),
+            f"{list(shapes[0])} and {list(result)} have different numbers of elements",
+        )
+        return [result]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        source, target = shapes[0], sizes(attributes, "shape")
+        position: list[Size] = [0] * len(source)  # an axis of extent 1 is read at 0
+        for before, after in _groups(source, target):
+            flat: Size = 0
+            for axis in after:
+                flat = flat * target[axis] + index[axis]
+            # The first axis takes what is left, so that an axis on its own needs no quotient.
+            for axis in before[:0:-1]:
+                position[axis] = flat % source[axis]
+                flat = flat // source[axis]
+            if before:
+                position[before[0]] = flat
+        return inputs[0](tuple(position))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [arrays[0].reshape(integers(attributes, "shape"))]
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        source = call.shapes[0]
+        if source is None or 1 not in call.constants or set(call.attributes) - {"allowzero"}:
+            return None
+        target: list[Size] = [int(n) for n in call.constants[1].reshape(-1)]
+        if not call.attributes.get("allowzero", 0):
+            if any(n == 0 and axis >= len(source) for axis, n in enumerate(target)):
+                return None
+            target = [source[axis] if n == 0 else n for axis, n in enumerate(target)]
+        if -1 in target:
+            free = target.index(-1)
+            known = product(target[:free] + target[free + 1 :])
+            if known == 0:
+                return None
+            target[free], rest = divide(product(source), known)
+            if rest != 0:
+                return None
+        return {"shape": tuple(target)}, (0,)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        source, target = shapes[0], sizes(attributes, "shape")
+        # ONNX has no symbols: an unknown size is either copied (0) or the one to be found (-1).
+        written = [
+            n if isinstance(n, int) else 0 if axis < len(source) and source[axis] == n else -1
+            for axis, n in enumerate(target)
+        ]
+        plain: dict[str, int] = {}
+        if any(n == 0 and source[axis : axis + 1] != (0,) for axis, n in enumerate(target)):
+            if opset < 14 or not is_concrete(attributes):
+                return None
+            plain["allowzero"] = 1
+        if written.count(-1) > 1:
+            return None
+        constants = {1: np.asarray(written, dtype=np.int64)}
+        return OnnxCall("Reshape", opset, "", plain, tuple(shapes), constants)
+
+
+def _groups(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
+    """Pairs of consecutive axes of both shapes with equal products; axes of extent 1 left out.
+
+    Where two leading products agree, the remaining ones do too (or the tensor is empty), so the
+    position in the first axes depends on the first axes alone.
+    """
+    before = [axis for axis, n in enumerate(source) if n != 1]
+    after = [axis for axis, n in enumerate(target) if n != 1]
+    cuts: dict[Size, int] = {}
+    for count in range(1, len(before)):
+        cuts.setdefault(product(source[axis] for axis in before[:count]), count)
+    groups = []
+    start = begin = 0
+    for count in range(1, len(after)):
+        cut = cuts.get(product(target[axis] for axis in after[:count]), 0)
+        if cut > start:
+            groups.append((before[start:cut], after[begin:count]))
+            start, begin = cut, count
+    return [*groups, (before[start:], after[begin:])]
+
+
+class AxesParameter(Movement):
+    """Reading and writing `axes`, an attribute of ONNX at first and an input since opset 13."""
+
+    attributes = declare(axes=AttributeSpec(Kind.AXES))
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        named = list(integers(attributes, "axes"))
+        if opset < 13:
+            return OnnxCall(self.op_type, opset, "", {"axes": named}, tuple(shapes))
+        constants = {1: np.asarray(named, dtype=np.int64)}
+        return OnnxCall(self.op_type, opset, "", {}, tuple(shapes), constants)
+
+
+@register
+class Unsqueeze(AxesParameter):
+    """New axes of extent 1; `axes` are their places in the output."""
+
+    name = op_type = "Unsqueeze"
+    examples = (
+        Example(((2, 3),), {"axes": (0,)}),
+        Example(((2, 3),), {"axes": (1, 3)}),
+        Example(((3,),), {"axes": (1, 2)}),
+        Example(((),), {"axes": (0,)}),
+        Example(((0, 2),), {"axes": (2,)}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        rank = len(shapes[0]) + len(sizes(attributes, "axes"))
+        new = axes(attributes, "axes", rank)
+        rest = iter(shapes[0])
+        return [tuple(1 if axis in new else next(rest) for axis in range(rank))]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        new = integers(attributes, "axes")
+        return inputs[0](tuple(i for axis, i in enumerate(index) if axis not in new))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.expand_dims(arrays[0], integers(attributes, "axes"))]
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        named = read_axes(call, since=13)
+        if named is None or call.shapes[0] is None:
+            return None
+        rank = len(call.shapes[0]) + len(named)
+        return {"axes": normalise_attribute(Kind.AXES, named, rank)}, (0,)
+
+
+@register
+class Squeeze(AxesParameter):
+    """Without the named axes, each of extent 1."""
+
+    name = op_type = "Squeeze"
+    examples = (
+        Example(((1, 3),), {"axes": (0,)}),
+        Example(((2, 1, 3, 1),), {"axes": (1, 3)}),
+        Example(((1,),), {"axes": (0,)}),
+        Example(((0, 1),), {"axes": (1,)}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        dropped = axes(attributes, "axes", len(shapes[0]))
+        for axis in dropped:
+            need(equal(shapes[0][axis], 1), f"axis {axis} has extent {shapes[0][axis]}, not 1")
+        return [tuple(n for axis, n in enumerate(shapes[0]) if axis not in dropped)]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        dropped = integers(attributes, "axes")
+        rest = iter(index)
+        return inputs[0](
+            tuple(0 if axis in dropped else next(rest) for axis in range(len(shapes[0])))
+        )
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.squeeze(arrays[0], integers(attributes, "axes"))]
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        source = call.shapes[0]
+        if source is None:
+            return None
+        if "axes" not in call.attributes and call.shapes[1:] in ((), (None,)):
+            known = literals(source)
+            if known is None:
+                return None
+            return {"axes": tuple(axis for axis, n in enumerate(known) if n == 1)}, (0,)
+        named = read_axes(call, since=13)
+        if named is None:
+            return None
+        return {"axes": normalise_attribute(Kind.AXES, named, len(source))}, (0,)
+
+
+def read_axes(call: OnnxCall, since: int) -> list[int] | None:
+    """The axes that a node names, by attribute or from opset `since` on by its second input.
+
+    None where they are not known or the node has other attributes.
+    """
+    if call.opset < since:
+        known = set(call.attributes) == {"axes"} and len(call.shapes) == 1
+        return [int(a) for a in call.attributes["axes"]] if known else None
+    if call.attributes or 1 not in call.constants:
+        return None
+    return [int(a) for a in call.constants[1].reshape(-1)]

@@ -1,0 +1,319 @@
+"""The specification language: what one element of an operator's output is.
+
+An operator's `at` returns a `Scalar`: an expression over elements of its inputs at symbolic
+indices, with sums and maxima over ranges, choices on index conditions and a few real functions.
+All of it is read over the real numbers. The verifier reasons about these expressions; `evaluate`
+reads them concretely, which is how tests hold them against other readings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from xflow.constraint import Constraint
+from xflow.size import Expr, Size, symbol
+from xflow.size import evaluate as evaluate_size
+
+Index: TypeAlias = tuple[Size, ...]
+
+
+class Scalar:
+    """A real number that may depend on tensors, indices and sizes."""
+
+    def __add__(self, other: ScalarLike) -> Scalar:
+        return plus(self, other)
+
+    def __radd__(self, other: ScalarLike) -> Scalar:
+        return plus(other, self)
+
+    def __neg__(self) -> Scalar:
+        return times(-1, self)
+
+    def __sub__(self, other: ScalarLike) -> Scalar:
+        return plus(self, times(-1, other))
+
+    def __rsub__(self, other: ScalarLike) -> Scalar:
+        return plus(other, times(-1, self))
+
+    def __mul__(self, other: ScalarLike) -> Scalar:
+        return times(self, other)
+
+    def __rmul__(self, other: ScalarLike) -> Scalar:
+        return times(other, self)
+
+    def __truediv__(self, other: ScalarLike) -> Scalar:
+        return times(self, call("reciprocal", other))
+
+    def __rtruediv__(self, other: ScalarLike) -> Scalar:
+        return times(other, call("reciprocal", self))
+
+
+@dataclass(frozen=True)
+class Literal(Scalar):
+    """A rational constant."""
+
+    value: Fraction
+
+
+@dataclass(frozen=True)
+class OfSize(Scalar):
+    """An integer expression over sizes and indices, as a real number."""
+
+    size: Expr
+
+
+@dataclass(frozen=True)
+class Element(Scalar):
+    """The element of `tensor` at `index`, which lies in bounds wherever it is read."""
+
+    tensor: str
+    index: Index
+
+
+@dataclass(frozen=True)
+class Plus(Scalar):
+    """The sum of its arguments."""
+
+    args: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Times(Scalar):
+    """The product of its arguments."""
+
+    args: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class SumOver(Scalar):
+    """The sum of `body` for ``0 <= variable < extent``; 0 over an empty range."""
+
+    variable: str
+    extent: Size
+    body: Scalar
+
+
+@dataclass(frozen=True)
+class MaxOver(Scalar):
+    """The maximum of `body` for ``0 <= variable < extent``; `Bottom` over an empty range."""
+
+    variable: str
+    extent: Size
+    body: Scalar
+
+
+@dataclass(frozen=True)
+class Bottom(Scalar):
+    """The least element, neutral under maximum; an operator's output is never this."""
+
+
+@dataclass(frozen=True)
+class If(Scalar):
+    """`then` where all of `conditions` hold, otherwise `other`."""
+
+    conditions: tuple[Constraint, ...]
+    then: Scalar
+    other: Scalar
+
+
+@dataclass(frozen=True)
+class Call(Scalar):
+    """A real function of real arguments; see FUNCTIONS for the names."""
+
+    function: str
+    args: tuple[Scalar, ...]
+
+
+ScalarLike: TypeAlias = Scalar | Size | Fraction
+
+ZERO = Literal(Fraction(0))
+ONE = Literal(Fraction(1))
+
+
+def scalar(value: ScalarLike) -> Scalar:
+    """`value` as a `Scalar`; floats must be given as exact fractions."""
+    if isinstance(value, Scalar):
+        return value
+    if isinstance(value, Expr):
+        return OfSize(value)
+    return Literal(Fraction(value))
+
+
+def plus(*args: ScalarLike) -> Scalar:
+    """A sum, flattened."""
+    terms: list[Scalar] = []
+    for arg in map(scalar, args):
+        terms.extend(arg.args if isinstance(arg, Plus) else (arg,))
+    terms = [term for term in terms if term != ZERO]
+    if not terms:
+        return ZERO
+    return terms[0] if len(terms) == 1 else Plus(tuple(terms))
+
+
+def times(*args: ScalarLike) -> Scalar:
+    """A product, flattened."""
+    factors: list[Scalar] = []
+    for arg in map(scalar, args):
+        factors.extend(arg.args if isinstance(arg, Times) else (arg,))
+    factors = [factor for factor in factors if factor != ONE]
+    if ZERO in factors:
+        return ZERO
+    if not factors:
+        return ONE
+    return factors[0] if len(factors) == 1 else Times(tuple(factors))
+
+
+_fresh = itertools.count()
+
+
+@contextmanager
+def fresh_names() -> Iterator[None]:
+    """Count the names of bound variables from 0 inside the block, so that they are reproducible.
+
+    Expressions from different blocks must not be mixed.
+    """
+    global _fresh  # noqa: PLW0603
+    outer, _fresh = _fresh, itertools.count()
+    try:
+        yield
+    finally:
+        _fresh = outer
+
+
+def fresh_name() -> str:
+    """A name for a bound variable; rules may not use names that start with an underscore."""
+    return f"_k{next(_fresh)}"
+
+
+def _bind(
+    make: Callable[[str, Size, Scalar], Scalar], extent: Size, body: Callable[[Expr], ScalarLike]
+) -> Scalar:
+    variable = fresh_name()
+    return make(variable, extent, scalar(body(symbol(variable))))
+
+
+def sum_over(extent: Size, body: Callable[[Expr], ScalarLike]) -> Scalar:
+    """``sum(body(k) for 0 <= k < extent)``."""
+    return _bind(SumOver, extent, body)
+
+
+def max_over(extent: Size, body: Callable[[Expr], ScalarLike]) -> Scalar:
+    """``max(body(k) for 0 <= k < extent)``."""
+    return _bind(MaxOver, extent, body)
+
+
+def over_box(
+    over: Callable[[Size, Callable[[Expr], ScalarLike]], Scalar],
+    extents: tuple[Size, ...],
+    body: Callable[[Index], ScalarLike],
+) -> Scalar:
+    """`sum_over` or `max_over` over a box: one variable for each of `extents`."""
+
+    def inner(index: Index) -> ScalarLike:
+        if len(index) == len(extents):
+            return body(index)
+        return over(extents[len(index)], lambda k: inner((*index, k)))
+
+    return scalar(inner(()))
+
+
+def where(conditions: tuple[Constraint, ...], then: ScalarLike, other: ScalarLike) -> Scalar:
+    """A choice; decided conditions are resolved at once."""
+    open_conditions = []
+    for condition in conditions:
+        if condition.decided is False:
+            return scalar(other)
+        if condition.decided is None:
+            open_conditions.append(condition)
+    if not open_conditions:
+        return scalar(then)
+    return If(tuple(open_conditions), scalar(then), scalar(other))
+
+
+def call(function: str, *args: ScalarLike) -> Scalar:
+    """A real function of `args`; `function` is a key of FUNCTIONS."""
+    assert function in FUNCTIONS, function
+    return Call(function, tuple(map(scalar, args)))
+
+
+def _exact_or_float(
+    exact: Callable[[Fraction], Fraction | None], approximate: Callable[..., Any]
+) -> Callable[..., Any]:
+    def apply(x: Any) -> Any:
+        value = exact(x) if isinstance(x, Fraction) else None
+        return approximate(float(x)) if value is None else value
+
+    return apply
+
+
+def _exact_sqrt(x: Fraction) -> Fraction | None:
+    if x < 0:
+        return None
+    root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
+    return root if root * root == x else None
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "reciprocal": lambda x: 1 / x,
+    "max": max,
+    "min": min,
+    "abs": abs,
+    "exp": _exact_or_float(lambda x: Fraction(1) if x == 0 else None, math.exp),
+    "log": _exact_or_float(lambda x: Fraction(0) if x == 1 else None, math.log),
+    "sqrt": _exact_or_float(_exact_sqrt, math.sqrt),
+    "tanh": _exact_or_float(lambda x: Fraction(0) if x == 0 else None, math.tanh),
+    "erf": _exact_or_float(lambda x: Fraction(0) if x == 0 else None, math.erf),
+}
+"""The real functions of the language, each with a concrete reading that is exact on fractions
+where the result is rational."""
+
+
+def evaluate(
+    expression: Scalar, tensors: Mapping[str, Any], sizes: Mapping[str, int]
+) -> Fraction | float | None:
+    """The number that `expression` denotes; exact as long as only rational operations occur.
+
+    `tensors` maps names to arrays (of Fraction for exactness), `sizes` symbols to integers.
+    None stands for `Bottom`. Raises IndexError for an access out of bounds, ZeroDivisionError.
+    """
+
+    def read(e: Scalar, env: Mapping[str, int]) -> Any:
+        match e:
+            case Literal(value):
+                return value
+            case OfSize(size):
+                return Fraction(evaluate_size(size, env))
+            case Element(tensor, index):
+                position = tuple(evaluate_size(i, env) for i in index)
+                array = tensors[tensor]
+                if any(not 0 <= p < n for p, n in zip(position, array.shape, strict=True)):
+                    raise IndexError(f"{tensor}{list(position)} of shape {list(array.shape)}")
+                return array[position]
+            case Plus(args):
+                return sum((read(arg, env) for arg in args), start=Fraction(0))
+            case Times(args):
+                return math.prod((read(arg, env) for arg in args), start=Fraction(1))
+            case SumOver(variable, extent, body):
+                span = range(evaluate_size(extent, env))
+                return sum((read(body, {**env, variable: k}) for k in span), start=Fraction(0))
+            case MaxOver(variable, extent, body):
+                span = range(evaluate_size(extent, env))
+                values = [read(body, {**env, variable: k}) for k in span]
+                return max((value for value in values if value is not None), default=None)
+            case Bottom():
+                return None
+            case If(conditions, then, other):
+                holds = all(c.substitute(env).decided for c in conditions)
+                return read(then if holds else other, env)
+            case Call(function, args):
+                return FUNCTIONS[function](*(read(arg, env) for arg in args))
+        raise TypeError(type(e))
+
+    result: Fraction | float | None = read(expression, sizes)
+    return result

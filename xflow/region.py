@@ -1,0 +1,255 @@
+"""Regions: the parts of a graph that are searched on their own.
+
+A region is a connected, convex set of registry nodes with the constant expressions that they read:
+nothing leaves it and comes back. Its graph stands over numbered leaves, and since graphs are
+hash-consed, regions that are equal up to names and weights have one and the same graph: what is
+found for one holds for all of them. The data of constants that rules could look at belongs to the
+leaf's key; all other data is hidden from the search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xflow.graph import Graph, Node, Opaque, Value, apply, leaf, rebuild
+from xflow.match import ConstantLookup
+from xflow.ops.registry import Array, Operator
+
+LIMIT = 40
+"""Most nodes of a region that do not depend on constants alone."""
+MERGED = 16
+"""Neighbouring parts between bottlenecks are joined up to this many nodes."""
+SMALL = 16
+"""Most elements of a constant that is told apart by its values, whatever they are."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a graph.
+
+    `graph` is over numbered leaves; `leaves` and `inputs` are these leaves and the values of the
+    whole graph that they stand for; `outputs` are the values that `graph.outputs` stand for.
+    """
+
+    graph: Graph
+    leaves: tuple[Value, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
+        """Values over the region's leaves as values of the whole graph."""
+        return rebuild(outputs, dict(zip(self.leaves, self.inputs, strict=True)))
+
+    def with_weights(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
+        """Values over the region's leaves with the graph's own weights; inputs stay leaves.
+
+        Constants that an opaque node computes become inputs.
+        """
+        own: dict[Value, Value] = {}
+        for mine, source in zip(self.leaves, self.inputs, strict=True):
+            if source.is_constant:
+                key = str(mine)
+                own[mine] = source if source.is_leaf else leaf(key, source.type)
+        return rebuild(outputs, own)
+
+
+class Constants:
+    """The constants of a graph as the search may see them."""
+
+    def __init__(self, lookup: ConstantLookup) -> None:
+        self.lookup = lookup
+        self._keys: dict[Value, str | None] = {}
+
+    def key(self, value: Value) -> str | None:
+        """What tells the data of `value` apart; None if rules must not look at it."""
+        if value not in self._keys:
+            array = self.lookup(value) if value.is_leaf else None
+            self._keys[value] = None if array is None else _digest(array)
+        return self._keys[value]
+
+    def of(self, region: Region) -> ConstantLookup:
+        """The lookup for the leaves of a region."""
+        own = dict(zip(region.leaves, region.inputs, strict=True))
+
+        def find(value: Value) -> Array | None:
+            source = own.get(value)
+            if source is None or not source.is_constant or self.key(source) is None:
+                return None
+            return self.lookup(source)
+
+        return find
+
+
+def _digest(array: Array) -> str | None:
+    """A hash of data that a rule could recognise: small, uniform, or of zeros and ones."""
+    if array.size == 0 or array.dtype.kind not in "biuf":
+        return None
+    if array.size > SMALL:
+        sample = array.reshape(-1)[:64]
+        if np.all(sample == sample[0]) and np.all(array == sample[0]):
+            array = array.reshape(-1)[:1]
+        elif not (np.all((sample == 0) | (sample == 1)) and np.all((array == 0) | (array == 1))):
+            return None
+    data = np.ascontiguousarray(array).tobytes()
+    return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + data).hexdigest()[:16]
+
+
+def cut(graph: Graph, constants: Constants, shifted: bool = False) -> list[Region]:
+    """The regions of `graph`, in an order in which none reads from a later one.
+
+    `shifted` cuts at other places, so that what lay on a seam comes to lie inside a region.
+    """
+    regions: list[Region] = []
+    levels: dict[int, list[Node]] = {}
+    level_of: dict[Node, int] = {}
+    for node in graph.nodes:
+        level_of[node] = max(
+            (
+                level_of[value.node] + isinstance(value.node.op, Opaque)
+                for value in node.inputs
+                if not value.is_constant
+            ),
+            default=0,
+        )
+        if isinstance(node.op, Operator) and not node.constant:
+            levels.setdefault(level_of[node], []).append(node)
+    for level in sorted(levels):
+        for component in _components(levels[level]):
+            for part in _parts(component, shifted):
+                regions.extend(_region(graph, members, constants) for members in _components(part))
+    return [region for region in regions if region.outputs]
+
+
+def _components(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Sets of nodes that are connected by edges or by reading a common input, in given order."""
+    parent: dict[Node, Node] = {node: node for node in nodes}
+
+    def root(node: Node) -> Node:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    first: dict[Value, Node] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if not value.is_constant:
+                other = value.node if value.node in parent else first.setdefault(value, node)
+                parent[root(node)] = root(other)
+    groups: dict[Node, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(root(node), []).append(node)
+    return list(groups.values())
+
+
+def _parts(nodes: Sequence[Node], shifted: bool) -> list[list[Node]]:
+    """Consecutive stretches of `nodes`, cut where few values pass."""
+    passing = _passing(nodes)
+    stretches: list[list[Node]] = [[]]
+    for node, count in zip(nodes, passing, strict=True):
+        stretches[-1].append(node)
+        if count <= 1:
+            stretches.append([])
+    parts: list[list[Node]] = []
+    limit = MERGED // 2 if shifted else MERGED
+    start = 0
+    for stretch in filter(None, stretches):
+        counts = passing[start : start + len(stretch)]
+        start += len(stretch)
+        if parts and len(parts[-1]) + len(stretch) <= limit:
+            parts[-1].extend(stretch)
+            continue
+        if parts:
+            limit = MERGED
+        parts.extend(_split(stretch, counts, LIMIT // 2 if shifted else LIMIT))
+    return parts
+
+
+def _split(nodes: list[Node], passing: Sequence[int], limit: int) -> list[list[Node]]:
+    """Stretches of at most LIMIT nodes, the first of at most `limit`."""
+    parts = []
+    start = 0
+    while len(nodes) - start > limit:
+        low = start + limit // 2
+        end = min(range(low, start + limit), key=lambda i: (passing[i], -i)) + 1
+        parts.append(nodes[start:end])
+        start, limit = end, LIMIT
+    parts.append(nodes[start:])
+    return parts
+
+
+def _passing(nodes: Sequence[Node]) -> list[int]:
+    """For each place behind a node, how many values pass it from nodes before to nodes after."""
+    place = {node: i for i, node in enumerate(nodes)}
+    last: dict[Value, int] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            if value.node in place:
+                last[value] = i
+    change = [0] * (len(nodes) + 1)
+    for value, end in last.items():
+        change[place[value.node]] += 1
+        change[end] -= 1
+    counts, count = [], 0
+    for delta in change[:-1]:
+        count += delta
+        counts.append(count)
+    return counts
+
+
+def _region(graph: Graph, members: Sequence[Node], constants: Constants) -> Region:
+    inside = set(members)
+    ends = set(graph.outputs)
+    outputs = tuple(
+        value
+        for node in members
+        for value in (Value(node, i) for i in range(len(node.types)))
+        if value in ends or any(user not in inside for user in graph.users.get(value, ()))
+    )
+    made: dict[Value, Value] = {}
+    inputs: list[Value] = []
+    for value in _walk_inside(outputs, inside):
+        if isinstance(value, Value):
+            key = constants.key(value) if value.is_constant else None
+            name = f"{len(inputs)}" if key is None else f"{len(inputs)}={key}"
+            made[value] = leaf(name, value.type, constant=value.is_constant)
+            inputs.append(value)
+        else:
+            assert isinstance(value.op, Operator)
+            results = apply(
+                value.op,
+                [made[source] for source in value.inputs],
+                value.attributes,
+                dtype=value.types[0].dtype,
+            )
+            made.update((Value(value, i), result) for i, result in enumerate(results))
+    return Region(
+        Graph(tuple(made[value] for value in outputs)),
+        tuple(made[value] for value in inputs),
+        tuple(inputs),
+        outputs,
+    )
+
+
+def _walk_inside(outputs: Iterable[Value], inside: set[Node]) -> Iterable[Value | Node]:
+    """Nodes and input values of a region, each once, sources before users."""
+
+    def belongs(value: Value) -> bool:
+        node = value.node
+        return node in inside or (node.constant and isinstance(node.op, Operator))
+
+    seen: set[Value | Node] = set()
+    stack: list[tuple[Value | Node, bool]] = [(v.node, False) for v in reversed(list(outputs))]
+    while stack:
+        item, expanded = stack.pop()
+        if expanded:
+            yield item
+        elif item not in seen:
+            seen.add(item)
+            stack.append((item, True))
+            if isinstance(item, Node):
+                stack.extend((v.node if belongs(v) else v, False) for v in reversed(item.inputs))

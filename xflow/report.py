@@ -1,0 +1,213 @@
+"""The report of one run: what was changed, what it gained, and how the time was spent."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+FORMAT_VERSION = 1
+"""Raised whenever a field of the JSON changes its meaning or goes away."""
+
+WIDTH = 78
+"""Columns that the rendered tables take at most."""
+
+_SHOWN_OPERATORS = 12
+
+
+@dataclass(frozen=True)
+class ModelStats:
+    """What a model consists of: its operators and how often each occurs, and its weights."""
+
+    operators: Mapping[str, int]
+    weight_bytes: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """The number of operators in all."""
+        return sum(self.operators.values())
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The time of one inference: median in seconds, and half the interquartile range around it."""
+
+    median: float
+    spread: float
+    runs: int = 0
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The time before over the time after, with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RuleUse:
+    """One rule, how often it was applied, and the seconds per inference it is estimated to save."""
+
+    name: str
+    count: int
+    gain: float = 0.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the model was optimized for."""
+
+    provider: str
+    threads: int
+    processor: str = ""
+    runtime: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a run tells about itself; `to_json` writes it, `render` shows it.
+
+    `latency_*` and `ratio` are None where nothing was measured, `largest_error` (relative, over
+    all outputs and random inputs) where nothing was compared.  `phases` holds seconds by name.
+    """
+
+    changed: bool
+    before: ModelStats
+    after: ModelStats
+    target: Target
+    input: str = ""
+    output: str = ""
+    latency_before: Latency | None = None
+    latency_after: Latency | None = None
+    ratio: Ratio | None = None
+    largest_error: float | None = None
+    rules: tuple[RuleUse, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    seed: int = 0
+    warnings: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    version: int = FORMAT_VERSION
+
+    def to_json(self) -> str:
+        """Return the report as JSON text that ends in a newline.
+
+        A number that JSON has no form for (an infinite error) becomes a string.
+        """
+        plain = _finite(dataclasses.asdict(self))
+        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def render(self) -> "Group":
+        """Return the tables that a run ends with, for a terminal of 80 columns or more."""
+        from rich.console import Group  # noqa: PLC0415 - `import xflow` stays light
+        from rich.padding import Padding  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        parts = [_model_table(self)]
+        if self.rules:
+            parts.append(_rule_table(self.rules))
+        lines = []
+        if self.phases:
+            spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.phases.items())
+            total = sum(self.phases.values())
+            lines.append(Text(f"Seconds: {spent}; {total:.1f} in all"))
+        lines += [Text(sentence) for sentence in self.messages]
+        lines += [Text(f"Warning: {sentence}", style="yellow") for sentence in self.warnings]
+        return Group(*parts, *(Padding(line, (0, 1), expand=False) for line in lines))
+
+
+def _finite(value: object) -> object:
+    """Return `value` with every float that JSON cannot hold replaced by its name."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return str(value)
+    return value
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in the unit that leaves one to three digits before the point."""
+    unit, scale = _unit(seconds)
+    return f"{seconds * scale:.2f} {unit}"
+
+
+def _unit(seconds: float) -> tuple[str, float]:
+    """Return the unit that suits a duration, and how many of it make one second."""
+    if abs(seconds) >= 1:
+        return "s", 1.0
+    if abs(seconds) >= 1e-3:
+        return "ms", 1e3
+    return "us", 1e6
+
+
+def _latency(latency: Latency | None) -> str:
+    if latency is None:
+        return "not measured"
+    unit, scale = _unit(latency.median)
+    return f"{latency.median * scale:.2f} ± {latency.spread * scale:.2f} {unit}"
+
+
+def _model_table(report: Report) -> "Table":
+    """Return operator counts, latency and error, before and after."""
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    target = report.target
+    where = f"{target.provider}, {target.threads} thread{'' if target.threads == 1 else 's'}"
+    table = Table(box=box.SIMPLE_HEAD, width=WIDTH, pad_edge=False)
+    table.add_column(where, ratio=1, overflow="fold")
+    table.add_column("before", justify="right", width=22)
+    table.add_column("after", justify="right", width=22)
+    for name, before, after in _operator_rows(report):
+        table.add_row(name, str(before), str(after))
+    table.add_section()
+    table.add_row("Operators", str(report.before.nodes), str(report.after.nodes))
+    table.add_row("Latency", _latency(report.latency_before), _latency(report.latency_after))
+    if report.ratio:
+        ratio = report.ratio
+        table.add_row(
+            "Times as fast", "", f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+        )
+    error = report.largest_error
+    table.add_row("Largest relative error", "", "not compared" if error is None else f"{error:.2g}")
+    return table
+
+
+def _operator_rows(report: Report) -> list[tuple[str, int, int]]:
+    """Return (operator, before, after) where the count changed, the largest counts first.
+
+    The unchanged operators make one row, and so do changes beyond the first dozen.
+    """
+    before, after = report.before.operators, report.after.operators
+    rows = [(name, before.get(name, 0), after.get(name, 0)) for name in {*before, *after}]
+    changed = sorted((row for row in rows if row[1] != row[2]), key=lambda r: (-max(r[1:]), r[0]))
+    shown = changed[:_SHOWN_OPERATORS]
+    rest = changed[_SHOWN_OPERATORS:]
+    if rest:
+        shown.append(("other changed", sum(r[1] for r in rest), sum(r[2] for r in rest)))
+    same = sum(row[1] for row in rows if row[1] == row[2])
+    if same:
+        shown.append(("unchanged", same, same))
+    return shown
+
+
+def _rule_table(rules: tuple[RuleUse, ...]) -> "Table":
+    """Return the rules applied, the most gainful first."""
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, width=WIDTH, pad_edge=False)
+    table.add_column("Rule applied", ratio=6, overflow="fold")
+    table.add_column("times", justify="right", ratio=1)
+    table.add_column("estimated gain", justify="right", ratio=2)
+    for use in sorted(rules, key=lambda use: (-use.gain, use.name)):
+        table.add_row(use.name, str(use.count), format_seconds(use.gain))
+    return table

@@ -1,0 +1,444 @@
+"""Rules: proven equations between two graphs, as text that a person can read and re-check.
+
+A rule is written for all sizes and, where it has *vectors*, for all lengths of these. A name with
+a star is a vector: ``x[N, C, *S]`` has as many axes behind C as the rule's rank says, and
+``pads=[*(e + p), *f]`` splices vectors into a list, element by element; an integer in a starred
+expression stands for itself in every element, and ``axis`` for 0, 1, 2, ... An input ``x[...]`` has
+any shape and is read with ONNX broadcasting; such a rule contains elementwise operators alone.
+`Rule.instance` spells a rule out at one rank.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Any
+
+from xflow.constraint import Constraint, constraint_from_ast
+from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
+from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol, operator
+from xflow.size import Size, free_symbols, from_ast, substitute, symbol
+
+REAL = "REAL"
+ANY_SHAPE = (symbol("any"),)
+"""Shape of an input ``x[...]`` in an instance: elementwise operators treat all axes alike, so one
+symbolic axis stands for any number of them."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A rule spelled out at one rank: two lists of values over the same leaves."""
+
+    rank: int
+    inputs: tuple[Value, ...]
+    broadcast: bool
+    """The inputs have any shapes that broadcast; their `ANY_SHAPE` is not to be matched."""
+    lhs: tuple[Value, ...]
+    rhs: tuple[Value, ...]
+    where: tuple[Constraint, ...]
+
+    @cached_property
+    def free_symbols(self) -> frozenset[str]:
+        """Names of size symbols that occur in the right side's attributes but nowhere left."""
+        return (
+            attribute_symbols(self.rhs)
+            - attribute_symbols(self.lhs)
+            - frozenset(
+                name for value in self.inputs for size in value.shape for name in free_symbols(size)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A proven equation ``lhs = rhs``, to be used from left to right.
+
+    The texts are in the syntax of rule files. `reverse` holds the conditions for the use from
+    right to left, or None where that was not proved.
+    """
+
+    name: str
+    inputs: str
+    lhs: str
+    rhs: str
+    params: str = ""
+    ranks: tuple[int, ...] = (0,)
+    where: tuple[str, ...] = ()
+    reverse: tuple[str, ...] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Further lines of the stanza, such as `proof` and `numerics`."""
+
+    def instance(self, rank: int) -> Instance:
+        """The rule at one rank. Raises RuleFileError where it makes no sense."""
+        return _instance(self, rank)
+
+    def instances(self) -> Iterator[Instance]:
+        """The rule at each of its ranks."""
+        return map(self.instance, self.ranks)
+
+    def reversed(self) -> Rule:
+        """The rule from right to left, named `NAME.reverse`. It must have a `reverse`."""
+        assert self.reverse is not None, self.name
+        return replace(
+            self,
+            name=f"{self.name}.reverse",
+            lhs=self.rhs,
+            rhs=self.lhs,
+            where=self.reverse,
+            reverse=None,
+        )
+
+    @cached_property
+    def names(self) -> Names:
+        """The names that the rule declares. Raises RuleFileError."""
+        return _declared_names(parse_inputs(self.inputs), self.params)
+
+    @cached_property
+    def operators(self) -> frozenset[str]:
+        """Names of the operators on either side."""
+        instance = self.instance(self.ranks[0])
+        return frozenset(
+            node.op.name
+            for node in walk((*instance.lhs, *instance.rhs))
+            if isinstance(node.op, Operator)
+        )
+
+    def __str__(self) -> str:
+        lines = [f"rule {self.name}"]
+
+        def line(key: str, text: str) -> None:
+            lines.append(f"  {key:<9}{text}".rstrip())
+
+        line("in", self.inputs)
+        if self.params:
+            line("param", self.params)
+        if self.ranks != (0,):
+            line("rank", " ".join(map(str, self.ranks)))
+        line("from", self.lhs)
+        line("to", self.rhs)
+        if self.where:
+            line("where", ", ".join(self.where))
+        if self.reverse is not None:
+            line("reverse", ", ".join(self.reverse) or "always")
+        for key, text in self.notes.items():
+            line(key, text)
+        return "\n".join(lines) + "\n"
+
+
+_KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "proof", "numerics")
+
+
+def parse_rules(text: str, source: str = "rules") -> list[Rule]:
+    """Read stanzas; blank lines and lines that start with ``#`` are passed over.
+
+    Raises RuleFileError that names `source` and the line.
+    """
+    rules: list[Rule] = []
+    stanza: dict[str, str] = {}
+    start = 0
+
+    def finish() -> None:
+        if stanza:
+            rules.append(_make_rule(stanza, f"{source}:{start}"))
+            stanza.clear()
+
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, _, rest = line.strip().partition(" ")
+        if key == "rule":
+            finish()
+            start = number
+            stanza["rule"] = rest.strip()
+        elif not stanza or key not in _KEYS or not line[0].isspace():
+            raise RuleFileError(
+                f"{key!r} is no line of a rule",
+                f"{source}:{number}",
+                f"expected one of: rule, {', '.join(_KEYS)}",
+            )
+        elif key in stanza:
+            raise RuleFileError(f"a second line {key!r}", f"{source}:{number}")
+        else:
+            stanza[key] = rest.strip()
+    finish()
+    return rules
+
+
+def _make_rule(stanza: Mapping[str, str], where: str) -> Rule:
+    name = stanza["rule"]
+    if not re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", name):
+        raise RuleFileError(f"{name!r} is no rule name", where, "use small letters, digits and -")
+    for key in ("in", "from", "to"):
+        if key not in stanza:
+            raise RuleFileError(f"rule {name} has no line {key!r}", where)
+    try:
+        ranks = tuple(map(int, stanza["rank"].split())) if "rank" in stanza else (0,)
+        reverse = stanza.get("reverse")
+        rule = Rule(
+            name,
+            " ".join(stanza["in"].split()),
+            _canonical(stanza["from"]),
+            _canonical(stanza["to"]),
+            " ".join(stanza.get("param", "").split()),
+            ranks,
+            _conditions(stanza.get("where", "")),
+            None if reverse is None else () if reverse == "always" else _conditions(reverse),
+            {key: stanza[key] for key in ("proof", "numerics") if key in stanza},
+        )
+        for _ in rule.instances():
+            pass
+    except RuleFileError as error:
+        raise RuleFileError(error.what, f"{where}, rule {name}", error.do) from None
+    except (ShapeError, SizeError, SyntaxError, ValueError, KeyError) as error:
+        raise RuleFileError(str(error), f"{where}, rule {name}") from None
+    return rule
+
+
+def _canonical(expression: str) -> str:
+    tree = ast.parse(expression, mode="eval").body
+    if isinstance(tree, ast.Tuple):
+        return ", ".join(map(ast.unparse, tree.elts))
+    return ast.unparse(tree)
+
+
+def _conditions(text: str) -> tuple[str, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(ast.unparse(ast.parse(part, mode="eval").body) for part in parts)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The names of a rule at one rank."""
+
+    rank: int
+    scalars: frozenset[str]
+    vectors: frozenset[str]
+    reals: frozenset[str]
+    leaves: Mapping[str, Value]
+
+    def sizes(self, tree: ast.expr) -> Size:
+        size = from_ast(tree)
+        self._check(size, self.scalars)
+        return size
+
+    def component(self, size: Size, position: int) -> Size:
+        """Element number `position` of a size expression over vectors."""
+        self._check(size, self.scalars | self.vectors | {"axis"})
+        values: dict[str, Size] = {name: symbol(f"{name}_{position}") for name in self.vectors}
+        return substitute(size, {**values, "axis": position})
+
+    def items(self, trees: Iterable[ast.expr]) -> tuple[Size, ...]:
+        result: list[Size] = []
+        for tree in trees:
+            if isinstance(tree, ast.Starred):
+                size = from_ast(tree.value)
+                result.extend(self.component(size, j) for j in range(self.rank))
+            else:
+                result.append(self.sizes(tree))
+        return tuple(result)
+
+    def _check(self, size: Size, known: frozenset[str]) -> None:
+        unknown = sorted(free_symbols(size) - known)
+        if unknown:
+            raise RuleFileError(
+                f"{unknown[0]} is not declared"
+                + (" as a single size: write *" + unknown[0] if unknown[0] in self.vectors else "")
+            )
+
+
+def parse_inputs(text: str) -> list[tuple[str, list[ast.expr] | None]]:
+    """``x[N, *S] y[...]`` as pairs of a name and its dimensions (None for ``...``)."""
+    inputs: list[tuple[str, list[ast.expr] | None]] = []
+    rest = text.strip()
+    while rest:
+        match = re.match(r"([A-Za-z]\w*)\s*\[([^\]]*)\]\s*", rest)
+        if match is None:
+            raise RuleFileError(f"{rest!r} is no input", do="write name[dims]")
+        name, dims = match.groups()
+        if dims.strip() == "...":
+            inputs.append((name, None))
+        else:
+            tree = ast.parse(f"[{dims}]", mode="eval").body
+            assert isinstance(tree, ast.List)
+            inputs.append((name, tree.elts))
+        rest = rest[match.end() :]
+    return inputs
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that a rule declares for sizes: single ones, vectors, and reals."""
+
+    scalars: frozenset[str]
+    vectors: frozenset[str]
+    reals: frozenset[str]
+
+
+def _declared_names(inputs: list[tuple[str, list[ast.expr] | None]], params: str) -> Names:
+    scalars: set[str] = set()
+    vectors: set[str] = set()
+    reals: set[str] = set()
+    for param in params.split():
+        if param.startswith("*"):
+            vectors.add(param[1:])
+        elif param.endswith(":real"):
+            reals.add(param.removesuffix(":real"))
+        else:
+            scalars.add(param)
+    for _, dims in inputs:
+        for dim in dims or ():
+            inside = dim.value if isinstance(dim, ast.Starred) else dim
+            found = {node.id for node in ast.walk(inside) if isinstance(node, ast.Name)}
+            if isinstance(dim, ast.Starred):
+                vectors |= found - scalars - {"axis"}
+            else:
+                scalars |= found - vectors
+    hidden = sorted(n for n in (*scalars, *vectors, *reals) if n.startswith("_") or n == "axis")
+    if hidden:
+        raise RuleFileError(f"the name {hidden[0]} is reserved")
+    return Names(frozenset(scalars), frozenset(vectors), frozenset(reals))
+
+
+@cache
+def _instance(rule: Rule, rank: int) -> Instance:
+    inputs = parse_inputs(rule.inputs)
+    names = rule.names
+    scope = _Scope(rank, names.scalars, names.vectors, names.reals, {})
+    broadcast = any(dims is None for _, dims in inputs)
+    leaves: dict[str, Value] = {}
+    for name, dims in inputs:
+        if name in leaves:
+            raise RuleFileError(f"a second input {name}")
+        shape = ANY_SHAPE if dims is None else scope.items(dims)
+        if broadcast and dims is not None:
+            raise RuleFileError("inputs of any shape do not mix with inputs of a given shape")
+        leaves[name] = leaf(name, TensorType(REAL, shape))
+    scope = replace(scope, leaves=leaves)
+    lhs, rhs = _side(rule.lhs, scope), _side(rule.rhs, scope)
+    if len(lhs) != len(rhs):
+        raise RuleFileError("the two sides have different numbers of outputs")
+    if broadcast:
+        for node in walk((*lhs, *rhs)):
+            if isinstance(node.op, Operator) and not node.op.elementwise and node.inputs:
+                raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
+    return Instance(
+        rank, tuple(leaves.values()), broadcast, lhs, rhs, tuple(conditions_at(rule.where, scope))
+    )
+
+
+def conditions_at(texts: Iterable[str], scope: _Scope) -> Iterator[Constraint]:
+    """Conditions spelled out; one that speaks of vectors holds in every element."""
+    for text in texts:
+        condition = constraint_from_ast(ast.parse(text, mode="eval").body)
+        if condition.symbols & scope.vectors:
+            for position in range(scope.rank):
+                yield Constraint(
+                    scope.component(condition.difference, position), condition.relation
+                )
+        else:
+            scope.component(condition.difference, 0)  # checks the names
+            yield condition
+
+
+def _side(text: str, scope: _Scope) -> tuple[Value, ...]:
+    tree = ast.parse(text, mode="eval").body
+    trees = tree.elts if isinstance(tree, ast.Tuple) else [tree]
+    return tuple(_value(item, scope) for item in trees)
+
+
+def _value(tree: ast.expr, scope: _Scope) -> Value:
+    match tree:
+        case ast.Name(id=name) if name in scope.leaves:
+            return scope.leaves[name]
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(position))):
+            outputs = _call(call, scope)
+            if position >= len(outputs):
+                raise RuleFileError(f"{ast.unparse(call)} has no output {position}")
+            return outputs[position]
+        case ast.Call():
+            outputs = _call(tree, scope)
+            if len(outputs) != 1:
+                raise RuleFileError(
+                    f"{ast.unparse(tree)} has several outputs", do="choose one: [0]"
+                )
+            return outputs[0]
+        case ast.Constant() | ast.UnaryOp() | ast.BinOp():
+            return apply("Scalar", (), {"value": _real(tree, scope)}, dtype=REAL)[0]
+    raise RuleFileError(f"{ast.unparse(tree)!r} is no declared input, operator or number")
+
+
+def _call(tree: ast.Call, scope: _Scope) -> tuple[Value, ...]:
+    name = ast.unparse(tree.func)
+    try:
+        op = operator(name)
+    except KeyError:
+        raise RuleFileError(f"there is no operator {name}") from None
+    args = [_value(arg, scope) for arg in tree.args]
+    attributes: dict[str, Attribute] = {}
+    for keyword in tree.keywords:
+        if keyword.arg not in op.attributes:
+            raise RuleFileError(f"{name} has no attribute {keyword.arg}")
+        spec = op.attributes[keyword.arg]
+        attributes[keyword.arg] = _attribute(keyword.value, spec.kind, args, scope)
+    return apply(op, args, attributes, dtype=REAL)
+
+
+def _attribute(tree: ast.expr, kind: Kind, args: list[Value], scope: _Scope) -> Attribute:
+    if kind is Kind.REAL:
+        return _real(tree, scope)
+    if kind in (Kind.INT, Kind.AXIS):
+        size = scope.sizes(tree)
+        negative = isinstance(size, int) and size < 0
+        return size + len(args[0].shape) if kind is Kind.AXIS and negative else size
+    if not isinstance(tree, ast.List):
+        raise RuleFileError(f"{ast.unparse(tree)!r} is no list")
+    items = scope.items(tree.elts)
+    if kind in (Kind.AXES, Kind.PERMUTATION):
+        rank = len(args[0].shape)
+        items = tuple(i + rank if isinstance(i, int) and i < 0 else i for i in items)
+    return items
+
+
+def _real(tree: ast.expr, scope: _Scope) -> Fraction | RealSymbol:
+    if isinstance(tree, ast.Name) and tree.id in scope.reals:
+        return RealSymbol(tree.id)
+    value = _number(tree)
+    if value is None:
+        raise RuleFileError(f"{ast.unparse(tree)!r} is no number")
+    return value
+
+
+def _number(tree: ast.expr) -> Fraction | None:
+    match tree:
+        case ast.Constant(value=int() | float() as value):
+            return Fraction(str(value))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number = _number(operand)
+            return None if number is None else -number
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            a, b = _number(left), _number(right)
+            return a / b if a is not None and b else None
+    return None
+
+
+def attribute_symbols(values: Iterable[Value]) -> frozenset[str]:
+    """Names of the size symbols in attributes of nodes under `values`."""
+    names: set[str] = set()
+    for node in walk(values):
+        for attribute in node.attributes.values():
+            parts: tuple[Any, ...] = attribute if isinstance(attribute, tuple) else (attribute,)
+            for part in parts:
+                if not isinstance(part, Fraction | RealSymbol):
+                    names |= free_symbols(part)
+    return frozenset(names)
+
+
+def leaf_name(value: Value) -> str:
+    """The name of a rule's input."""
+    assert isinstance(value.node.op, Leaf)
+    return value.node.op.key

@@ -1,0 +1,356 @@
+"""Sizes: integers, or polynomials over size symbols; one arithmetic for both.
+
+Shapes, attributes and tensor indices are all written with ``+ - * // %`` and work alike on
+``int`` and on `Expr`. An `Expr` is kept canonical (a sum of monomials with integer coefficients
+over symbols and floor quotients), so equal polynomials are equal objects, and an expression
+without symbols is an ``int``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, total_ordering
+from typing import TypeAlias, Union
+
+from xflow.errors import SizeError
+
+Size: TypeAlias = Union[int, "Expr"]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """An unknown integer: a size, an attribute or an index variable."""
+
+    name: str
+
+    @cached_property
+    def key(self) -> str:
+        return self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """The floor of ``numerator / denominator`` where it does not simplify."""
+
+    numerator: Size
+    denominator: Size
+
+    @cached_property
+    def key(self) -> str:
+        return f"~({self.numerator})//({self.denominator})"
+
+    def __str__(self) -> str:
+        return f"{_operand(self.numerator)}//{_operand(self.denominator)}"
+
+
+Atom: TypeAlias = Symbol | Quotient
+Monomial: TypeAlias = tuple[Atom, ...]
+
+
+def _monomial_key(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
+    return (-len(monomial), tuple(atom.key for atom in monomial))
+
+
+@total_ordering
+class Expr:
+    """A polynomial with integer coefficients that contains at least one symbol."""
+
+    __slots__ = ("_hash", "_key", "terms")
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
+        self.terms = terms
+        self._hash = hash(terms)
+        self._key: str | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Expr) and self._hash == other._hash and self.terms == other.terms
+
+    def __lt__(self, other: Expr) -> bool:
+        return str(self) < str(other)
+
+    def __add__(self, other: Size) -> Size:
+        if isinstance(other, int) and other == 0:
+            return self
+        total = dict(self.terms)
+        for monomial, coefficient in _terms(other):
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return _make(total)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return Expr(tuple((monomial, -coefficient) for monomial, coefficient in self.terms))
+
+    def __sub__(self, other: Size) -> Size:
+        return self + (-other)
+
+    def __rsub__(self, other: Size) -> Size:
+        return -self + other
+
+    def __mul__(self, other: Size) -> Size:
+        if isinstance(other, int):
+            if other == 1:
+                return self
+            return _make({monomial: c * other for monomial, c in self.terms})
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in _terms(other):
+                product = tuple(sorted(left + right, key=lambda atom: atom.key))
+                total[product] = total.get(product, 0) + a * b
+        return _make(total)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, power: int) -> Size:
+        result: Size = 1
+        for _ in range(power):
+            result = self * result
+        return result
+
+    def __floordiv__(self, other: Size) -> Size:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Size) -> Size:
+        return floor_divide(other, self)
+
+    def __mod__(self, other: Size) -> Size:
+        return self - floor_divide(self, other) * other
+
+    def __rmod__(self, other: Size) -> Size:
+        return other - floor_divide(other, self) * self
+
+    def __bool__(self) -> bool:
+        raise SizeError(f"the truth of the symbolic size {self} is not known")
+
+    def __repr__(self) -> str:
+        return f"Expr({self})"
+
+    def __str__(self) -> str:
+        if self._key is None:
+            self._key = _print(self.terms)
+        return self._key
+
+
+def _operand(size: Size) -> str:
+    text = str(size)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _print(terms: Iterable[tuple[Monomial, int]]) -> str:
+    text = ""
+    for monomial, coefficient in terms:
+        factors = [str(atom) if isinstance(atom, Symbol) else f"({atom})" for atom in monomial]
+        if abs(coefficient) != 1 or not factors:
+            factors.insert(0, str(abs(coefficient)))
+        body = "*".join(factors)
+        if text:
+            text += (" + " if coefficient > 0 else " - ") + body
+        else:
+            text = body if coefficient > 0 else f"-{body}"
+    return text
+
+
+def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+    if isinstance(size, Expr):
+        return size.terms
+    return (((), int(size)),) if size else ()
+
+
+def _make(total: Mapping[Monomial, int]) -> Size:
+    kept = {monomial: c for monomial, c in total.items() if c}
+    if not kept:
+        return 0
+    if len(kept) == 1 and () in kept:
+        return kept[()]
+    if len(kept) == 1:
+        return Expr(tuple(kept.items()))
+    return Expr(tuple(sorted(kept.items(), key=lambda term: _monomial_key(term[0]))))
+
+
+def symbol(name: str) -> Expr:
+    """The symbol `name` as an expression."""
+    return Expr((((Symbol(name),), 1),))
+
+
+def symbols(names: str) -> tuple[Expr, ...]:
+    """Several symbols at once: ``n, m = symbols("n m")``."""
+    return tuple(symbol(name) for name in names.split())
+
+
+def floor_divide(numerator: Size, denominator: Size) -> Size:
+    """The floor of a quotient; exact multiples of `denominator` are divided out.
+
+    ``(a*m + b) // m = a + b // m`` holds for every m != 0, so this needs no assumption
+    beyond the one that the quotient is defined.
+    """
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return numerator // denominator
+    if isinstance(denominator, int) and denominator == 1:
+        return numerator
+    whole, rest = divide(numerator, denominator)
+    if isinstance(rest, int) and rest == 0:
+        return whole
+    if isinstance(rest, int) and isinstance(denominator, int):
+        return whole + rest // denominator
+    return whole + Expr((((Quotient(rest, denominator),), 1),))
+
+
+def divide(numerator: Size, denominator: Size) -> tuple[Size, Size]:
+    """Polynomial division by the leading monomial: ``numerator = whole * denominator + rest``.
+
+    For an integer denominator the coefficients of `rest` lie in ``[0, denominator)``.
+    """
+    lead, lead_coefficient = _terms(denominator)[0]
+    whole: Size = 0
+    rest = numerator
+    for monomial, coefficient in _terms(numerator):
+        quotient = _divide_monomial(monomial, lead)
+        if quotient is None or coefficient // lead_coefficient == 0:
+            continue
+        if lead and coefficient % lead_coefficient:
+            continue
+        part = _make({quotient: coefficient // lead_coefficient})
+        whole = whole + part
+        rest = rest - part * denominator
+    if len(_terms(denominator)) > 1 and not (isinstance(rest, int) and rest == 0):
+        return _divide_exactly(numerator, denominator)
+    return whole, rest
+
+
+def _divide_exactly(numerator: Size, denominator: Size) -> tuple[Size, Size]:
+    """Long division for a denominator of several terms; (0, numerator) unless it comes out even."""
+    whole: Size = 0
+    rest = numerator
+    lead, lead_coefficient = _terms(denominator)[0]
+    for _ in range(16):
+        if isinstance(rest, int):
+            break
+        for monomial, coefficient in rest.terms:
+            quotient = _divide_monomial(monomial, lead)
+            if quotient is not None and coefficient % lead_coefficient == 0:
+                part = _make({quotient: coefficient // lead_coefficient})
+                break
+        else:
+            break
+        whole, rest = whole + part, rest - part * denominator
+    return (whole, 0) if isinstance(rest, int) and rest == 0 else (0, numerator)
+
+
+def _divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    rest = list(monomial)
+    for atom in divisor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def free_symbols(size: Size) -> frozenset[str]:
+    """The names of all symbols of `size`, those inside quotients included."""
+    names: set[str] = set()
+    for monomial, _ in _terms(size):
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                names.add(atom.name)
+            else:
+                names |= free_symbols(atom.numerator) | free_symbols(atom.denominator)
+    return frozenset(names)
+
+
+def substitute(size: Size, values: Mapping[str, Size]) -> Size:
+    """Replace symbols by sizes, everywhere at once.
+
+    Raises ZeroDivisionError where a denominator becomes 0.
+    """
+    if isinstance(size, int) or not values:
+        return size
+    total: Size = 0
+    for monomial, coefficient in size.terms:
+        product: Size = coefficient
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                product = product * values.get(atom.name, _single(atom))
+            else:
+                numerator = substitute(atom.numerator, values)
+                denominator = substitute(atom.denominator, values)
+                product = product * floor_divide(numerator, denominator)
+        total = total + product
+    return total
+
+
+def _single(atom: Atom) -> Expr:
+    return Expr((((atom,), 1),))
+
+
+def evaluate(size: Size, values: Mapping[str, int]) -> int:
+    """The integer that `size` is under `values`. Raises SizeError where a symbol has no value."""
+    result = substitute(size, values)
+    if not isinstance(result, int):
+        raise SizeError(f"{', '.join(sorted(free_symbols(result)))} has no value in {size}")
+    return result
+
+
+def coefficient_of(size: Size, name: str) -> tuple[int, Size] | None:
+    """``(c, rest)`` with ``size = c * name + rest``; None where `name` occurs in any other way."""
+    atom = Symbol(name)
+    coefficient = 0
+    rest: dict[Monomial, int] = {}
+    for monomial, c in _terms(size):
+        if monomial == (atom,):
+            coefficient = c
+        elif any(name in free_symbols(_single(other)) for other in monomial):
+            return None
+        else:
+            rest[monomial] = c
+    return coefficient, _make(rest)
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of sizes; 1 for none."""
+    result: Size = 1
+    for size in sizes:
+        result = result * size
+    return result
+
+
+def parse_size(text: str) -> Size:
+    """Read a size as `str` prints it. Raises SizeError for anything else."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        raise SizeError(f"{text!r} is no size expression") from None
+    return from_ast(tree)
+
+
+def from_ast(tree: ast.expr) -> Size:
+    """The size that a Python expression tree of names, integers and ``+ - * // %`` denotes."""
+    match tree:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -from_ast(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](from_ast(left), from_ast(right))
+    raise SizeError(f"{ast.unparse(tree)!r} is no size expression")
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: floor_divide,
+    ast.Mod: lambda a, b: a - floor_divide(a, b) * b,
+}
