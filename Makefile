@@ -33,7 +33,7 @@ types: $(VENV)/dev
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
 		--cache-dir ../../.mypy_cache -p xflow
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
-		--cache-dir ../../.mypy_cache ../../benchmarks
+		--cache-dir ../../.mypy_cache ../../benchmarks ../../tests
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

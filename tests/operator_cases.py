@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from xflow.graph import complete_attributes
@@ -26,7 +27,9 @@ from xflow.ops.registry import (
     operators,
 )
 from xflow.ops.spec import Element, evaluate
-from xflow.size import Size, symbol
+from xflow.size import Expr, Size, symbol
+from xflow.size import evaluate as evaluate_size
+from xflow.size import substitute as substitute_size
 
 POSITIVE = {"Sqrt": (0,), "Log": (0,), "BatchNormalization": (4,)}
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
@@ -148,13 +151,11 @@ def symbolise(op: Operator, example: Example, *, attributes: bool) -> Symbolic:
 
 def substitute(attributes: Attributes, values: Mapping[str, int]) -> dict[str, Attribute]:
     """`attributes` with symbols replaced."""
-    from xflow.size import Expr  # noqa: PLC0415
-    from xflow.size import substitute as put  # noqa: PLC0415
 
-    def one(value: Any) -> Any:
+    def one(value: Attribute) -> Attribute:
         if isinstance(value, tuple):
-            return tuple(one(v) for v in value)
-        return put(value, values) if isinstance(value, Expr) else value
+            return tuple(substitute_size(v, values) for v in value)
+        return substitute_size(value, values) if isinstance(value, Expr) else value
 
     return {name: one(value) for name, value in attributes.items()}
 
@@ -164,8 +165,8 @@ def assert_equal(found: Sequence[Array], expected: Sequence[Array], rtol: float 
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max(initial=1))
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * np.abs(y).max(initial=1))
 
 
 def onnx_model(call: OnnxCall, outputs: int) -> onnx.ModelProto:
@@ -183,12 +184,24 @@ def onnx_model(call: OnnxCall, outputs: int) -> onnx.ModelProto:
         names.append(name)
     results = [f"y{k}" for k in range(outputs)]
     node = helper.make_node(
-        call.op_type, names, results, domain=call.domain, **{k: v for k, v in call.attributes.items()}
+        call.op_type, names, results, domain=call.domain, **dict(call.attributes)
     )
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
     graph = helper.make_graph([node], "case", inputs, infos, initializers)
     opsets = [helper.make_opsetid("", call.opset)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def run_onnxruntime(model: onnx.ModelProto, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs by ONNX Runtime on the processor."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    feeds = dict(zip((i.name for i in session.get_inputs()), arrays, strict=True))
+    return list(session.run(None, feeds))
 
 
 def read_node(model: onnx.ModelProto) -> OnnxCall:
@@ -224,6 +237,5 @@ def neighbours(symbolic: Symbolic) -> Iterator[dict[str, int]]:
 
 def with_values(symbolic: Symbolic, values: Mapping[str, int]) -> Example:
     """The example at other sizes."""
-    both = substitute({"shapes": symbolic.shapes, **symbolic.attributes}, values)  # type: ignore[dict-item]
-    shapes: Any = both.pop("shapes")
-    return replace(Example(shapes), attributes=both)
+    shapes = tuple(tuple(evaluate_size(n, values) for n in shape) for shape in symbolic.shapes)
+    return Example(shapes, substitute(symbolic.attributes, values))

@@ -1,6 +1,7 @@
 """The command line: one sentence for each mistake, the right exit code, nothing touched."""
 
 import importlib
+import io
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 import onnx_ir as ir
 import pytest
+from rich.console import Console
 
 from xflow import cli, files, rule_files
 from xflow.errors import ExitCode, ValidationFailed
@@ -454,3 +456,28 @@ def test_a_model_in_external_data_comes_out_whole(
     tensor = model.graph.initializers["w"].const_value
     assert isinstance(tensor, ir.ExternalTensor)
     assert (tensor.numpy() == 1.0).all()
+
+
+def test_a_report_is_json_whatever_the_numbers_are() -> None:
+    facts = report(largest_error=float("inf"), ratio=Ratio(float("nan"), 0.0, 1.0))
+    content = json.loads(facts.to_json())
+    assert content["largest_error"] == "inf"
+    assert content["ratio"]["value"] == "nan"
+
+
+def test_a_table_of_many_long_names_fits_80_columns() -> None:
+    name = "very-long-name-of-an-operator-or-rule-" * 4
+    operators = {f"{name}{number}": number for number in range(40)}
+    facts = report(
+        before=ModelStats(operators),
+        latency_before=Latency(123.456, 99.5),
+        rules=tuple(RuleUse(f"{name}{number}", number, 1e-7) for number in range(20)),
+        messages=("word " * 60,),
+        warnings=(name * 2,),
+        phases={f"phase {number}": 1000.0 for number in range(12)},
+    )
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(facts.render())
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)

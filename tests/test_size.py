@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xflow.constraint import at_least, equal, less, parse_constraint
@@ -75,6 +75,7 @@ def read_both(tree: Tree, values: dict[str, int]) -> tuple[Size, int] | None:
         return None
 
 
+@settings(deadline=None)
 @given(TREES, VALUES)
 def test_arithmetic_on_symbols_is_arithmetic_on_their_values(
     tree: Tree, values: dict[str, int]
@@ -85,6 +86,7 @@ def test_arithmetic_on_symbols_is_arithmetic_on_their_values(
         assert evaluate(general, values) == expected
 
 
+@settings(deadline=None)
 @given(TREES, VALUES)
 def test_substitution_in_two_steps_is_substitution_at_once(
     tree: Tree, values: dict[str, int]
@@ -102,6 +104,7 @@ def test_substitution_in_two_steps_is_substitution_at_once(
     assert not free_symbols(partly) & set(first)
 
 
+@settings(deadline=None)
 @given(TREES)
 def test_printing_and_parsing_round_trip(tree: Tree) -> None:
     try:
@@ -111,6 +114,7 @@ def test_printing_and_parsing_round_trip(tree: Tree) -> None:
     assert parse_size(str(size)) == size
 
 
+@settings(deadline=None)
 @given(TREES, TREES)
 def test_equal_polynomials_are_equal_objects(left: Tree, right: Tree) -> None:
     try:
@@ -124,6 +128,7 @@ def test_equal_polynomials_are_equal_objects(left: Tree, right: Tree) -> None:
     assert hash(a + b) == hash(b + a)
 
 
+@settings(deadline=None)
 @given(TREES, TREES, VALUES)
 def test_division_leaves_whole_and_rest(left: Tree, right: Tree, values: dict[str, int]) -> None:
     try:
@@ -138,6 +143,7 @@ def test_division_leaves_whole_and_rest(left: Tree, right: Tree, values: dict[st
         return
 
 
+@settings(deadline=None)
 @given(TREES, VALUES, st.sampled_from(NAMES))
 def test_coefficient_and_rest_make_up_the_size(
     tree: Tree, values: dict[str, int], name: str
@@ -153,6 +159,7 @@ def test_coefficient_and_rest_make_up_the_size(
         assert name not in free_symbols(rest)
 
 
+@settings(deadline=None)
 @given(TREES, TREES, VALUES)
 def test_conditions_hold_where_they_hold_of_the_values(
     left: Tree, right: Tree, values: dict[str, int]

@@ -129,9 +129,7 @@ class Arithmetic:
                 value = z3.RealVal(str(weight), self._context)
                 pieces.append(z3.If(holds, value, z3.RealVal(0, self._context)))
             formulas = [self._formula(c) for c in self._assumed]
-            self._memo[memo] = self._unsat(
-                [*formulas, z3.Sum(pieces) != 0], Effort.NONLINEAR
-            )
+            self._memo[memo] = self._unsat([*formulas, z3.Sum(pieces) != 0], Effort.NONLINEAR)
         if self._memo[memo]:
             self.obligations.append(
                 {

@@ -35,6 +35,20 @@ from xflow.size import symbol
 PARTIAL = frozenset({"reciprocal", "sqrt", "log"})
 
 
+def is_partial(scalar: Scalar) -> bool:
+    """Whether a function that is not defined everywhere occurs in `scalar`."""
+    match scalar:
+        case Plus(args) | Times(args):
+            return any(map(is_partial, args))
+        case SumOver(_, _, body) | MaxOver(_, _, body):
+            return is_partial(body)
+        case If(_, then, other):
+            return is_partial(then) or is_partial(other)
+        case Call(function, args):
+            return function in PARTIAL or any(map(is_partial, args))
+    return False
+
+
 @dataclass(frozen=True)
 class Demand:
     """That `argument` lies in the domain of a partial function wherever `path` holds."""
@@ -46,6 +60,8 @@ class Demand:
 
 def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[Demand]:
     """What `scalar` needs to be defined."""
+    if not is_partial(scalar):
+        return
     match scalar:
         case Plus(args) | Times(args):
             for arg in args:

@@ -24,14 +24,15 @@ from xflow.verifier.refute import (
     search_counterexample,
 )
 
-from xflow.constraint import Constraint, at_least, equal, in_range
+from xflow.constraint import Constraint, Relation, at_least, equal, in_range
 from xflow.errors import ShapeError, SizeError
 from xflow.graph import Value, read, requirements
 from xflow.ops.spec import fresh_names
 from xflow.rule import Instance, Rule, attribute_symbols
-from xflow.size import free_symbols, symbol
+from xflow.size import Expr, free_symbols, symbol
 
 MAX_CONDITIONS = 8
+CASES = 18
 MIN_CASES = 4
 
 
@@ -93,53 +94,85 @@ def prove(rule: Rule, *, infer: bool = True, both_ways: bool = True) -> Verdict:
         counterexample = search_counterexample(rule)
         return Refuted(counterexample) if isinstance(counterexample, Counterexample) else found
     proved = replace(rule, where=found.where)
-    survived = search_counterexample(proved)
+    survived = search_counterexample(proved, cases=CASES if both_ways else CASES // 3)
     if isinstance(survived, Counterexample):
         return Refuted(survived)
     if survived.cases < MIN_CASES * len(rule.ranks):
         return Unknown("vacuous: hardly any sizes satisfy the conditions")
     reverse = None
     if both_ways:
-        # Wherever the rule holds its sides are equal, so only definedness is to be shown again;
-        # it is simplest to prove the other direction as a rule of its own.
+        # Only definedness differs, but it is simplest to prove the other direction as a rule.
         backwards = replace(rule, lhs=rule.rhs, rhs=rule.lhs, where=found.where, reverse=None)
-        for where in dict.fromkeys(((), found.where)):
-            verdict = prove(replace(backwards, where=where), infer=infer, both_ways=False)
-            if isinstance(verdict, Proved):
-                reverse = verdict.where
-                found.certificate["reverse"] = verdict.certificate
-                break
+        verdict = prove(backwards, infer=infer, both_ways=False)
+        if isinstance(verdict, Proved):
+            reverse = verdict.where
+            found.certificate["reverse"] = verdict.certificate
     return replace(found, reverse=reverse)
 
 
 def _prove_with_conditions(rule: Rule, infer: bool) -> Proved | Unknown:
+    given = rule.where
     attempt = _prove_all(rule)
     while infer and attempt.missing and len(rule.where) < MAX_CONDITIONS:
-        extra = [text for text in lift(attempt.missing, rule) if text not in rule.where]
-        if not extra:
+        wanted = [c for c in attempt.missing if is_readable(c)]
+        extra = [text for text in lift(wanted, rule) if text not in rule.where]
+        if not extra or len(wanted) < len(attempt.missing):
             break
         rule = replace(rule, where=(*rule.where, *extra))
         attempt = _prove_all(rule)
     if infer and attempt.failure and not attempt.missing:
-        signs = [text for text in sign_conditions(rule) if text not in rule.where]
-        if signs:
-            stronger = replace(rule, where=(*rule.where, *signs))
-            second = _prove_all(stronger)
-            if not second.failure:
-                rule, attempt = _weaken(stronger, second, signs)
+        signs = tuple(text for text in sign_conditions(rule) if text not in rule.where)
+        where = _weakest(replace(rule, ranks=(min(filter(None, rule.ranks), default=0),)), signs)
+        if where is not None:
+            rule = replace(rule, where=where)
+            attempt = _prove_all(rule)
     if attempt.failure:
         return Unknown(attempt.failure)
+    shorter = _without_redundant(rule, given)
+    if shorter != rule.where:
+        again = _prove_all(replace(rule, where=shorter))
+        if not again.failure:
+            rule, attempt = replace(rule, where=shorter), again
     return Proved({"rule": rule.name, "ranks": attempt.certificate}, rule.where)
 
 
-def _weaken(rule: Rule, attempt: _Attempt, conditions: Sequence[str]) -> tuple[Rule, _Attempt]:
-    """Drop each of `conditions` that the proof does without."""
+def is_readable(condition: Constraint) -> bool:
+    """Whether a condition may be inferred: an equation of products tells a reader nothing."""
+    linear = isinstance(condition.difference, Expr) and all(
+        len(monomial) <= 1 for monomial, _ in condition.difference.terms
+    )
+    return linear or condition.relation is Relation.AT_LEAST
+
+
+def _without_redundant(rule: Rule, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The `where` of `rule` without inferred conditions that the others imply."""
+    where = rule.where
+    for text in rule.where:
+        if text in given:
+            continue
+        rest = tuple(t for t in where if t != text)
+        lean, full = replace(rule, where=rest), replace(rule, where=where)
+        if all(_implies(lean.instance(r), full.instance(r)) for r in rule.ranks):
+            where = rest
+    return where
+
+
+def _implies(lean: Instance, full: Instance) -> bool:
+    arithmetic = Arithmetic()
+    with arithmetic.assuming(left_conditions(lean)):
+        return all(arithmetic.implied(condition) for condition in full.where)
+
+
+def _weakest(rule: Rule, conditions: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The `where` of `rule` with those of `conditions` that its proof needs; None without proof."""
+    where = (*rule.where, *conditions)
+    if not conditions or _prove_all(replace(rule, where=where)).failure:
+        return None
     for text in conditions:
-        weaker = replace(rule, where=tuple(t for t in rule.where if t != text))
-        again = _prove_all(weaker)
-        if not again.failure:
-            rule, attempt = weaker, again
-    return rule, attempt
+        weaker = tuple(t for t in where if t != text)
+        if not _prove_all(replace(rule, where=weaker)).failure:
+            where = weaker
+    return where
 
 
 @dataclass
@@ -257,10 +290,16 @@ def lift(conditions: Sequence[Constraint], rule: Rule) -> Iterator[str]:
 
 
 def sign_conditions(rule: Rule) -> Iterator[str]:
-    """``p >= 0`` for every symbol that is no dimension of an input and stands in an attribute."""
-    instance = rule.instance(max(rule.ranks))
-    dimensions = frozenset().union(
+    """``p >= 0`` for every symbol of which the left side does not imply it."""
+    instance = rule.instance(min(filter(None, rule.ranks), default=0))
+    names = attribute_symbols((*instance.lhs, *instance.rhs)).union(
         *(free_symbols(size) for value in instance.inputs for size in value.shape)
     )
-    loose = attribute_symbols((*instance.lhs, *instance.rhs)) | dimensions
-    yield from lift([at_least(symbol(n), 0) for n in sorted(loose)], rule)
+    arithmetic = Arithmetic()
+    with arithmetic.assuming(left_conditions(instance)):
+        unsure = [
+            condition
+            for condition in (at_least(symbol(name), 0) for name in sorted(names))
+            if not arithmetic.implied(condition)
+        ]
+    yield from lift(unsure, rule)

@@ -20,7 +20,7 @@ from xflow.errors import ShapeError
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
 from xflow.ops.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.rule import Instance, Rule, attribute_symbols
-from xflow.size import Expr, Size, evaluate, free_symbols
+from xflow.size import Expr, Size, coefficient_of, evaluate, free_symbols, substitute
 
 TOLERANCE = 1e-9
 MAX_ELEMENTS = 20_000
@@ -77,8 +77,8 @@ def _search(instance: Instance, rng: random.Random, cases: int) -> Counterexampl
     )
     sampler = Sampler(names, conditions, rng)
     done = 0
-    for _ in range(cases):
-        sizes = sampler.draw()
+    for _ in range(3 * cases):  # a draw without elements to compare does not count
+        sizes = sampler.draw() if done < cases else None
         if sizes is None:
             break
         outcome = compare_at(instance, sizes, rng)
@@ -109,19 +109,27 @@ class Sampler:
         self._conditions = list(conditions)
         self._rng = rng
         self._misses = 0
+        self._defined = definitions(conditions)
+        self._lows = lower_bounds(conditions)
 
     def draw(self) -> dict[str, int] | None:
         """An assignment; None where none was found."""
         if self._misses < 3:
-            for _ in range(150):
-                sizes = {name: self._value() for name in self._names}
+            for _ in range(200):
+                sizes = {n: self._value(n) for n in self._names if n not in self._defined}
+                try:
+                    for name, value in self._defined.items():
+                        sizes[name] = evaluate(value, sizes)
+                except ZeroDivisionError:
+                    continue
                 if self._holds(sizes):
                     return sizes
             self._misses += 1
         return self._solve()
 
-    def _value(self) -> int:
-        return self._rng.choice((0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, -1, -2))
+    def _value(self, name: str) -> int:
+        value = self._rng.choice((0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 5, -1, -2))
+        return max(value, self._lows.get(name, value))
 
     def _holds(self, sizes: Mapping[str, int]) -> bool:
         try:
@@ -147,7 +155,7 @@ class Sampler:
         for name in order:
             for _ in range(3):
                 solver.push()
-                solver.add(unknowns[name] == self._value())
+                solver.add(unknowns[name] == self._value(name))
                 if solver.check() == z3.sat:
                     break
                 solver.pop()
@@ -159,6 +167,38 @@ class Sampler:
             for name, unknown in unknowns.items()
         }
         return sizes if self._holds(sizes) else None
+
+
+def definitions(conditions: Sequence[Constraint]) -> dict[str, Size]:
+    """Symbols that equalities give in terms of others, by those."""
+    found: dict[str, Size] = {}
+    for condition in conditions:
+        if condition.relation is not Relation.EQUAL:
+            continue
+        for name in sorted(condition.symbols):
+            split = coefficient_of(condition.difference, name)
+            if split is None or abs(split[0]) != 1:
+                continue
+            value = substitute(-split[1] * split[0], found)
+            if name in found or name in free_symbols(value):
+                continue
+            for other in found:
+                found[other] = substitute(found[other], {name: value})
+            found[name] = value
+            break
+    return found
+
+
+def lower_bounds(conditions: Sequence[Constraint]) -> dict[str, int]:
+    """The least value of each symbol of which a condition of its own tells one."""
+    lows: dict[str, int] = {}
+    for condition in conditions:
+        if condition.relation is Relation.AT_LEAST and len(condition.symbols) == 1:
+            (name,) = condition.symbols
+            split = coefficient_of(condition.difference, name)
+            if split is not None and split[0] == 1 and isinstance(split[1], int):
+                lows[name] = max(lows.get(name, -split[1]), -split[1])
+    return lows
 
 
 def _to_z3(size: Size, unknowns: Mapping[str, Any], solver: Any) -> Any:

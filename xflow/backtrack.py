@@ -1,11 +1,9 @@
 """Backtracking search in one region: states are graphs, steps are applications of rules.
 
-A state survives if its cost is below alpha times the best. Three things keep the number of states
-small. States that are equal up to the order of commutative arguments and up to how weights are
-computed from the same weights count once. A path is local: behind its first step each step has to
-touch what the path has made, or what that reads, since steps elsewhere are found on their own; a
-state that beats all others starts afresh. And single-output rules are matched once per node, for
-all states that contain it.
+A state survives if its cost is below alpha times the best. A path is local: behind its first step
+each step has to touch what the path has made, or what that reads, since steps elsewhere are found
+on their own; a state that beats all others starts afresh. How steps are found, and which states
+count as the same, see `steps`.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ import heapq
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, walk
-from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
+from xflow.graph import Graph, Node, Value, apply
+from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
-from xflow.rule import Instance, Rule
+from xflow.steps import RuleIndex, Steps
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Limits:
     """What bounds the search of a region; the first three make it the same on any machine."""
 
     alpha: float = 1.5
-    expansions: int = 400
-    states: int = 4000
+    expansions: int = 300
+    states: int = 3000
     deadline: float = float("inf")
     """In time.monotonic's seconds."""
 
@@ -47,41 +45,6 @@ class State:
     """Steps since the search last started afresh."""
 
 
-class RuleIndex:
-    """Rules by the operator at the root of their left side.
-
-    Left out: sides that are a mere input, since they match everywhere, and instances whose right
-    side has sizes that the left side does not determine.
-    """
-
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.single: dict[Operator, list[tuple[str, Instance]]] = {}
-        self.several: dict[Operator, list[tuple[str, Instance]]] = {}
-        for rule in rules:
-            self._add(rule)
-            if rule.reverse is not None:
-                self._add(rule.reversed())
-
-    def _add(self, rule: Rule) -> None:
-        for instance in rule.instances():
-            op = instance.lhs[0].node.op
-            if isinstance(op, Operator) and not instance.free_symbols:
-                index = self.single if len(instance.lhs) == 1 else self.several
-                index.setdefault(op, []).append((rule.name, instance))
-
-    def __bool__(self) -> bool:
-        return bool(self.single or self.several)
-
-
-@dataclass(frozen=True)
-class _Step:
-    rule: str
-    before: tuple[Value, ...]
-    after: tuple[Value, ...]
-    near: frozenset[Node]
-    """The nodes matched, and those that the rule's inputs come from."""
-
-
 class Explorer:
     """Searches one region. `estimate` prices graphs; `constants` serves their leaves."""
 
@@ -93,16 +56,12 @@ class Explorer:
         limits: Limits,
         seed: int = 0,
     ) -> None:
-        self.rules = rules
+        self.steps = Steps(rules, constants)
         self.estimate = estimate
-        self.constants = constants
         self.limits = limits
         self.random = random.Random(seed)
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
-        self._local: dict[Node, tuple[_Step, ...]] = {}
-        self._numbers: dict[object, int] = {}
-        self._names: dict[Node, int] = {}
 
     def explore(self, graph: Graph, keep: int) -> list[State]:
         """The cheapest states that were found, the given graph first, then by cost.
@@ -113,113 +72,49 @@ class Explorer:
         best = root.cost
         queue = _Queue(self.random)
         queue.push(root)
-        seen = {self._key(graph)}
+        seen: dict[object, float] = {self.steps.key(graph): root.cost}
         found: dict[object, State] = {_signature(graph): root}
+        considered = 0
         for _ in range(self.limits.expansions):
             state = queue.pop(self.limits.alpha * best)
             if state is None:
                 self.exhausted = True
                 break
-            for after in self._successors(state):
-                if time.monotonic() > self.limits.deadline or len(seen) >= self.limits.states:
+            for path, after, focus in self._successors(state):
+                considered += 1
+                if considered > self.limits.states or time.monotonic() > self.limits.deadline:
                     return _cheapest(found, root, keep)
-                key = self._key(after.graph)
-                if key in seen:
-                    continue
-                seen.add(key)
-                cost = self.estimate(after.graph)
+                cost = self.estimate(after)
                 if cost > self.limits.alpha * best:
                     continue
+                key = self.steps.key(after)
+                if cost >= seen.get(key, float("inf")) * (1 - 1e-9):
+                    continue
+                seen[key] = cost
                 better = cost < best * (1 - 1e-6)
-                new = State(
-                    after.graph,
-                    cost,
-                    after.path,
-                    None if better else after.focus,
-                    0 if better else after.depth,
-                )
                 best = min(best, cost)
+                depth = 0 if better else state.depth + 1
+                new = State(after, cost, path, None if better else focus, depth)
                 queue.push(new)
-                signature = _signature(new.graph)
+                signature = _signature(after)
                 if signature not in found or found[signature].cost > cost:
                     found[signature] = new
         return _cheapest(found, root, keep)
 
-    def _successors(self, state: State) -> Iterator[State]:
+    def _successors(self, state: State) -> Iterator[tuple[tuple[str, ...], Graph, frozenset[Node]]]:
+        """Paths, graphs and what their next steps must be near."""
         present = set(state.graph.nodes)
         zone = None if state.focus is None else _around(state.focus)
-        for step in self._steps(state.graph):
+        for step in self.steps.of(state.graph):
             if zone is not None and zone.isdisjoint(step.near):
                 continue
             mapping = dict(zip(step.before, step.after, strict=True))
             graph, moved = _replace(state.graph, mapping)
-            made = [node for node in walk(step.after) if node not in present]
-            created = {node for node in made if not node.constant}
+            created = {node for node in step.made if node not in present and not node.constant}
             created = created or {value.node for value in step.after}
             kept = set(graph.nodes)
             old = {moved.get(node, node) for node in state.focus or ()} & kept
-            yield State(
-                graph,
-                0.0,
-                (*state.path, step.rule),
-                frozenset(created | old),
-                state.depth + 1,
-            )
-
-    def _steps(self, graph: Graph) -> Iterator[_Step]:
-        for node in graph.nodes:
-            if not node.constant and isinstance(node.op, Operator):
-                if node not in self._local:
-                    self._local[node] = tuple(self._single(node, graph))
-                yield from self._local[node]
-                for name, instance in self.rules.several.get(node.op, ()):
-                    yield from self._at(node, graph, name, instance)
-
-    def _single(self, node: Node, graph: Graph) -> Iterator[_Step]:
-        done: set[tuple[int, ...]] = set()
-        assert isinstance(node.op, Operator)
-        for name, instance in self.rules.single.get(node.op, ()):
-            for step in self._at(node, graph, name, instance):
-                key = tuple(self._name(value.node) for value in (*step.before, *step.after))
-                if key not in done:
-                    done.add(key)
-                    yield step
-
-    def _at(self, node: Node, graph: Graph, name: str, instance: Instance) -> Iterator[_Step]:
-        at = [Value(node, instance.lhs[0].index)]
-        if at[0].index >= len(node.types):
-            return
-        for match in find_matches(instance, graph, self.constants, at):
-            if any(value.is_constant for value in match.roots):
-                continue
-            after = replacement(instance, match)
-            if not isinstance(after, NoMatch):
-                yield _Step(name, match.roots, after, _near(match))
-
-    def _key(self, graph: Graph) -> tuple[tuple[int, int], ...]:
-        return tuple((self._name(value.node), value.index) for value in graph.outputs)
-
-    def _name(self, node: Node) -> int:
-        """A number that nodes share which are equal for the search."""
-        known = self._names.get(node)
-        if known is not None:
-            return known
-        for inner in walk([Value(node, 0)]):
-            if inner not in self._names:
-                key = self._describe(inner)
-                self._names[inner] = self._numbers.setdefault(key, len(self._numbers))
-        return self._names[node]
-
-    def _describe(self, node: Node) -> object:
-        if isinstance(node.op, Leaf | Opaque):
-            return node
-        if node.constant and node.inputs:
-            weights = frozenset(n for n in walk([Value(node, 0)]) if isinstance(n.op, Leaf))
-            return weights, node.types
-        inputs = [(self._names[value.node], value.index) for value in node.inputs]
-        if node.op.commutative:
-            inputs.sort()
-        return node.op, tuple(inputs), tuple(sorted(node.attributes.items())), node.types
+            yield (*state.path, *step.rules), graph, frozenset(created | old)
 
 
 class _Queue:
@@ -257,13 +152,6 @@ class _Queue:
         return heapq.heappop(self._layers[depth])[3]
 
 
-def _near(match: Match) -> frozenset[Node]:
-    sources = (value.node for value in match.bindings.values())
-    return match.nodes | {
-        node for node in sources if not node.constant or not isinstance(node.op, Leaf)
-    }
-
-
 def _around(focus: frozenset[Node]) -> frozenset[Node]:
     """Nodes and those that they read, weights aside."""
     return focus | {v.node for node in focus for v in node.inputs if not v.is_constant}
@@ -296,5 +184,5 @@ def _signature(graph: Graph) -> object:
 
 
 def _cheapest(found: Mapping[object, State], root: State, keep: int) -> list[State]:
-    others: Sequence[State] = [state for state in found.values() if state.path]
+    others = [state for state in found.values() if state.path]
     return [root, *sorted(others, key=lambda state: state.cost)[:keep]]

@@ -310,11 +310,20 @@ def is_true(condition: Constraint) -> bool:
     )
 
 
-def replacement(instance: Instance, match: Match) -> tuple[Value, ...] | NoMatch:
-    """The right side of the rule at `match`: what its outputs are to be replaced by."""
+@dataclass(frozen=True)
+class Replacement:
+    """The right side of a rule at a match: its outputs, and all its nodes, inputs first."""
+
+    values: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+
+
+def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
+    """What the outputs of the rule are to be replaced by at `match`."""
     pattern = _pattern(instance.lhs, instance.rhs)
     dtype = match.roots[0].type.dtype
     made: dict[Value, Value] = {}
+    nodes: list[Node] = []
     for node in pattern.rhs:
         if isinstance(node.op, Leaf):
             made[Value(node, 0)] = match.bindings[node.op.key]
@@ -338,6 +347,7 @@ def replacement(instance: Instance, match: Match) -> tuple[Value, ...] | NoMatch
             if not is_true(condition):
                 return NoMatch(f"it is not known whether {condition}")
         made.update((Value(node, i), output) for i, output in enumerate(outputs))
+        nodes.append(outputs[0].node)
     after = tuple(made[value] for value in instance.rhs)
     if after == match.roots:
         return NoMatch("nothing changes")
@@ -345,7 +355,7 @@ def replacement(instance: Instance, match: Match) -> tuple[Value, ...] | NoMatch
         return NoMatch("the type of an output changes")
     if len(after) > 1 and _reads(match.bindings.values(), match.roots):
         return NoMatch("one output depends on another through what the rule does not see")
-    return after
+    return Replacement(after, tuple(nodes))
 
 
 def _reads(values: Iterable[Value], roots: tuple[Value, ...]) -> bool:
@@ -359,4 +369,4 @@ def rewrite(graph: Graph, instance: Instance, match: Match) -> Graph | NoMatch:
     after = replacement(instance, match)
     if isinstance(after, NoMatch):
         return after
-    return graph.replace(dict(zip(match.roots, after, strict=True)))
+    return graph.replace(dict(zip(match.roots, after.values, strict=True)))

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.fold import Folder, byte_size
-from xflow.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.graph import Graph, Node, Opaque, Value
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported, captured_values, subgraphs
 from xflow.onnx_writer import Plan, UnwritableError, Writer
@@ -83,7 +83,7 @@ class _ModelWriter(Writer):
         origin = self.imported.origin.get(value)
         if origin is not None:
             producer = origin.producer()
-            if producer is None or value.is_leaf and producer.op_type != "Constant":
+            if producer is None:
                 return Plan((), lambda: self.put_leaf(value, origin))
             return self.plan_copy(value.node, producer, inherit=True)
         parent = self.parents.get(value.node)
@@ -274,7 +274,7 @@ def _copy_graph(graph: ir.Graph, outer: Mapping[ir.Value, ir.Value]) -> ir.Graph
         raise UnwritableError(f"the subgraph {graph.name} cannot be copied") from error
     for node in copy.all_nodes():
         for position, value in enumerate(node.inputs):
-            if value in outer:
+            if value is not None and value in outer:
                 node.replace_input_with(position, outer[value])
     return copy
 

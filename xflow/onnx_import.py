@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,14 @@ import onnx_ir as ir
 from xflow.constraint import Relation
 from xflow.errors import ModelError, ShapeError
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque
-from xflow.onnx_types import UNKNOWN, SymbolNames, constant_tensor, infer_types, tensor_type
+from xflow.onnx_types import (
+    UNKNOWN,
+    SymbolNames,
+    constant_tensor,
+    infer_types,
+    tensor_shape,
+    tensor_type,
+)
 from xflow.ops.registry import Array, Need, OnnxCall, by_onnx
 from xflow.size import Expr, Size, coefficient_of, free_symbols
 
@@ -25,8 +33,10 @@ _SMALL = 1024
 """Elements up to which a constant may be a parameter, and equal constants are one leaf."""
 
 _RANDOM = frozenset(
-    "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform "
-    "RandomUniformLike".split()
+    (
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        *("Bernoulli", "Multinomial", "Dropout"),
+    )
 )
 _PURE_DOMAINS = ("", "ai.onnx.ml")
 
@@ -112,7 +122,7 @@ class _Importer:
         for value in graph.inputs:
             self.put(value, leaf(value.name or "", self.type(value)))
             if value.name in graph.initializers:
-                overridable.append(value.name)
+                overridable.append(value.name or "")
         if overridable:
             shown = ", ".join(overridable[:3]) + (", ..." if len(overridable) > 3 else "")
             self.warnings.append(
@@ -155,7 +165,7 @@ class _Importer:
 
     def constant(self, name: str, tensor: ir.TensorProtocol, source: ir.Value) -> Value:
         """A leaf for a constant; small ones with the same data share one."""
-        kind = TensorType(tensor.dtype.name, tuple(int(n) for n in tensor.shape))
+        kind = TensorType(tensor.dtype.name, tensor_shape(tensor))
         value = leaf(name, kind, constant=True)
         if tensor.size <= _SMALL and tensor.dtype != ir.DataType.STRING:
             array = tensor.numpy()
@@ -212,9 +222,7 @@ class _Importer:
                 return made
         return None
 
-    def call(
-        self, node: ir.Node, version: int, sources: Sequence[Value | None]
-    ) -> OnnxCall | None:
+    def call(self, node: ir.Node, version: int, sources: Sequence[Value | None]) -> OnnxCall | None:
         attributes: dict[str, Any] = {}
         for name, attribute in node.attributes.items():
             if attribute.is_ref() or attribute.type not in _PLAIN:
@@ -307,11 +315,14 @@ class _Importer:
             or any(a is None and v is not None for a, v in zip(inputs, node.inputs, strict=True))
             or inferred is None
             or inferred.dtype not in (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
+            or inferred.shape is None
+            or not inferred.shape.is_static()
+            or math.prod(inferred.shape.numpy()) > _SMALL
             or any(a.type not in _HASHED for a in node.attributes.values())
         ):
             return
         array = _evaluate(node, self.model.graph.opset_imports[""], inputs)
-        if array is not None and array.size <= _SMALL:
+        if array is not None:
             self.known[output] = array
 
 

@@ -23,6 +23,9 @@ UNKNOWN = TensorType("?", ())
 _SMALL = 1024
 """Bytes up to which a constant takes part in inference: it may be a shape."""
 
+_INVENTED = "unk__"
+"""How the names begin that inference invents for dimensions."""
+
 
 @dataclass
 class SymbolNames:
@@ -57,7 +60,8 @@ class SymbolNames:
         if isinstance(size, int):
             return size
         names = {symbol(own): name for name, own in self.of_dimension.items()}
-        return names.get(size)
+        name = names.get(size)
+        return None if name is None or name.startswith(_INVENTED) else name
 
 
 def tensor_type(value: ir.Value, names: SymbolNames) -> TensorType:
@@ -82,10 +86,10 @@ def infer_types(
             ir.to_proto(copy), check_type=False, strict_mode=False, data_prop=True
         )
         inferred = ir.from_proto(proto)
+        graph, failure = inferred.graph, ""
     except Exception as error:  # inference throws what its C++ side throws
-        reason = " ".join(str(error).split())[:200]
-        return dict(ir.convenience.create_value_mapping(model.graph, include_subgraphs=False)), reason
-    return dict(ir.convenience.create_value_mapping(inferred.graph, include_subgraphs=False)), ""
+        graph, failure = model.graph, " ".join(str(error).split())[:200]
+    return ir.convenience.create_value_mapping(graph, include_subgraphs=False), failure
 
 
 def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
@@ -93,12 +97,12 @@ def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
     copy = model.clone()
     graph = copy.graph
     for value in graph.inputs:
-        if value.name in shapes:
-            value.shape = ir.Shape(shapes[value.name])
+        if (value.name or "") in shapes:
+            value.shape = ir.Shape(shapes[value.name or ""])
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
         if tensor is not None:
-            value.shape, value.type = ir.Shape(tensor.shape), ir.TensorType(tensor.dtype)
+            value.shape, value.type = ir.Shape(tensor_shape(tensor)), ir.TensorType(tensor.dtype)
         # One that is also an input may be replaced by the caller: its data says nothing.
         if tensor is None or tensor.nbytes > _SMALL or value.is_graph_input():
             graph.initializers.pop(name)
@@ -110,7 +114,9 @@ def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
         if tensor is not None and tensor.nbytes > _SMALL and not _is_output(node.outputs[0]):
             (value,) = node.outputs
             stand_in = ir.Value(
-                name=value.name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype)
+                name=value.name,
+                shape=ir.Shape(tensor_shape(tensor)),
+                type=ir.TensorType(tensor.dtype),
             )
             value.replace_all_uses_with(stand_in)
             graph.remove(node)
@@ -137,6 +143,27 @@ def _is_known(model: ir.Model) -> Callable[[ir.Node], bool]:
         return bool(onnx.defs.has(node.op_type, version, node.domain))
 
     return known
+
+
+def interface(model: ir.Model) -> onnx.ModelProto:
+    """A message that has what callers of a model see: inputs and outputs, opsets, metadata."""
+    proto = onnx.ModelProto()
+    for domain, version in model.graph.opset_imports.items():
+        proto.opset_import.add(domain=domain, version=version)
+    for key, text in model.metadata_props.items():
+        proto.metadata_props.add(key=key, value=text)
+    proto.graph.name = model.graph.name or ""
+    proto.graph.input.extend(ir.to_proto(value) for value in model.graph.inputs)
+    proto.graph.output.extend(ir.to_proto(value) for value in model.graph.outputs)
+    for value in model.graph.inputs:
+        if value.name in model.graph.initializers:
+            proto.graph.initializer.add(name=value.name)
+    return proto
+
+
+def tensor_shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """The shape of a tensor."""
+    return tuple(size for size in tensor.shape if isinstance(size, int))
 
 
 def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:

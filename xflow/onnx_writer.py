@@ -14,6 +14,7 @@ import onnx_ir as ir
 from xflow.errors import ShapeError, SizeError
 from xflow.fold import Folder, byte_size, constant_leaves
 from xflow.graph import Leaf, Node, TensorType, Value
+from xflow.onnx_types import tensor_shape
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
 from xflow.size import Expr, Size, substitute
 
@@ -126,10 +127,10 @@ class Writer(ABC):
 
     def put_constant(self, value: Value, array: Array) -> None:
         """Write a constant as an initializer."""
-        keys = [leaf.node.op.key for leaf in constant_leaves(value) if isinstance(leaf.node.op, Leaf)]
-        base = f"{keys[0]}_folded" if keys else "constant"
-        if value.is_leaf:
-            base = keys[0]
+        ops = (source.node.op for source in constant_leaves(value))
+        base = next((op.key for op in ops if isinstance(op, Leaf)), "constant")
+        if not value.is_leaf:
+            base = f"{base}_folded"
         self.made[value] = self.initializer(ir.tensor(array), base)
 
     def initializer(self, tensor: ir.TensorProtocol, base: str) -> ir.Value:
@@ -137,7 +138,7 @@ class Writer(ABC):
         made = ir.Value(
             name=self.fresh(base),
             type=ir.TensorType(tensor.dtype),
-            shape=ir.Shape(tensor.shape),
+            shape=ir.Shape(tensor_shape(tensor)),
             const_value=tensor,
         )
         self.initializers.append(made)

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.backtrack import Explorer, Limits, RuleIndex, State
+from xflow.backtrack import Explorer, Limits, State
 from xflow.cost import CostModel
 from xflow.graph import Graph, Value, rebuild
 from xflow.match import ConstantLookup, no_constants
 from xflow.region import Constants, Region, cut
 from xflow.rule import Rule
+from xflow.steps import RuleIndex
 
 ALPHA = 1.5
 """States that cost more than this times the best are dropped: estimates are rough, and rules that

@@ -211,6 +211,8 @@ def divide(numerator: Size, denominator: Size) -> tuple[Size, Size]:
 
     For an integer denominator the coefficients of `rest` lie in ``[0, denominator)``.
     """
+    if isinstance(denominator, int) and denominator == 0:
+        raise ZeroDivisionError(f"({numerator}) // 0")
     lead, lead_coefficient = _terms(denominator)[0]
     whole: Size = 0
     rest = numerator

@@ -15,9 +15,10 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ShapeError, ValidationFailed
 from xflow.files import write_model_atomically
-from xflow.inputs import Shapes, load_model
+from xflow.inputs import Shapes
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
+from xflow.onnx_types import interface
 from xflow.onnx_writer import UnwritableError
 from xflow.search import Replacement, apply_replacements, without
 
@@ -33,82 +34,121 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Valid:
-    """A model that agrees with the input, in `path`, by what it was made, and what was dropped."""
+class Checked:
+    """A model in memory and in the file `path` that agrees with the input model."""
 
     model: ir.Model
     path: Path
-    replacements: tuple[Replacement, ...]
     check: CheckResult
-    warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Broken:
+    """Why replacements do not lead to a right model. `hopeless`: others do not either."""
+
+    reason: str
+    hopeless: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What remains of a list of replacements, the model that they make, and what went wrong.
+
+    `checked` is None where nothing remains.
+    """
+
+    checked: Checked | None
+    replacements: tuple[Replacement, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Validator:
     """Exports rewritten graphs and compares them with the input model in the file `before`.
 
-    Temporary files go to `folder`. Work that begins after `deadline` (time.monotonic) is not
-    done: what is then not shown to be right is dropped.
+    The models are written to the file `after`. Nothing begins after `deadline`
+    (time.monotonic): what has not been shown to be right by then is dropped.
     """
 
-    def __init__(
-        self,
-        imported: Imported,
-        before: Path,
-        folder: Path,
-        worker: Worker,
-        target: Target,
-        tolerance: Tolerance,
-        shapes: Shapes | None,
-        deadline: float,
-    ) -> None:
-        self.imported = imported
-        self.before = before
-        self.worker = worker
-        self.target = target
-        self.tolerance = tolerance
-        self.shapes = shapes
-        self.deadline = deadline
-        self._path = folder / "after.onnx"
+    imported: Imported
+    before: Path
+    after: Path
+    worker: Worker
+    target: Target
+    tolerance: Tolerance
+    shapes: Shapes | None
+    deadline: float
 
-    def valid(self, replacements: Sequence[Replacement]) -> Valid | None:
-        """The result of all replacements but those that break the model; None if none is left.
+    def validate(self, replacements: Sequence[Replacement]) -> Verdict:
+        """Drop what breaks the model, by bisection, until the rest makes a right one.
 
         Raises ValidationFailed where the input model itself does not run.
         """
         chosen = tuple(replacements)
         warnings: list[str] = []
         while chosen:
-            result = self.attempt(chosen)
-            if isinstance(result, Valid):
-                unchecked = ", ".join(sorted(result.check.unchecked))
-                if not unchecked:
-                    return Valid(
-                        result.model, result.path, chosen, result.check, tuple(warnings)
-                    )
-                warnings.append(f"The output {unchecked} is never finite on random inputs")
+            outcome = self.attempt(chosen)
+            if isinstance(outcome, Checked):
+                return Verdict(outcome, chosen, tuple(warnings))
+            if outcome.hopeless or time.monotonic() > self.deadline:
+                warnings.append(f"The rewrites were dropped: {outcome.reason}")
                 break
-            if self.stuck is not None:
-                warnings.append(self.stuck)
-                break
-            if time.monotonic() > self.deadline:
-                warnings.append(f"The result was dropped as a whole: {result}")
-                break
-            number = self.guilty(chosen)
-            names = ", ".join(dict.fromkeys(chosen[number].rules)) or "a rewrite"
-            warnings.append(f"A use of {names} was dropped: {self.reason}")
+            number, reason = self.guilty(chosen, outcome.reason)
+            rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
+            warnings.append(f"A rewrite by {rules} was dropped: {reason}")
             chosen = without(chosen, number)
-        self.warnings = tuple(warnings)
-        return None
+        return Verdict(None, (), tuple(warnings))
 
-    def guilty(self, replacements: Sequence[Replacement]) -> int:
-        """The first replacement with which those before it do not make a right model."""
+    def guilty(self, replacements: Sequence[Replacement], reason: str) -> tuple[int, str]:
+        """The replacement up to which all is well, with it no more, and what then is wrong.
+
+        `reason` is what is wrong with all of them.
+        """
         good, bad = 0, len(replacements)
         while bad - good > 1:
             middle = (good + bad) // 2
-            if time.monotonic() < self.deadline and isinstance(
-                self.attempt(replacements[:middle]), Valid
-            ):
+            outcome = self.attempt(replacements[:middle])
+            if isinstance(outcome, Checked):
                 good = middle
             else:
-                bad = middle
-        return bad - 1
+                bad, reason = middle, outcome.reason
+        return bad - 1, reason
+
+    def attempt(self, replacements: Sequence[Replacement]) -> Checked | Broken:
+        """Write the model that the replacements make, and compare it with the input model."""
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
+            return Broken("there was no time left to check them", hopeless=True)
+        try:
+            graph = apply_replacements(self.imported.graph, replacements)
+            model = export_model(self.imported, graph)
+        except (ShapeError, UnwritableError) as error:
+            return Broken(str(error))
+        write_model_atomically(model, self.after)
+        try:
+            onnx.checker.check_model(str(self.after))
+        except Exception as error:  # the checker raises what its C++ side throws
+            return Broken(f"the ONNX checker refuses it: {' '.join(str(error).split())[:300]}")
+        fault = check_interface(interface(self.imported.model), interface(model))
+        if fault is not None:
+            return Broken(fault)
+        check = check_equivalent(
+            self.before,
+            self.after,
+            samples=self.tolerance.samples,
+            rtol=self.tolerance.rtol,
+            atol=self.tolerance.atol,
+            seed=self.tolerance.seed,
+            shapes=self.shapes,
+            limit_s=remaining,
+            target=self.target,
+            worker=self.worker,
+        )
+        if check.culprit == "before" and "does not run" in check.reason:
+            raise ValidationFailed(check.reason, do="check that it runs in ONNX Runtime")
+        if not check.ok:
+            return Broken(check.reason, hopeless=check.culprit == "before")
+        if check.unchecked:
+            names = ", ".join(sorted(check.unchecked))
+            return Broken(f"output {names} is never finite on random inputs", hopeless=True)
+        return Checked(model, self.after, check)

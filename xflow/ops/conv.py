@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -106,16 +107,15 @@ class Conv(Operator):
         rank = x.ndim - 2
         covered = patches(x, w.shape[2:], attributes, 0)
         n, out = x.shape[0], covered.shape[2 : 2 + rank]
+        depth, part = prod(w.shape[1:]), w.shape[0] // group
         rows = covered.reshape(n, group, w.shape[1], *out, *w.shape[2:])
         # [group, (n, *out), (c, *k)] @ [group, (c, *k), o]: one matrix product a group
         rows = rows.transpose(
             (1, 0, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
-        ).reshape(group, n * int(np.prod(out)), int(np.prod(w.shape[1:])))
-        columns = w.reshape(group, w.shape[0] // group, int(np.prod(w.shape[1:])))
+        ).reshape(group, n * prod(out), depth)
+        columns = w.reshape(group, part, depth)
         y = np.matmul(rows, columns.transpose(0, 2, 1))
-        y = y.reshape(group, n, *out, w.shape[0] // group).transpose(
-            (1, 0, 2 + rank, *range(2, 2 + rank))
-        )
+        y = y.reshape(group, n, *out, part).transpose((1, 0, 2 + rank, *range(2, 2 + rank)))
         y = y.reshape(n, w.shape[0], *out)
         if len(arrays) == 3:
             y = y + arrays[2].reshape(-1, *(1,) * rank)

@@ -1,4 +1,4 @@
-"""Elementwise operators: what they do to elements, with ONNX broadcasting."""
+"""Elementwise operators of several inputs: arithmetic with ONNX broadcasting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from xflow.ops.registry import (
 from xflow.ops.spec import Index, Scalar, call, times
 from xflow.size import Size, product
 
-UNARY_EXAMPLES = (Example(((2, 3),)), Example(((),)), Example(((0, 2),)), Example(((1, 2, 1, 3),)))
 BINARY_EXAMPLES = (
     Example(((2, 3), (2, 3))),
     Example(((2, 3), (3,))),
@@ -78,13 +77,6 @@ class Elementwise(Operator):
         return product(outputs[0]) * self.cost * max(1, len(shapes) - 1)
 
 
-class Unary(Elementwise):
-    """An elementwise operator of one input."""
-
-    since = 6
-    examples = UNARY_EXAMPLES
-
-
 class Binary(Elementwise):
     """An elementwise operator of two inputs."""
 
@@ -105,145 +97,6 @@ class Variadic(Elementwise):
         Example(((2, 3), (3,), (2, 1))),
         Example(((1,), (3, 1), (2, 1, 1), ())),
     )
-
-
-@register
-class Identity(Unary):
-    """Its input."""
-
-    name = op_type = "Identity"
-    since = 1
-    cost = 0
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return elements[0]
-
-    def compute(self, *arrays: Array) -> Array:
-        return arrays[0]
-
-
-@register
-class Neg(Unary):
-    """``-x``."""
-
-    name = op_type = "Neg"
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return -elements[0]
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.negative(arrays[0]))
-
-
-@register
-class Abs(Unary):
-    """``|x|``."""
-
-    name = op_type = "Abs"
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("abs", elements[0])
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.abs(arrays[0]))
-
-
-@register
-class Relu(Unary):
-    """``max(x, 0)``."""
-
-    name = op_type = "Relu"
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("max", elements[0], 0)
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.maximum(arrays[0], 0))
-
-
-@register
-class Sigmoid(Unary):
-    """``1 / (1 + exp(-x))``."""
-
-    name = op_type = "Sigmoid"
-    cost = 10
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return 1 / (1 + call("exp", -elements[0]))
-
-    def compute(self, *arrays: Array) -> Array:
-        small = np.exp(-np.abs(arrays[0]))  # never overflows
-        return np.where(arrays[0] >= 0, 1 / (1 + small), small / (1 + small))
-
-
-@register
-class Tanh(Unary):
-    """The hyperbolic tangent."""
-
-    name = op_type = "Tanh"
-    cost = 10
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("tanh", elements[0])
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.tanh(arrays[0]))
-
-
-@register
-class Exp(Unary):
-    """The exponential."""
-
-    name = op_type = "Exp"
-    cost = 8
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("exp", elements[0])
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.exp(arrays[0]))
-
-
-@register
-class Log(Unary):
-    """The natural logarithm."""
-
-    name = op_type = "Log"
-    cost = 8
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("log", elements[0])
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.log(arrays[0]))
-
-
-@register
-class Sqrt(Unary):
-    """The square root."""
-
-    name = op_type = "Sqrt"
-    cost = 4
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("sqrt", elements[0])
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(np.sqrt(arrays[0]))
-
-
-@register
-class Reciprocal(Unary):
-    """``1 / x``."""
-
-    name = op_type = "Reciprocal"
-    cost = 2
-
-    def of(self, *elements: Scalar) -> Scalar:
-        return call("reciprocal", elements[0])
-
-    def compute(self, *arrays: Array) -> Array:
-        return np.asarray(1 / arrays[0])
 
 
 @register

@@ -49,7 +49,9 @@ class Pad(Movement):
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         result = []
         for n, (begin, end) in zip(shapes[0], self._borders(attributes, shapes[0]), strict=True):
-            need(at_least(n + begin + end, 0), f"Pad removes more than the extent {n}")
+            added = begin + end
+            if not (isinstance(added, int) and added >= 0):
+                need(at_least(n + added, 0), f"Pad removes more than the extent {n}")
             result.append(n + begin + end)
         return [tuple(result)]
 
@@ -103,6 +105,8 @@ class Pad(Movement):
         rank = len(source)
         if 3 in call.constants:
             named = [int(k) % rank for k in call.constants[3].reshape(-1)]
+            if len(given) != 2 * len(named):
+                return None
             widths = dict(zip([*named, *(k + rank for k in named)], given, strict=True))
             given = [widths.get(k, 0) for k in range(2 * rank)]
         return {"pads": tuple(given)}, (0,)

@@ -233,6 +233,10 @@ class Slice(Movement):
         starts, ends, named, steps = given
         named = named or list(range(len(starts)))
         steps = steps or [1] * len(starts)
+        if {len(starts)} != {len(ends), len(named), len(steps)}:
+            return None
+        if any(not -len(source) <= k < len(source) for k in named):
+            return None
         cuts = []
         for start, end, k, step in zip(starts, ends, named, steps, strict=True):
             found = _clamp(start, end, step, source[k])

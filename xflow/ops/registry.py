@@ -206,6 +206,8 @@ class Operator(ABC):
             return None
         taken = set(self.parameters.values())
         positions = tuple(i for i in range(len(call.shapes)) if i not in taken)
+        while positions and call.shapes[positions[-1]] is None:
+            positions = positions[:-1]  # an optional input that is named but empty
         if any(call.shapes[i] is None for i in positions):
             return None
         return found, positions

@@ -127,16 +127,16 @@ def patches(array: Array, kernel: Sequence[int], attributes: Attributes, border:
         for n, k, s, d in zip(padded.shape[2:], kernel, strides, dilations, strict=True)
     )
     steps = padded.strides[2:]
-    return np.lib.stride_tricks.as_strided(
-        padded,
-        (*padded.shape[:2], *extents, *kernel),
-        (
-            *padded.strides[:2],
-            *(step * s for step, s in zip(steps, strides, strict=True)),
-            *(step * d for step, d in zip(steps, dilations, strict=True)),
-        ),
-        writeable=False,
+    shape = (*padded.shape[:2], *extents, *kernel)
+    leaps = (
+        *padded.strides[:2],
+        *(step * s for step, s in zip(steps, strides, strict=True)),
+        *(step * d for step, d in zip(steps, dilations, strict=True)),
     )
+    if padded.flags.c_contiguous and padded.size and padded.dtype != object:
+        # Much faster to make than by `as_strided`, which matters to small tensors.
+        return np.ndarray(shape, padded.dtype, padded, 0, leaps)
+    return np.lib.stride_tricks.as_strided(padded, shape, leaps, writeable=False)
 
 
 def resolve_pads(

@@ -1,0 +1,87 @@
+"""Proving whole directories of rules again, from their text alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+from xflow.rule import Rule, parse_rules
+from xflow.rule_files import load_rules
+from xflow.verifier.prove import Proved, prove
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A rule that could not be proved again, with the verdict in words."""
+
+    rule_name: str
+    verdict_text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule_name}: {self.verdict_text}"
+
+
+def verify_rule(rule: Rule) -> Failure | None:
+    """Prove `rule` as it stands, in every direction that it claims; conditions are not inferred."""
+    directions = [rule] if rule.reverse is None else [rule, rule.reversed()]
+    for direction in directions:
+        verdict = prove(replace(direction, reverse=None), infer=False, both_ways=False)
+        if not isinstance(verdict, Proved):
+            return Failure(direction.name, str(verdict))
+    return None
+
+
+def _verify_text(text: str) -> Failure | None:
+    (rule,) = parse_rules(text)
+    return verify_rule(rule)
+
+
+def verify_rules(
+    rules: Sequence[Rule], progress: Progress | None = None, jobs: int | None = None
+) -> list[Failure]:
+    """The rules among `rules` that cannot be proved again, in order.
+
+    Works in `jobs` processes (by default one a core). A process that dies is a failure of the
+    rule that it worked on, never a proof.
+    """
+    jobs = min(jobs or os.cpu_count() or 1, len(rules))
+    failures: list[Failure] = []
+    if jobs <= 1:
+        for number, rule in enumerate(rules):
+            failure = verify_rule(rule)
+            if failure:
+                failures.append(failure)
+            if progress:
+                progress(number + 1, len(rules))
+        return failures
+    with process_pool(jobs) as pool:
+        futures = [pool.submit(_verify_text, str(rule)) for rule in rules]
+        for number, (rule, future) in enumerate(zip(rules, futures, strict=True)):
+            try:
+                failure = future.result()
+            except BrokenProcessPool:
+                failure = Failure(rule.name, "not shown: a proof process died")
+            if failure:
+                failures.append(failure)
+            if progress:
+                progress(number + 1, len(rules))
+    return failures
+
+
+def process_pool(jobs: int) -> Executor:
+    """A pool of fresh processes: a forked solver would share state with its parent."""
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+def verify_directory(
+    directory: Path, progress: Progress | None = None, jobs: int | None = None
+) -> list[Failure]:
+    """`verify_rules` for every rule of a directory. Raises RuleFileError."""
+    return verify_rules(load_rules(directory), progress, jobs)
