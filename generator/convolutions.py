@@ -9,7 +9,9 @@ from __future__ import annotations
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 X, KERNEL, BIAS, SCALE = "x", "kernel", "bias", "scale"
-FREE = frozenset({KERNEL, BIAS, SCALE})
+DIAGONAL = "diagonal"
+"""Kernels made of a scale or of nothing; apart, so that they meet few other operators."""
+FREE = frozenset({KERNEL, BIAS, SCALE, DIAGONAL})
 SPATIAL = (1, 2, 3)
 C, S = 4, 7
 
@@ -18,12 +20,12 @@ def _image(name: str, channels: int = C) -> Input:
     return Input(name, X, "N C *S", (2, channels, S))
 
 
-def _kernel(name: str, size: int, outputs: int = C, inputs: int = C) -> Input:
-    return Input(name, KERNEL, "O I *R", (outputs, inputs, size))
+def _kernel(name: str, size: int, inputs: int = C) -> Input:
+    return Input(name, KERNEL, "O I *R", (C, inputs, size))
 
 
-def _bias(name: str, channels: int = C) -> Input:
-    return Input(name, BIAS, "O", (channels,))
+def _bias(name: str) -> Input:
+    return Input(name, BIAS, "O", (C,))
 
 
 def _scale(name: str) -> Input:
@@ -34,50 +36,240 @@ CONV = Production("Conv", (X, KERNEL), X)
 CONV_BIAS = Production("Conv", (X, KERNEL, BIAS), X)
 RELU = Production("Relu", (X,), X)
 ADD = Production("Add", (X, X), X)
-AS_OUTPUTS = Production("Reshape", (SCALE,), KERNEL, choices(shape=[(C, 1, 1)]))
+ALONG_OUTPUTS = Production("Reshape", (SCALE,), "rows", choices(shape=[(C, 1, 1)]))
 AS_BIAS = Production("Reshape", (SCALE,), BIAS, choices(shape=[(C,)]))
+IDENTITY = choices(channels=[C], kernel=[(1,)])
 
 
-def _pads(*pairs: tuple[int, int]) -> list[tuple[int, ...]]:
-    return list(pairs)
+def _pads(limit: int) -> list[tuple[int, int]]:
+    return [(e, f) for e in range(limit) for f in range(limit)]
 
-
-RANGE = [(e, f) for e in range(3) for f in range(3)]
-WIDE = [(e, f) for e in range(6) for f in range(6)]
 
 SUMS = Vocabulary(
-    "sums of convolutions",
+    "sums",
     (_image("x"), _image("y"), _kernel("w", 3), _kernel("v", 3), _bias("b"), _bias("c")),
     (
         CONV,
         CONV_BIAS,
         ADD,
-        Production("Sub", (X, X), X),
-        RELU,
         Production("Add", (KERNEL, KERNEL), KERNEL),
-        Production("Sub", (KERNEL, KERNEL), KERNEL),
         Production("Add", (BIAS, BIAS), BIAS),
     ),
-    (0, 2, 0, 0),
+    (1, 2, 0, 0),
     free=FREE,
     ranks=SPATIAL,
 )
 
 SIZES = Vocabulary(
-    "kernels of different sizes",
+    "kernel sizes",
     (_image("x"), _kernel("w", 2), _kernel("v", 4)),
     (
-        Production("Conv", (X, KERNEL), X, choices(pads=WIDE, strides=[(1,), (2,)], dilations=[(1,), (2,)])),
-        ADD,
         Production(
-            "Pad", (KERNEL,), KERNEL, choices(pads=[(0, 0, p, 0, 0, q) for p, q in ((1, 1), (2, 0), (0, 2))])
+            "Conv",
+            (X, KERNEL),
+            X,
+            choices(pads=_pads(6), strides=[(1,), (2,)], dilations=[(1,), (2,)]),
+        ),
+        Production(
+            "Pad",
+            (KERNEL,),
+            KERNEL,
+            choices(pads=[(0, 0, p, 0, 0, q) for p, q in ((1, 1), (2, 0), (0, 2))]),
         ),
         Production("Add", (KERNEL, KERNEL), KERNEL),
     ),
-    (0, 2, 0, 0),
+    (2, 2, 0),
     free=FREE,
     ranks=SPATIAL,
 )
 
-CONVOLUTION = Family("convolution", (SUMS,), about="convolutions")
-POOLING = Family("pooling", (), about="pooling")
+SIZES_SUM = Vocabulary(
+    "sums over kernel sizes",
+    (_image("x"), _kernel("w", 2), _kernel("v", 4), _bias("b"), _bias("c")),
+    (
+        Production(
+            "Conv",
+            (X, KERNEL),
+            X,
+            choices(pads=_pads(4), strides=[(1,), (2,)], dilations=[(1,), (2,)]),
+        ),
+        ADD,
+        Production(
+            "Pad",
+            (KERNEL,),
+            KERNEL,
+            choices(pads=[(0, 0, p, 0, 0, q) for p, q in ((1, 1), (2, 0), (0, 2))]),
+        ),
+        Production("Add", (KERNEL, KERNEL), KERNEL),
+    ),
+    (2, 2, 0, 0),
+    free=FREE,
+    ranks=SPATIAL,
+)
+
+IDENTITIES = Vocabulary(
+    "identity kernels",
+    (_image("x"), _kernel("w", 2), _kernel("v", 3), _kernel("u", 4), _kernel("t", 5), _bias("b")),
+    (
+        Production("IdentityKernel", (), DIAGONAL, choices(channels=[C], kernel=[(1,), (2,), (3,), (4,), (5,)])),
+        Production("Conv", (X, DIAGONAL), X),
+        Production("Conv", (X, KERNEL), X, choices(pads=_pads(5), dilations=[(1,), (2,)])),
+        Production("Conv", (X, KERNEL, BIAS), X, choices(pads=_pads(5), dilations=[(1,), (2,)])),
+        Production("Add", (KERNEL, DIAGONAL), KERNEL),
+        ADD,
+    ),
+    (1, 2, 0),
+    free=FREE,
+    ranks=SPATIAL,
+)
+
+SCALES = Vocabulary(
+    "scales",
+    (_image("x"), _kernel("w", 3), _bias("b"), _scale("r")),
+    (
+        CONV,
+        CONV_BIAS,
+        Production("Mul", (X, SCALE), X),
+        Production("Add", (X, SCALE), X),
+        ALONG_OUTPUTS,
+        AS_BIAS,
+        Production("Mul", (KERNEL, "rows"), KERNEL),
+        Production("Mul", (KERNEL, SCALE), KERNEL),
+        Production("Mul", (BIAS, BIAS), BIAS),
+        Production("Add", (BIAS, BIAS), BIAS),
+    ),
+    (2, 4, 1),
+    free=FREE | {"rows"},
+    ranks=SPATIAL,
+)
+
+DIAGONALS = Vocabulary(
+    "diagonal kernels",
+    (_image("x"), _scale("r"), _scale("t")),
+    (
+        Production("Mul", (X, SCALE), X),
+        Production("Add", (X, SCALE), X),
+        ADD,
+        ALONG_OUTPUTS,
+        AS_BIAS,
+        Production("IdentityKernel", (), DIAGONAL, IDENTITY),
+        Production("Mul", (DIAGONAL, SCALE), DIAGONAL),
+        Production("Mul", (SCALE, SCALE), SCALE),
+        Production("Add", (SCALE, SCALE), SCALE),
+        Production("Conv", (X, DIAGONAL), X),
+        Production("Conv", (X, DIAGONAL, BIAS), X),
+        Production("Conv", (X, "rows"), X, choices(group=[C])),
+        Production("Conv", (X, "rows", BIAS), X, choices(group=[C])),
+    ),
+    (2, 3, 0),
+    free=FREE | {"rows"},
+    ranks=SPATIAL,
+)
+
+CONCATS = Vocabulary(
+    "concatenations",
+    (_image("x"), _image("y"), _kernel("w", 3), _kernel("v", 3), _bias("b"), _bias("c")),
+    (
+        CONV,
+        CONV_BIAS,
+        Production("Concat", (X, X), X, choices(axis=[1])),
+        ADD,
+        Production("Concat", (KERNEL, KERNEL), KERNEL, choices(axis=[0, 1])),
+        Production("Concat", (BIAS, BIAS), BIAS, choices(axis=[0])),
+    ),
+    (1, 2, 1, 0),
+    free=FREE,
+    ranks=SPATIAL,
+)
+
+CHANNELS = Vocabulary(
+    "channels",
+    (_image("x"), _image("y"), _scale("r"), _scale("t")),
+    (
+        RELU,
+        Production("Concat", (X, X), X, choices(axis=[1])),
+        Production("Split", (X,), X, choices(axis=[1], split=[(C, C)])),
+        Production("Mul", (X, SCALE), X),
+        Production("Add", (X, SCALE), X),
+        Production("Concat", (SCALE, SCALE), SCALE, choices(axis=[1])),
+        ADD,
+    ),
+    (1, 1, 1, 0),
+    free=FREE,
+    ranks=SPATIAL,
+)
+
+PADDED = Vocabulary(
+    "padded inputs",
+    (_image("x"), _kernel("w", 3)),
+    (
+        Production(
+            "Conv", (X, KERNEL), X, choices(pads=_pads(5), strides=[(1,), (2,)], dilations=[(1,)])
+        ),
+        Production(
+            "Pad", (X,), X, choices(pads=[(0, 0, p, 0, 0, q) for p in range(3) for q in range(3)])
+        ),
+        RELU,
+    ),
+    (0, 0, 0),
+    free=FREE,
+    ranks=SPATIAL,
+)
+
+CONVOLUTION = Family(
+    "convolution",
+    (SUMS, SIZES, SIZES_SUM, IDENTITIES, SCALES, DIAGONALS, CONCATS, CHANNELS, PADDED),
+    about="convolutions, and what can be moved into their weights",
+)
+
+POOLS = Vocabulary(
+    "pools",
+    (_image("x"), _image("y"), _scale("r")),
+    (
+        Production("ReduceMean", (X,), X, choices(axes=[(2,)], keepdims=[1])),
+        Production("ReduceSum", (X,), X, choices(axes=[(2,)], keepdims=[1])),
+        Production("GlobalAveragePool", (X,), X),
+        Production(
+            "MaxPool", (X,), X, choices(kernel_shape=[(3,)], pads=[(0, 0), (1, 1)], strides=[(1,)])
+        ),
+        Production(
+            "AveragePool",
+            (X,),
+            X,
+            choices(kernel_shape=[(3,)], pads=[(0, 0)], strides=[(1,)]),
+        ),
+        RELU,
+        ADD,
+        Production("Mul", (X, SCALE), X),
+        Production("Add", (X, SCALE), X),
+        Production("Concat", (X, X), X, choices(axis=[1])),
+    ),
+    (0, 0, 0),
+    free=FREE,
+    exact=False,
+    ranks=SPATIAL,
+)
+
+AVERAGES = Vocabulary(
+    "averages as convolutions",
+    (_image("x"), _kernel("w", 3)),
+    (
+        Production(
+            "AveragePool",
+            (X,),
+            X,
+            choices(kernel_shape=[(2,), (3,)], strides=[(1,), (2,)]),
+        ),
+        Production("Ones", (), "ones", choices(shape=[(C, 1, 2), (C, 1, 3)])),
+        Production("ReduceMean", ("ones",), "mean", choices(axes=[(2,)], keepdims=[1])),
+        Production("ReduceSum", ("ones",), "mean", choices(axes=[(2,)], keepdims=[1])),
+        Production("Div", ("ones", "mean"), "even"),
+        Production("Conv", (X, "even"), X, choices(group=[C], strides=[(1,), (2,)])),
+    ),
+    (3, 3),
+    free=FREE | {"ones", "mean", "even"},
+    exact=False,
+    ranks=SPATIAL,
+)
+
+POOLING = Family("pooling", (POOLS, AVERAGES), about="pooling and reductions over spatial axes")

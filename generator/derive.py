@@ -11,7 +11,7 @@ from xflow.verifier.prove import Proved, Refuted, prove
 
 from xflow.generator.enumerate import enumerate_terms
 from xflow.generator.generalize import Generalizer, plausible, split_rules
-from xflow.generator.minimize import Reducer
+from xflow.generator.minimize import Reducer, is_linear
 from xflow.generator.propose import propose
 from xflow.generator.vocabulary import Family, Vocabulary
 from xflow.generator.wording import rule_name
@@ -74,6 +74,12 @@ def _derive(
     for number, proposal in enumerate(proposals):
         if number % 20 == 0:
             notice(f"{vocabulary.name} {number}/{len(proposals)}, {len(result.kept)} rules")
+        # An equation that saves nothing only helps search to get elsewhere: keep the plain ones.
+        if proposal.saves_nothing and not (
+            is_linear(proposal.source) and is_linear(proposal.target)
+        ):
+            result.counts["idle"] += 1
+            continue
         if reducer.reduces(proposal.source, vocabulary):
             result.counts["derived"] += 1
             continue

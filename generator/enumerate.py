@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from xflow.errors import ShapeError
 from xflow.generator.fingerprint import Evaluator
@@ -54,16 +55,24 @@ class Enumeration:
     candidates: list[Candidate] = field(default_factory=list)
 
 
+Identity: TypeAlias = tuple[str, tuple[object, ...], bytes]
+"""What the members of a class share: sort, shape, fingerprint."""
+
+
 @dataclass
 class _State:
     vocabulary: Vocabulary
     evaluator: Evaluator
     levels: dict[tuple[int, int, str], list[Term]] = field(default_factory=dict)
-    classes: dict[tuple[str, tuple[object, ...], bytes], Term] = field(default_factory=dict)
+    classes: dict[Identity, Term] = field(default_factory=dict)
     members: dict[Value, Term] = field(default_factory=dict)
     seen: set[Value] = field(default_factory=set)
     keep: list[Value] = field(default_factory=list)
     """Holds interned nodes alive: a candidate must not be made twice."""
+    fresh: dict[Identity, list[Term]] = field(default_factory=dict)
+    """Classes met first at the present level: their members."""
+    later: list[tuple[Identity, Term]] = field(default_factory=list)
+    """Members of classes that have smaller ones."""
     found: Enumeration = field(default_factory=Enumeration)
 
 
@@ -72,6 +81,7 @@ def enumerate_terms(vocabulary: Vocabulary, seed: int, max_ops: int) -> Enumerat
     state = _State(vocabulary, Evaluator(seed, exact=vocabulary.exact))
     for item in vocabulary.inputs:
         _add(state, item.value, item.sort, 0, 0)
+    _close_level(state)
     for ops, free in _levels(vocabulary, max_ops):
         for production in vocabulary.productions:
             costs = production.result not in vocabulary.free
@@ -80,6 +90,8 @@ def enumerate_terms(vocabulary: Vocabulary, seed: int, max_ops: int) -> Enumerat
                 continue
             for args in _arguments(state, production, below):
                 _apply(state, production, args, ops, free)
+        _close_level(state)
+    state.found.candidates = list(_candidates(state))
     state.found.classes = len(state.classes)
     return state.found
 
@@ -175,16 +187,27 @@ def _add(state: _State, value: Value, sort: str, ops: int, free: int) -> None:
     except ShapeError:
         key = None
     if key is None:
-        state.evaluator.forget(value.node)
         return
     term = Term(value, sort, ops, free, state.found.graphs)
     identity = (sort, value.shape, key)
-    known = state.classes.get(identity)
-    if known is None:
-        state.classes[identity] = state.members[value] = term
-        state.levels.setdefault((ops, free, sort), []).append(term)
-    elif known.value != value:
-        if len(value.node.types) == 1:
-            state.evaluator.forget(value.node)
-        if sort in state.vocabulary.roots:
-            state.found.candidates.append(Candidate(term, known))
+    if identity in state.classes:
+        state.later.append((identity, term))
+    else:
+        state.fresh.setdefault(identity, []).append(term)
+
+
+def _close_level(state: _State) -> None:
+    """Choose the smallest member of each new class as its representative."""
+    for identity, terms in state.fresh.items():
+        best = min(terms, key=lambda term: term.order)
+        state.classes[identity] = state.members[best.value] = best
+        state.levels.setdefault((best.ops, best.free, best.sort), []).append(best)
+        state.later += [(identity, term) for term in terms if term is not best]
+    state.fresh.clear()
+
+
+def _candidates(state: _State) -> Iterator[Candidate]:
+    for identity, term in state.later:
+        known = state.classes[identity]
+        if term.sort in state.vocabulary.roots and term.value != known.value:
+            yield Candidate(term, known)

@@ -64,10 +64,6 @@ class Evaluator:
             self._memo[node] = found
         return found
 
-    def forget(self, node: Node) -> None:
-        """Drop what is kept for a node that nothing will be built on."""
-        self._memo.pop(node, None)
-
     def key(self, value: Value) -> bytes | None:
         """A digest of the values of `value`; None where one is not finite.
 

@@ -10,7 +10,7 @@ dealt with. Every chain of such steps goes downhill, which is what search follow
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xflow.generator.vocabulary import Vocabulary
@@ -18,6 +18,9 @@ from xflow.graph import Graph, Leaf, Node, Value, walk
 from xflow.match import NoMatch, find_matches, rewrite
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
+
+MAX_FRONTIER = 40
+"""Terms followed at each step."""
 
 Order = tuple[int, int, int, str]
 
@@ -45,20 +48,49 @@ class Reducer:
                 usable = _Usable(instance, operators_of(instance.lhs))
                 self.usable.setdefault(rank, []).append(usable)
 
-    def reduces(self, value: Value, vocabulary: Vocabulary) -> bool:
-        """Whether some accepted rule makes `value` smaller."""
+    def reduces(self, value: Value, vocabulary: Vocabulary, steps: int = 2) -> bool:
+        """Whether accepted rules make `value` smaller, on a way of terms that cost no more."""
+        rank = 1 if vocabulary.ranks != (0,) else 0
+        start = order(value, vocabulary)
+        seen = {value}
+        frontier = [value]
+        for _ in range(steps):
+            below: list[Value] = []
+            for term in frontier:
+                for other in self._neighbours(term, rank):
+                    place = order(other, vocabulary)
+                    if place < start:
+                        return True
+                    if place[0] <= start[0] and other not in seen and len(below) < MAX_FRONTIER:
+                        seen.add(other)
+                        below.append(other)
+            frontier = below
+        return False
+
+    def _neighbours(self, value: Value, rank: int) -> Iterator[Value]:
         graph = Graph((value,))
         present = operators_of(graph.outputs)
-        rank = 1 if vocabulary.ranks != (0,) else 0
-        before = order(value, vocabulary)
         for usable in self.usable.get(rank, ()):
             if any(present[name] < count for name, count in usable.operators.items()):
                 continue
             for match in find_matches(usable.instance, graph):
                 after = rewrite(graph, usable.instance, match)
-                if not isinstance(after, NoMatch) and order(after.outputs[0], vocabulary) < before:
-                    return True
-        return False
+                if not isinstance(after, NoMatch):
+                    yield after.outputs[0]
+
+
+def is_linear(value: Value) -> bool:
+    """Whether every input is read once at most."""
+    seen: set[Value] = set()
+
+    def read_once(term: Value) -> bool:
+        if term.is_leaf:
+            first = term not in seen
+            seen.add(term)
+            return first
+        return all(read_once(source) for source in term.node.inputs)
+
+    return read_once(value)
 
 
 def operators_of(values: Sequence[Value]) -> Counter[str]:

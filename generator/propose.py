@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from xflow.generator.enumerate import Candidate
 from xflow.generator.skeleton import Point, Skeleton, take_apart
@@ -20,12 +21,14 @@ class Proposal:
     source: Value
     target: Value
     skeleton: Skeleton
-    order: tuple[object, ...]
+    order: tuple[Any, ...]
+    saves_nothing: bool
+    """Both sides have as many operators that cost."""
     points: list[Point] = field(default_factory=list)
 
 
 def propose(candidates: Iterable[Candidate], vocabulary: Vocabulary) -> list[Proposal]:
-    """Proposals, smaller ones first.
+    """Proposals, smaller ones first, and among these the ones with more inputs.
 
     A side that reads an input which the other does not is the left one; where both do, neither
     side could be computed from what the other is given.
@@ -42,8 +45,12 @@ def propose(candidates: Iterable[Candidate], vocabulary: Vocabulary) -> list[Pro
         skeleton, point = take_apart(source, target, vocabulary)
         group = groups.get(skeleton.key)
         if group is None:
-            order = (candidate.source.order, candidate.target.order)
-            group = groups[skeleton.key] = Proposal(source, target, skeleton, order)
+            size, total = candidate.source, Graph((candidate.source.value,))
+            order = (size.ops, size.free, len(total.nodes) - len(total.leaves), -len(left))
+            order = (*order, size.order, candidate.target.order)
+            group = groups[skeleton.key] = Proposal(
+                source, target, skeleton, order, candidate.source.ops == candidate.target.ops
+            )
         if len(group.points) < MAX_POINTS and point not in group.points:
             group.points.append(point)
     return sorted(groups.values(), key=lambda group: group.order)

@@ -227,9 +227,14 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.SimpleNamespa
         state.options = {"out": out, **options}
         return types.SimpleNamespace(rows=[("kept", 7), ("seconds", 1.5)])
 
+    def verify_directory(_: Path, progress: Callable[[int, int], None], __: int) -> list[Any]:
+        progress(1, 2)
+        failures: list[Any] = state.failures
+        return failures
+
     modules: Mapping[str, dict[str, Any]] = {
         "xflow.api": {"optimize": optimize},
-        "xflow.verifier.database": {"verify_directory": lambda *_: state.failures},
+        "xflow.verifier.database": {"verify_directory": verify_directory},
         "xflow.generator.run": {"generate": generate},
     }
     for name, members in modules.items():
@@ -386,6 +391,32 @@ def test_verify_counts_the_rules_or_fails_on_the_first(
     assert_one_sentence(err)
     assert "rule swap" in err
     assert "x = 1: 2 and 3" in err
+
+
+WRONG = """\
+rule commute-matmul
+  in       a[n, n] b[n, n]
+  from     MatMul(a, b)
+  to       MatMul(b, a)
+"""
+
+
+def test_a_wrong_rule_fails_with_a_counterexample(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.rules"
+    path.write_text(RULES)
+    assert cli.main(["rules", "verify", str(tmp_path)]) == ExitCode.OK
+    assert capfd.readouterr().out == "2 rules proved again\n"
+    path.write_text(RULES + "\n" + WRONG)
+    assert cli.main(["rules", "verify", str(tmp_path)]) == ExitCode.ERROR
+    err = capfd.readouterr().err
+    assert_one_sentence(err)
+    assert "rule commute-matmul" in err
+    assert "refuted" in err
+    path.write_text("rule broken\n  from\n")
+    assert cli.main(["rules", "verify", str(tmp_path)]) == ExitCode.ERROR
+    assert_one_sentence(capfd.readouterr().err)
 
 
 def test_generate_shows_its_summary(

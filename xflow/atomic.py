@@ -1,14 +1,19 @@
 """Files that appear whole or not at all, whatever signal or exception comes."""
 
 import contextlib
+import math
 import os
 import secrets
 import signal
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+DUPLICATE_S = 2.0
+"""A signal that follows another by less than this many seconds is the same request to end."""
 
 
 @contextlib.contextmanager
@@ -58,16 +63,20 @@ def unwinding_on_sigterm() -> Iterator[None]:
         yield
         return
 
+    last = -math.inf
+
     def unwind(_signal: int, _frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop the unwinding
-        raise _Terminated
+        # Some senders signal twice; the second must not stop the unwinding.  A later one may
+        # be needed, since code on the way may have caught the exception, whatever it is.
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before > DUPLICATE_S:
+            raise _Terminated
 
     signal.signal(signal.SIGTERM, unwind)
     try:
         yield
-    except _Terminated:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if last > -math.inf:
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -114,7 +114,7 @@ class Explorer:
             created = created or {value.node for value in step.after}
             kept = set(graph.nodes)
             old = {moved.get(node, node) for node in state.focus or ()} & kept
-            yield (*state.path, *step.rules), graph, frozenset(created | old)
+            yield (*state.path, step.rule), graph, frozenset(created | old)
 
 
 class _Queue:

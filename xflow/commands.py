@@ -159,14 +159,18 @@ def rules_generate(options: argparse.Namespace) -> ExitCode:
 
 def rules_verify(options: argparse.Namespace) -> ExitCode:
     """Prove each rule of a folder again; fail on the first that does not hold."""
-    from xflow import rule_files  # noqa: PLC0415
+    from xflow import machine, rule_files  # noqa: PLC0415
     from xflow.verifier import database  # noqa: PLC0415
 
     folder = _folder(options.directory)
     rules = rule_files.load_rules(folder)
     progress = Progress(options.quiet, options.verbose)
+
+    def count(done: int, total: int) -> None:
+        progress("prove", {"rules": f"{done} of {total}"})
+
     try:
-        failures = database.verify_directory(folder, progress)
+        failures = database.verify_directory(folder, count, machine.usable_cores())
     finally:
         progress.close()
     if failures:

@@ -21,7 +21,7 @@ from xflow.ops.registry import Array, Operator
 
 LIMIT = 40
 """Most nodes of a region that do not depend on constants alone."""
-MERGED = 16
+MERGED = 8
 """Neighbouring parts between bottlenecks are joined up to this many nodes."""
 SMALL = 16
 """Most elements of a constant that is told apart by its values, whatever they are."""

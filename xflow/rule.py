@@ -381,7 +381,7 @@ def _call(tree: ast.Call, scope: _Scope) -> tuple[Value, ...]:
     args = [_value(arg, scope) for arg in tree.args]
     attributes: dict[str, Attribute] = {}
     for keyword in tree.keywords:
-        if keyword.arg not in op.attributes:
+        if keyword.arg is None or keyword.arg not in op.attributes:
             raise RuleFileError(f"{name} has no attribute {keyword.arg}")
         spec = op.attributes[keyword.arg]
         attributes[keyword.arg] = _attribute(keyword.value, spec.kind, args, scope)

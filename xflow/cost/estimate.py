@@ -52,6 +52,8 @@ class TargetModel:
     )
     view_overhead: float = 1e-6
     """Seconds for an operator of `views`, which moves no data."""
+    fused_overhead: float = 2e-7
+    """Seconds for an operator that is fused into another: not quite nothing."""
     full_channels: int = 16
     """Channels of a group, in and out, from which a convolution reaches its peak."""
     fused: Mapping[str, Mapping[str, Stage]] = field(
@@ -95,6 +97,8 @@ class Estimator:
             if chain is None:
                 total += self.node(node)
                 chain = name, Stage.WEIGHTS
+            else:
+                total += self.target.fused_overhead
             chains[Value(node, 0)] = chain
         return total
 

@@ -1,0 +1,293 @@
+"""Optimising whole models: right and better, or the input's own graph with the reason."""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import xflow
+from xflow import api
+from xflow.cost import measure
+from xflow.cost.estimate import EstimatedCost
+from xflow.cost.measure import Comparison, Timing
+from xflow.errors import ModelError, UnknownRuleError, UsageError, ValidationFailed
+from xflow.graph import Graph, Node, Opaque, Value, apply
+from xflow.ops.registry import Operator
+from xflow.rule import Rule, parse_rules
+from xflow.search import Replacement, SearchResult, apply_replacements
+
+RULES = parse_rules(
+    """
+rule merge-products
+  in       x[N, K] a[K, M] b[K, M]
+  from     Add(MatMul(x, a), MatMul(x, b))
+  to       MatMul(x, Add(a, b))
+
+rule relu-of-relu
+  in       x[...]
+  from     Relu(Relu(x))
+  to       Relu(x)
+"""
+)
+WRONG = parse_rules(
+    """
+rule drop-relu
+  in       x[...]
+  from     Relu(x)
+  to       Mul(x, 1)
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Measurements go to a store of the test's own; temporary files must be gone afterwards."""
+    monkeypatch.setenv("XFLOW_CACHE", str(tmp_path / "costs.sqlite"))
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield
+    assert list(folder.iterdir()) == []
+
+
+def two_products(size: int = 96) -> onnx.ModelProto:
+    """y[N, size] = relu(relu(x @ a + x @ b))."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["p"], name="left"),
+        helper.make_node("MatMul", ["x", "b"], ["q"], name="right"),
+        helper.make_node("Add", ["p", "q"], ["s"], name="sum"),
+        helper.make_node("Relu", ["s"], ["t"], name="once"),
+        helper.make_node("Relu", ["t"], ["y"], name="twice"),
+    ]
+    weights = [
+        numpy_helper.from_array(random.standard_normal((size, size)).astype(np.float32), name)
+        for name in ("a", "b")
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "products",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", size])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", size])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model.metadata_props.add(key="licence", value="free")
+    return model
+
+
+def operators(result: api.Result) -> list[str]:
+    return [node.op_type for node in result.model.graph]
+
+
+def estimated(model: api.Model, rules: list[Rule], **settings: object) -> api.Result:
+    options = {"budget": 5.0, "threads": 1, "cost": "estimated", "check": 1, **settings}
+    return xflow.optimize(model, rules=rules, **options)  # type: ignore[arg-type]
+
+
+def test_a_model_is_rewritten_checked_and_reported() -> None:
+    model = two_products()
+    before = model.SerializeToString()
+    phases: list[str] = []
+    result = estimated(model, RULES, progress=lambda phase, details: phases.append(phase))
+    assert operators(result) == ["MatMul", "Relu"]
+    assert model.SerializeToString() == before
+    report = result.report
+    assert report.changed
+    assert (report.before.nodes, report.after.nodes) == (5, 2)
+    assert {use.name for use in report.rules} == {"merge-products", "relu-of-relu"}
+    assert report.largest_error is not None
+    assert report.largest_error < 1e-3
+    assert report.latency_before is None
+    assert report.shapes == {"x": (1, 96)}
+    assert set(report.phases) == {"load", "import", "search", "check"}
+    assert set(report.phases) <= set(phases)
+    assert result.model.metadata_props == {"licence": "free"}
+    onnx.checker.check_model(ir.to_proto(result.model), full_check=True)
+
+
+def test_path_message_and_ir_model_give_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(two_products(), path)
+    content = path.read_bytes()
+    results = [
+        estimated(model, RULES)
+        for model in (path, str(path), two_products(), ir.from_proto(two_products()))
+    ]
+    texts = {ir.to_proto(result.model).SerializeToString() for result in results}
+    assert len(texts) == 1
+    assert path.read_bytes() == content
+
+
+def test_an_estimated_run_is_deterministic() -> None:
+    first, second = (estimated(two_products(), RULES, seed=3) for _ in range(2))
+    one, two = (dataclasses.replace(r.report, phases={}) for r in (first, second))
+    assert one == two
+    assert ir.to_proto(first.model) == ir.to_proto(second.model)
+
+
+def test_without_a_rewrite_the_user_gets_the_input_back() -> None:
+    model = two_products()
+    result = estimated(model, RULES, only_rules=["relu-of-relu"], skip_rules=["relu-of-relu"])
+    assert not result.report.changed
+    assert ir.to_proto(result.model) == ir.to_proto(ir.from_proto(model))
+    assert any("No rewrite" in text for text in result.report.messages)
+
+
+def test_rules_can_be_chosen_by_name() -> None:
+    assert operators(estimated(two_products(), RULES, only_rules=["relu-of-relu"])) == [
+        "MatMul",
+        "MatMul",
+        "Add",
+        "Relu",
+    ]
+    assert operators(estimated(two_products(), RULES, skip_rules=["relu-of-relu"])) == [
+        "MatMul",
+        "Relu",
+        "Relu",
+    ]
+    with pytest.raises(UnknownRuleError, match="relu-of-rel"):
+        estimated(two_products(), RULES, only_rules=["relu-of-rel"])
+
+
+def separated() -> onnx.ModelProto:
+    """Two parts that are searched on their own: products before, a lone Relu behind NonZero."""
+    model = two_products()
+    graph = model.graph
+    graph.node.append(helper.make_node("Shape", ["y"], ["shape"]))
+    graph.node.append(helper.make_node("Expand", ["x", "shape"], ["e"]))
+    graph.node.append(helper.make_node("Relu", ["e"], ["z"], name="alone"))
+    graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 96]))
+    return model
+
+
+def eager_search(graph: Graph, *_: object, **__: object) -> SearchResult:
+    """A search that proposes a wrong replacement and then a right one."""
+    relus = [Value(node, 0) for node in graph.nodes if _is_relu(node)]
+    (lone,) = (v for v in relus if isinstance(v.node.inputs[0].node.op, Opaque))
+    wrong = apply("Add", [lone.node.inputs[0]] * 2)
+    (twice,) = (v for v in relus if v.node.inputs[0] in relus)
+    steps = (
+        Replacement((lone,), wrong, ("wrong-rule",), 1e-6),
+        Replacement((twice,), twice.node.inputs, ("relu-of-relu",), 1e-6),
+    )
+    return SearchResult(apply_replacements(graph, steps), steps)
+
+
+def _is_relu(node: Node) -> bool:
+    return isinstance(node.op, Operator) and node.op.name == "Relu"
+
+
+def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api, "search", eager_search)
+    result = estimated(separated(), RULES)
+    assert result.report.changed
+    assert [use.name for use in result.report.rules] == ["relu-of-relu"]
+    assert operators(result).count("Relu") == 2
+    (warning,) = result.report.warnings
+    assert "wrong-rule" in warning
+    assert "relu-of-relu" not in warning
+
+
+def test_a_wrong_rule_alone_changes_nothing() -> None:
+    model = two_products()
+    result = estimated(model, WRONG)
+    assert not result.report.changed
+    assert ir.to_proto(result.model) == ir.to_proto(ir.from_proto(model))
+
+
+def test_a_rewrite_that_has_no_onnx_form_is_dropped() -> None:
+    rules = parse_rules(
+        """
+rule through-identity
+  in       x[N, M]
+  from     Relu(Relu(x))
+  to       MatMul(Eye(n=N), Relu(x))
+"""
+    )
+    result = estimated(two_products(), rules)
+    assert not result.report.changed
+
+
+def compared(ratio: float, low: float) -> Comparison:
+    return Comparison(ratio, low, ratio + 0.1, Timing((2.0, 2.0)), Timing((1.0, 1.0)))
+
+
+@pytest.mark.parametrize(("low", "changed"), [(1.01, True), (0.99, False)])
+def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
+    low: float, changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low))
+    monkeypatch.setattr(api, "Costs", lambda *a, **k: EstimatedCost())
+    result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
+    assert result.report.changed is changed
+    assert len(operators(result)) == (2 if changed else 5)
+    assert (result.report.ratio is not None) is changed
+    assert result.report.latency_before is not None
+    if not changed:
+        assert any("not measurably faster" in text for text in result.report.messages)
+
+
+def test_a_measured_run_goes_all_the_way() -> None:
+    result = xflow.optimize(two_products(256), budget=2, threads=1, rules=RULES)
+    assert {"search", "check", "timing"} <= set(result.report.phases)
+    assert result.report.latency_before is not None
+    assert result.report.target.runtime
+
+
+def test_a_model_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    model = separated()
+    model.graph.node.insert(0, helper.make_node("Mystery", ["x"], ["m"], domain="nowhere"))
+    model.opset_import.append(helper.make_opsetid("nowhere", 1))
+    model.graph.output.append(helper.make_tensor_value_info("m", TensorProto.FLOAT, ["N", 96]))
+    with pytest.raises(ValidationFailed, match="does not run"):
+        estimated(model, RULES)
+
+
+def test_a_random_model_is_left_as_it_is() -> None:
+    model = two_products()
+    model.graph.node.append(helper.make_node("RandomNormalLike", ["y"], ["r"]))
+    model.graph.output.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, ["N", 96]))
+    result = estimated(model, RULES)
+    assert not result.report.changed
+    assert any("does not agree with itself" in text for text in result.report.warnings)
+
+
+def test_dynamic_sizes_are_those_asked_for() -> None:
+    result = estimated(two_products(), RULES, input_shapes={"x": (7, 96)})
+    assert result.report.shapes == {"x": (7, 96)}
+    with pytest.raises(UsageError):
+        estimated(two_products(), RULES, input_shapes={"z": (7, 96)})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"cost": "guessed"}, {"budget": 0}, {"provider": "abacus"}, {"threads": 0}]
+)
+def test_settings_without_sense_are_usage_errors(settings: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        estimated(two_products(), RULES, **settings)
+
+
+def test_a_broken_file_is_a_model_error(tmp_path: Path) -> None:
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"\x08nothing")
+    with pytest.raises(ModelError):
+        estimated(path, RULES)
+
+
+def test_import_is_light() -> None:
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    code = "import sys, xflow; print('onnx' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert xflow.__version__
