@@ -7,6 +7,7 @@ what is computed from weights alone costs nothing at run time.
 from __future__ import annotations
 
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.ops.registry import Attribute
 
 X, KERNEL, BIAS, SCALE = "x", "kernel", "bias", "scale"
 DIAGONAL = "diagonal"
@@ -16,8 +17,8 @@ SPATIAL = (1, 2, 3)
 C, S = 4, 7
 
 
-def _image(name: str, channels: int = C) -> Input:
-    return Input(name, X, "N C *S", (2, channels, S))
+def _image(name: str, extent: int = S) -> Input:
+    return Input(name, X, "N C *S", (2, C, extent))
 
 
 def _kernel(name: str, size: int, inputs: int = C) -> Input:
@@ -41,6 +42,10 @@ AS_BIAS = Production("Reshape", (SCALE,), BIAS, choices(shape=[(C,)]))
 IDENTITY = choices(channels=[C], kernel=[(1,)])
 
 
+STEPS: dict[str, list[Attribute]] = {"dilations": [(1,), (2,)]}
+"""Strides are left to be set free: with them, padding at the end is often of no effect."""
+
+
 def _pads(limit: int) -> list[tuple[int, int]]:
     return [(e, f) for e in range(limit) for f in range(limit)]
 
@@ -62,65 +67,47 @@ SUMS = Vocabulary(
 
 SIZES = Vocabulary(
     "kernel sizes",
-    (_image("x"), _kernel("w", 2), _kernel("v", 4)),
+    (_image("x", 13), Input("w", "small", "O I *R", (C, C, 2)), _kernel("v", 4)),
     (
-        Production(
-            "Conv",
-            (X, KERNEL),
-            X,
-            choices(pads=_pads(6), strides=[(1,), (2,)], dilations=[(1,), (2,)]),
-        ),
+        Production("Conv", (X, "small"), "y", choices(pads=_pads(2), **STEPS)),
+        Production("Conv", (X, KERNEL), "y", choices(pads=_pads(6), **STEPS)),
+        Production("Add", ("y", "y"), "sum"),
         Production(
             "Pad",
-            (KERNEL,),
-            KERNEL,
-            choices(pads=[(0, 0, p, 0, 0, q) for p, q in ((1, 1), (2, 0), (0, 2))]),
-        ),
-        Production("Add", (KERNEL, KERNEL), KERNEL),
-    ),
-    (2, 2, 0),
-    free=FREE,
-    ranks=SPATIAL,
-)
-
-SIZES_SUM = Vocabulary(
-    "sums over kernel sizes",
-    (_image("x"), _kernel("w", 2), _kernel("v", 4), _bias("b"), _bias("c")),
-    (
-        Production(
-            "Conv",
-            (X, KERNEL),
-            X,
-            choices(pads=_pads(4), strides=[(1,), (2,)], dilations=[(1,), (2,)]),
-        ),
-        ADD,
-        Production(
-            "Pad",
-            (KERNEL,),
+            ("small",),
             KERNEL,
             choices(pads=[(0, 0, p, 0, 0, q) for p, q in ((1, 1), (2, 0), (0, 2))]),
         ),
         Production("Add", (KERNEL, KERNEL), KERNEL),
     ),
     (2, 2, 0, 0),
-    free=FREE,
+    free=FREE | {"small"},
     ranks=SPATIAL,
+    roots=frozenset({X, "y", "sum"}),
 )
 
 IDENTITIES = Vocabulary(
     "identity kernels",
-    (_image("x"), _kernel("w", 2), _kernel("v", 3), _kernel("u", 4), _kernel("t", 5), _bias("b")),
+    (_image("x", 13), *(_kernel(f"w{n}", n) for n in (2, 3, 4, 5)), _bias("b")),
     (
-        Production("IdentityKernel", (), DIAGONAL, choices(channels=[C], kernel=[(1,), (2,), (3,), (4,), (5,)])),
-        Production("Conv", (X, DIAGONAL), X),
-        Production("Conv", (X, KERNEL), X, choices(pads=_pads(5), dilations=[(1,), (2,)])),
-        Production("Conv", (X, KERNEL, BIAS), X, choices(pads=_pads(5), dilations=[(1,), (2,)])),
-        Production("Add", (KERNEL, DIAGONAL), KERNEL),
-        ADD,
+        Production("IdentityKernel", (), DIAGONAL, choices(channels=[C], kernel=[(1,)])),
+        Production(
+            "IdentityKernel",
+            (),
+            "centre",
+            choices(channels=[C], kernel=[(2,), (3,), (4,), (5,)]),
+        ),
+        Production("Conv", (X, DIAGONAL), "y"),
+        Production("Conv", (X, DIAGONAL, BIAS), "y"),
+        Production("Conv", (X, "centre"), "y", choices(pads=_pads(5), dilations=[(1,), (2,)])),
+        Production("Conv", (X, KERNEL), "y", choices(pads=_pads(5), dilations=[(1,), (2,)])),
+        Production("Add", (KERNEL, "centre"), "centre"),
+        Production("Add", (X, "y"), "sum"),
     ),
-    (1, 2, 0),
-    free=FREE,
+    (2, 2, 0),
+    free=FREE | {"centre"},
     ranks=SPATIAL,
+    roots=frozenset({X, "y", "sum"}),
 )
 
 SCALES = Vocabulary(
@@ -201,10 +188,10 @@ CHANNELS = Vocabulary(
 
 PADDED = Vocabulary(
     "padded inputs",
-    (_image("x"), _kernel("w", 3)),
+    (_image("x", 13), _kernel("w", 3)),
     (
         Production(
-            "Conv", (X, KERNEL), X, choices(pads=_pads(5), strides=[(1,), (2,)], dilations=[(1,)])
+            "Conv", (X, KERNEL), X, choices(pads=_pads(5))
         ),
         Production(
             "Pad", (X,), X, choices(pads=[(0, 0, p, 0, 0, q) for p in range(3) for q in range(3)])
@@ -218,7 +205,7 @@ PADDED = Vocabulary(
 
 CONVOLUTION = Family(
     "convolution",
-    (SUMS, SIZES, SIZES_SUM, IDENTITIES, SCALES, DIAGONALS, CONCATS, CHANNELS, PADDED),
+    (SUMS, SIZES, IDENTITIES, SCALES, DIAGONALS, CONCATS, CHANNELS, PADDED),
     about="convolutions, and what can be moved into their weights",
 )
 
@@ -258,13 +245,13 @@ AVERAGES = Vocabulary(
             "AveragePool",
             (X,),
             X,
-            choices(kernel_shape=[(2,), (3,)], strides=[(1,), (2,)]),
+            choices(kernel_shape=[(2,), (3,)]),
         ),
         Production("Ones", (), "ones", choices(shape=[(C, 1, 2), (C, 1, 3)])),
         Production("ReduceMean", ("ones",), "mean", choices(axes=[(2,)], keepdims=[1])),
         Production("ReduceSum", ("ones",), "mean", choices(axes=[(2,)], keepdims=[1])),
         Production("Div", ("ones", "mean"), "even"),
-        Production("Conv", (X, "even"), X, choices(group=[C], strides=[(1,), (2,)])),
+        Production("Conv", (X, "even"), X, choices(group=[C])),
     ),
     (3, 3),
     free=FREE | {"ones", "mean", "even"},

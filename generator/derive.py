@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from xflow.verifier.prove import Proved, Refuted, prove
 
+from xflow.generator.definitions import definitional_rules
 from xflow.generator.enumerate import enumerate_terms
-from xflow.generator.generalize import Generalizer, plausible, split_rules
-from xflow.generator.minimize import Reducer, is_linear
+from xflow.generator.generalize import Generalizer, is_determined, plausible, split_rules
+from xflow.generator.minimize import Reducer, is_linear, is_permutation
 from xflow.generator.propose import propose
 from xflow.generator.vocabulary import Family, Vocabulary
 from xflow.generator.wording import rule_name
-from xflow.graph import Graph
 from xflow.rule import Rule, parse_rules
 
 Notice = Callable[[str], None]
@@ -51,6 +51,10 @@ def derive(
     for rule in known:
         reducer.add(rule)
     seen: set[tuple[str, str, str]] = set()
+    if family.definitions:
+        for rule in definitional_rules(seed):
+            result.counts["proposed"] += 1
+            try_rule(rule, seed, result, reducer, seen)
     for vocabulary in family.vocabularies:
         _derive(vocabulary, seed, max_ops, result, reducer, seen, notice)
     result.counts["kept"] = len(result.kept)
@@ -75,8 +79,9 @@ def _derive(
         if number % 20 == 0:
             notice(f"{vocabulary.name} {number}/{len(proposals)}, {len(result.kept)} rules")
         # An equation that saves nothing only helps search to get elsewhere: keep the plain ones.
-        if proposal.saves_nothing and not (
-            is_linear(proposal.source) and is_linear(proposal.target)
+        source, target = proposal.source, proposal.target
+        if proposal.saves_nothing and (
+            not (is_linear(source) and is_linear(target)) or is_permutation(source, target)
         ):
             result.counts["idle"] += 1
             continue
@@ -111,20 +116,11 @@ def try_rule(
         return False
     result.counts["proved"] += 1
     rule = replace(rule, name=rule_name(rule), where=verdict.where, reverse=verdict.reverse)
-    if rule.reverse is not None and not is_determined(rule.reversed()):
+    if not is_determined(rule)[1]:
         rule = replace(rule, reverse=None)
     result.kept.append(Kept(rule, verdict.certificate))
     reducer.add(rule)
     for split in split_rules([rule]):
         if plausible(split, seed):
             try_rule(split, seed, result, reducer, seen)
-    return True
-
-
-def is_determined(rule: Rule) -> bool:
-    """Whether the left side says all that the right side needs: inputs, sizes and numbers."""
-    for instance in rule.instances():
-        leaves = [set(Graph(side).leaves) for side in (instance.lhs, instance.rhs)]
-        if not leaves[1] <= leaves[0] or instance.free_symbols:
-            return False
     return True

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from xflow.errors import ShapeError
 from xflow.generator.fingerprint import Evaluator
 from xflow.generator.vocabulary import DTYPE, Production, Vocabulary
-from xflow.graph import Value, apply, walk
+from xflow.graph import Leaf, Value, apply, walk
 from xflow.ops.registry import operator
 
 
@@ -156,7 +156,7 @@ def _parts(state: _State, whole: Term, sort: str) -> list[Term]:
     parts = [
         state.members[value]
         for node in walk([whole.value])
-        if node.inputs
+        if not isinstance(node.op, Leaf)
         for value in (Value(node, i) for i in range(len(node.types)))
         if value in state.members
     ]
@@ -189,7 +189,8 @@ def _add(state: _State, value: Value, sort: str, ops: int, free: int) -> None:
     if key is None:
         return
     term = Term(value, sort, ops, free, state.found.graphs)
-    identity = (sort, value.shape, key)
+    kind = "" if sort in state.vocabulary.roots else sort
+    identity = (kind, value.shape, key)
     if identity in state.classes:
         state.later.append((identity, term))
     else:

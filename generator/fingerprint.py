@@ -90,6 +90,6 @@ def rounded(array: Array, digits: int = 9) -> Array:
     """`array` to so many significant digits."""
     with np.errstate(divide="ignore", invalid="ignore"):
         exponent = np.floor(np.log10(np.abs(array)))
-    exponent[~np.isfinite(exponent)] = -12.0
+    exponent = np.where(np.isfinite(exponent), exponent, -12.0)
     scale = 10.0 ** (np.maximum(exponent, -12.0) - (digits - 1))
     return np.asarray(np.rint(array / scale) * scale)

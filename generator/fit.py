@@ -32,7 +32,12 @@ def fit(skeleton: Skeleton, points: Sequence[Point], weights_first: bool) -> lis
     features: list[tuple[Size, Column]] = []
     order = sorted(
         range(len(skeleton.slots)),
-        key=lambda j: (weights_first and skeleton.slots[j].costs, j),
+        key=lambda j: (
+            weights_first and skeleton.slots[j].costs,
+            skeleton.slots[j].node,
+            skeleton.slots[j].attribute == "pads",  # which depend on dilations
+            j,
+        ),
     )
     extents = list(_extents(skeleton, points))
     for j in order:
@@ -41,6 +46,8 @@ def fit(skeleton: Skeleton, points: Sequence[Point], weights_first: bool) -> lis
             same = bool((column == column[0]).all())
             literal = same and column[0] <= 1
             result[j] = int(column[0]) if literal else slot_symbol(j, slot)
+            if slot.attribute == "kernel" and not literal:
+                extents.append((result[j], column))
             continue
         if bool((column == column[0]).all()):
             result[j] = int(column[0])

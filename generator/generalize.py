@@ -17,6 +17,7 @@ from xflow.generator.skeleton import Point, Skeleton
 from xflow.generator.typing import unify
 from xflow.generator.vocabulary import Vocabulary
 from xflow.generator.wording import NotUniform, Wording
+from xflow.graph import Graph
 from xflow.rule import Rule, parse_rules
 from xflow.size import Size
 
@@ -34,7 +35,6 @@ class Generalizer:
     def rules(self, skeleton: Skeleton, points: Sequence[Point]) -> Iterator[Rule]:
         """Plausible rules, the most general first."""
         starts = [fit(skeleton, points, weights_first) for weights_first in (True, False)]
-        starts.append(fit(skeleton, points[:1], True))
         tried: list[list[Size]] = []
         for numbers in starts:
             if numbers in tried:
@@ -43,7 +43,8 @@ class Generalizer:
             rule = self._plausible(skeleton, numbers)
             if rule is not None:
                 lifted = self._lift(skeleton, numbers)
-                if lifted is not None:
+                # Symbols on one side only would leave the way back without their values.
+                if lifted is not None and is_determined(lifted) >= is_determined(rule):
                     yield lifted
                 yield rule
                 return
@@ -100,17 +101,32 @@ class Generalizer:
 
 
 def plausible(rule: Rule, seed: int) -> bool:
-    """Whether `rule` reads back and both sides agree at random sizes, at its first two ranks."""
+    """Whether `rule` reads back and both sides agree at random sizes, at its first two ranks.
+
+    A symbol that could have one value only is no generalisation: that is not plausible either.
+    """
     try:
         (rule,) = parse_rules(str(rule), "candidate")
         if rule.lhs == rule.rhs:
             return False
         for rank in sorted(rule.ranks, key=lambda rank: (rank == 0, rank))[:2]:
-            if not try_instance(rule.instance(rank), seed).plausible:
+            verdict = try_instance(rule.instance(rank), seed)
+            if not verdict.plausible or (verdict.fixed and rank <= 1):
                 return False
     except XflowError:
         return False
     return True
+
+
+def is_determined(rule: Rule) -> tuple[bool, bool]:
+    """For each direction whether one side says all inputs, sizes and numbers of the other."""
+    there = back = True
+    for instance in rule.instances():
+        left, right = (set(Graph(side).leaves) for side in (instance.lhs, instance.rhs))
+        turned = replace(instance, lhs=instance.rhs, rhs=instance.lhs)
+        there = there and right <= left and not instance.free_symbols
+        back = back and left <= right and not turned.free_symbols
+    return there, back
 
 
 def split_rules(rules: Iterable[Rule]) -> Iterator[Rule]:

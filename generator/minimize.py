@@ -9,6 +9,7 @@ dealt with. Every chain of such steps goes downhill, which is what search follow
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -91,6 +92,19 @@ def is_linear(value: Value) -> bool:
         return all(read_once(source) for source in term.node.inputs)
 
     return read_once(value)
+
+
+def is_permutation(source: Value, target: Value) -> bool:
+    """Whether the sides differ in the order of inputs alone, below other than elementwise ones."""
+
+    def shape(text: str, value: Value) -> str:
+        for leaf in Graph((value,)).leaves:
+            text = re.sub(rf"\b{leaf}\b", "_", text)
+        return text
+
+    return shape(str(source), source) == shape(str(target), target) and not all(
+        node.op.elementwise for node in walk([source]) if isinstance(node.op, Operator)
+    )
 
 
 def operators_of(values: Sequence[Value]) -> Counter[str]:

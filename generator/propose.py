@@ -45,12 +45,18 @@ def propose(candidates: Iterable[Candidate], vocabulary: Vocabulary) -> list[Pro
         skeleton, point = take_apart(source, target, vocabulary)
         group = groups.get(skeleton.key)
         if group is None:
-            size, total = candidate.source, Graph((candidate.source.value,))
-            order = (size.ops, size.free, len(total.nodes) - len(total.leaves), -len(left))
-            order = (*order, size.order, candidate.target.order)
+            size = candidate.source
+            order = (size.ops, tree_size(source), -len(left), size.order, candidate.target.order)
             group = groups[skeleton.key] = Proposal(
                 source, target, skeleton, order, candidate.source.ops == candidate.target.ops
             )
         if len(group.points) < MAX_POINTS and point not in group.points:
             group.points.append(point)
     return sorted(groups.values(), key=lambda group: group.order)
+
+
+def tree_size(value: Value) -> int:
+    """How many operators `value` has, with shared ones counted as often as they are used."""
+    if value.is_leaf:
+        return 0
+    return 1 + sum(map(tree_size, value.node.inputs))

@@ -17,12 +17,19 @@ from xflow.rule import REAL, Instance, attribute_symbols, leaf_name
 from xflow.size import Size, coefficient_of, evaluate, free_symbols, substitute
 
 
+EXTENTS = (2, 3, 4, 5, 7, 11)
+NUMBERS = (0, 0, 1, 1, 1, 2, 2, 2, 3)
+"""What sizes and other numbers are drawn from."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How many samples were defined on both sides, and whether some of them differed."""
 
     samples: int
     differs: bool
+    fixed: frozenset[str] = frozenset()
+    """Symbols of attributes that had one value in all samples."""
 
     @property
     def plausible(self) -> bool:
@@ -41,10 +48,13 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
             return Verdict(0, True)
     equations = [c.difference for c in conditions if c.relation is Relation.EQUAL]
     done = 0
-    for _ in range(tries):
+    met: dict[str, set[int]] = {name: set() for name in others}
+    for attempt in range(5 * tries):
+        fixed = frozenset(name for name, known in met.items() if len(known) < 2)
+        if done >= wanted and (attempt >= tries or not fixed):
+            break
         values = {
-            name: int(rng.integers(1, 6)) if name in extents else int(rng.integers(0, 4))
-            for name in names
+            name: int(rng.choice(EXTENTS if name in extents else NUMBERS)) for name in names
         }
         try:
             _repair(equations, values)
@@ -58,9 +68,9 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
         if not outcome:
             return Verdict(done, True)
         done += 1
-        if done >= wanted:
-            break
-    return Verdict(done, False)
+        for name in others:
+            met[name].add(values[name])
+    return Verdict(done, False, frozenset(name for name, known in met.items() if len(known) < 2))
 
 
 def _holds(condition: Constraint, values: dict[str, int]) -> bool:

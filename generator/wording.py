@@ -15,7 +15,7 @@ from xflow.generator.skeleton import Skeleton
 from xflow.generator.typing import Typing
 from xflow.generator.vocabulary import Vocabulary
 from xflow.graph import Leaf, Node, Value, walk
-from xflow.ops.registry import Attribute, Kind, Operator
+from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.rule import Rule
 from xflow.size import Size, free_symbols, substitute, symbol
 
@@ -93,6 +93,7 @@ class Wording:
         params = [
             ("*" if name in self.vectors else "") + str(self.names[name]) for name in used
         ]
+        params += [f"{name}:real" for name in self._reals()]
         ranks = self.vocabulary.ranks if self.places else (0,)
         return Rule(name, " ".join(inputs), lhs, rhs, " ".join(params), ranks)
 
@@ -111,6 +112,15 @@ class Wording:
             taken.append(chosen)
             result[f"t{i}"] = chosen
         return result
+
+    def _reals(self) -> list[str]:
+        built = self.typing.built
+        values = [
+            value
+            for node in walk((built.source, built.target))
+            for value in node.attributes.values()
+        ]
+        return list(dict.fromkeys(v.name for v in values if isinstance(v, RealSymbol)))
 
     def _lists(self) -> Iterator[tuple[Node, str, tuple[bool, ...], tuple[Size, ...]]]:
         """Every list of integers and which of its items are starred; single integers likewise."""
@@ -219,7 +229,7 @@ class Wording:
         if isinstance(node.op, Leaf):
             return leaves[node.op.key]
         assert isinstance(node.op, Operator)
-        if node.op.name == "Scalar":
+        if node.op.name == "Scalar" and isinstance(node.attributes["value"], Fraction):
             return str(node.attributes["value"])
         args = [self._value(source, leaves) for source in node.inputs]
         shapes = [source.shape for source in node.inputs]

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
-from xflow import api
+from xflow import api, pipeline
 from xflow.cost import measure
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.measure import Comparison, Timing
@@ -187,7 +187,7 @@ def _is_relu(node: Node) -> bool:
 def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(api, "search", eager_search)
+    monkeypatch.setattr(pipeline, "search", eager_search)
     result = estimated(separated(), RULES)
     assert result.report.changed
     assert [use.name for use in result.report.rules] == ["relu-of-relu"]
@@ -226,7 +226,7 @@ def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
     low: float, changed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low))
-    monkeypatch.setattr(api, "Costs", lambda *a, **k: EstimatedCost())
+    monkeypatch.setattr(pipeline, "Costs", lambda *a, **k: EstimatedCost())
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert result.report.changed is changed
     assert len(operators(result)) == (2 if changed else 5)
@@ -259,6 +259,20 @@ def test_a_random_model_is_left_as_it_is() -> None:
     result = estimated(model, RULES)
     assert not result.report.changed
     assert any("does not agree with itself" in text for text in result.report.warnings)
+
+
+def test_a_model_with_sparse_weights_is_left_as_it_is(tmp_path: Path) -> None:
+    model = two_products()
+    values = numpy_helper.from_array(np.ones(2, np.float32), "sparse")
+    places = numpy_helper.from_array(np.array([0, 3], np.int64), "places")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [96]))
+    model.graph.node.append(helper.make_node("Add", ["y", "sparse"], ["z"]))
+    model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 96]))
+    path = tmp_path / "sparse.onnx"
+    onnx.save(model, path)
+    result = estimated(path, RULES)
+    assert not result.report.changed
+    assert any("sparse" in text for text in result.report.warnings)
 
 
 def test_dynamic_sizes_are_those_asked_for() -> None:

@@ -163,13 +163,9 @@ def test_further_roots_are_found_among_the_users_of_what_is_bound() -> None:
 
 
 def test_roots_that_depend_on_each_other_are_left_alone() -> None:
-    rule = instance("""in x[N, K] w[K, M] v[K, P]
-from MatMul(x, w), MatMul(x, v)
-to Split(MatMul(x, Concat(w, v, axis=1)), axis=1, split=[M, P])[0], \
-Split(MatMul(x, Concat(w, v, axis=1)), axis=1, split=[M, P])[1]""")
     x, w = tensor("x", 4, 4), tensor("w", 4, 4)
     graph = Graph((call("MatMul", x, call("MatMul", x, w)),))
-    results = [rewrite(graph, rule, match) for match in find_matches(rule, graph)]
+    results = [rewrite(graph, PARALLEL, match) for match in find_matches(PARALLEL, graph)]
     assert results
     assert all(isinstance(result, NoMatch) for result in results)
 
@@ -217,7 +213,8 @@ def test_real_symbol_takes_its_value_from_an_attribute_or_a_constant() -> None:
 
 def test_zeros_match_by_value_and_give_their_shape() -> None:
     rule = instance(
-        "in x[N, M]\nfrom Concat(x, Zeros(shape=[N, P]), axis=1)\nto Pad(x, pads=[0, 0, 0, P])"
+        "in x[N, M]\nparam P\nfrom Concat(x, Zeros(shape=[N, P]), axis=1)\n"
+        "to Pad(x, pads=[0, 0, 0, P])"
     )
     x, c = tensor("x", 2, 3), tensor("c", 2, 4, constant=True)
     graph = Graph((call("Concat", x, c, axis=1),))
@@ -228,7 +225,8 @@ def test_zeros_match_by_value_and_give_their_shape() -> None:
 
 def test_rule_whose_right_side_is_undetermined_is_skipped() -> None:
     rule = instance(
-        "in x[N]\nparam p\nfrom Relu(x)\nto Slice(Pad(Relu(x), pads=[p, 0]), starts=[p], ends=[N + p], axes=[0], steps=[1])"
+        "in x[N]\nparam p\nfrom Relu(x)\n"
+        "to Slice(Pad(Relu(x), pads=[p, 0]), starts=[p], ends=[N + p], axes=[0], steps=[1])"
     )
     assert rule.free_symbols == {"p"}
     assert not matches(rule, call("Relu", tensor("x", 3)))

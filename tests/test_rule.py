@@ -66,7 +66,7 @@ def test_reverse_swaps_the_sides_and_the_conditions() -> None:
     ],
 )
 def test_malformed_rule_is_named_with_its_place(text: str, complaint: str) -> None:
-    with pytest.raises(RuleFileError, match="some.rules:") as error:
+    with pytest.raises(RuleFileError, match=r"some\.rules:") as error:
         parse_rules(text, "some.rules")
     assert complaint in str(error.value)
 

@@ -16,7 +16,6 @@ from xflow.verifier.match import Equality
 from xflow.verifier.normal import branches
 from xflow.verifier.terms import (
     Base,
-    Element,
     Function,
     Group,
     Guards,
@@ -29,10 +28,70 @@ from xflow.verifier.terms import (
 )
 
 from xflow.constraint import at_least, equal, in_range
-from xflow.ops.spec import Call, If, MaxOver, Plus, Scalar, SumOver, Times
+from xflow.graph import Leaf, Value
+from xflow.ops.composite import Composite
+from xflow.ops.registry import Operator, Reader
+from xflow.ops.spec import (
+    ZERO,
+    Call,
+    Element,
+    If,
+    Index,
+    MaxOver,
+    Plus,
+    Scalar,
+    SumOver,
+    Times,
+    plus,
+    times,
+    where,
+)
 from xflow.size import symbol
 
 PARTIAL = frozenset({"reciprocal", "sqrt", "log"})
+UNFOLDED_ZERO = Element("%0", ())
+"""Stands for 0 in what `read_unfolded` returns; no input has this name."""
+
+
+def read_unfolded(value: Value, index: Index) -> Scalar:
+    """`xflow.graph.read` with every constant 0 as `UNFOLDED_ZERO`.
+
+    A product with 0 is 0 at once, and would hide that its other factors may be undefined.
+    """
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return Element(node.op.key, tuple(index))
+    assert isinstance(node.op, Operator), node.op
+    if isinstance(node.op, Composite):
+        return read_unfolded(node.op.define(node.inputs, node.attributes)[value.index], index)
+    shapes = [source.shape for source in node.inputs]
+    inputs = [_unfolded_reader(source) for source in node.inputs]
+    result = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return UNFOLDED_ZERO if result == ZERO else result
+
+
+def _unfolded_reader(source: Value) -> Reader:
+    return lambda index: read_unfolded(source, index)
+
+
+def folded(scalar: Scalar) -> Scalar:
+    """A scalar of `read_unfolded` with zeros as zeros again."""
+    match scalar:
+        case Element():
+            return ZERO if scalar == UNFOLDED_ZERO else scalar
+        case Plus(args):
+            return plus(*map(folded, args))
+        case Times(args):
+            return times(*map(folded, args))
+        case SumOver(variable, extent, body):
+            return SumOver(variable, extent, folded(body))
+        case MaxOver(variable, extent, body):
+            return MaxOver(variable, extent, folded(body))
+        case If(conditions, then, other):
+            return where(conditions, folded(then), folded(other))
+        case Call(function, args):
+            return Call(function, tuple(map(folded, args)))
+    return scalar
 
 
 def is_partial(scalar: Scalar) -> bool:
@@ -59,7 +118,7 @@ class Demand:
 
 
 def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[Demand]:
-    """What `scalar` needs to be defined."""
+    """What `scalar`, from `read_unfolded`, needs to be defined."""
     if not is_partial(scalar):
         return
     match scalar:
@@ -76,7 +135,7 @@ def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[D
             for arg in args:
                 yield from demands(arg, equality, path)
             if function in PARTIAL:
-                for guards, case in equality.normalizer.split(args[0], path):
+                for guards, case in equality.normalizer.split(folded(args[0]), path):
                     inner = (*path, *guards)
                     yield Demand(function, equality.normalizer.normal(case, inner), inner)
 

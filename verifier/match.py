@@ -9,8 +9,9 @@ guards decided again after it was applied.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
-from itertools import islice, product
+from itertools import islice, permutations, product
 
 from xflow.verifier.arithmetic import Arithmetic
 from xflow.verifier.normal import Normalizer, TooLargeError
@@ -30,6 +31,7 @@ from xflow.verifier.terms import (
     free_of_base,
     make_normal,
     make_term,
+    map_powers,
     scale,
     shape_of,
     substitute_normal,
@@ -54,6 +56,8 @@ class Equality:
         self.arithmetic = arithmetic
         self.normalizer = Normalizer(arithmetic)
         self.maps: list[dict[str, str]] = []
+        self._both_defined = True
+        """Whether both sides of the present comparison are defined wherever its guards hold."""
 
     def equal(self, left: Normal, right: Normal, guards: Guards = ()) -> bool:
         """Whether both are equal wherever `guards` hold."""
@@ -64,12 +68,23 @@ class Equality:
     def vanishes(self, terms: Sequence[Term], guards: Guards = ()) -> bool:
         """Whether a sum of terms is 0 wherever `guards` hold."""
         with self.arithmetic.assuming(guards):
-            rest = list(make_normal(self.normalizer.simplify(terms)).terms)
-            rest = list(make_normal(self._clear_denominators(rest)).terms)
-            while rest:
-                group, rest = self._group(rest)
-                if not self._group_vanishes(group):
-                    return False
+            return self._vanishes(list(make_normal(self.normalizer.simplify(terms)).terms))
+
+    def _vanishes(self, terms: list[Term]) -> bool:
+        if self._groups_vanish(terms):
+            return True
+        terms = self._with_shared_denominators(terms)
+        base = self._denominator(terms)
+        if base is None:
+            return False
+        inside, outside = self._where_defined(base, terms)
+        return self._vanishes(self._cleared(base, inside)) and self._vanishes(outside)
+
+    def _groups_vanish(self, rest: list[Term]) -> bool:
+        while rest:
+            group, rest = self._group(rest)
+            if not self._group_vanishes(group):
+                return False
         return True
 
     def _group(self, terms: list[Term]) -> tuple[list[Term], list[Term]]:
@@ -101,7 +116,7 @@ class Equality:
             weighted = [(first.coefficient, first.guards)]
             for (term, _), mapping in zip(choices, maps, strict=True):
                 moved = substitute_term(term, mapping)
-                weighted.append((term.coefficient, moved.guards))
+                weighted.append((moved.coefficient, moved.guards))
             if self.arithmetic.vanishes(weighted):
                 for mapping in maps:
                     if mapping:
@@ -119,9 +134,7 @@ class Equality:
         fresh = substitute_term(source, {old: symbol(new) for old, new in renamed.items()})
         unknown = frozenset(renamed.values())
         seen: set[tuple[tuple[str, str], ...]] = set()
-        for solution in self._solve(
-            list(elements(fresh.powers)), list(elements(target.powers)), unknown, {}
-        ):
+        for solution in self._solutions(fresh, target, unknown):
             mapping = {old: solution[new] for old, new in renamed.items()}
             key = tuple((k, str(v)) for k, v in mapping.items())
             if key in seen or not is_bijection(mapping, target.variables):
@@ -130,8 +143,36 @@ class Equality:
             moved = substitute_term(source, mapping)
             # Under the guards of the moved term alone: then any two terms of a group agree where
             # both of them count, also where the target does not.
-            if self.same_product(moved.powers, target.powers, moved.guards):
+            with self._comparing(moved.powers, target.guards, moved.guards):
+                same = self.same_product(moved.powers, target.powers, moved.guards)
+            if same:
                 yield mapping
+
+    def _solutions(
+        self, source: Term, target: Term, unknown: frozenset[str]
+    ) -> Iterator[dict[str, Size]]:
+        """Values of `unknown` that take accesses of `source` to accesses of `target`."""
+        sources, targets = list(elements(source.powers)), list(elements(target.powers))
+        # Variables that occur in guards alone are paired off in every order.
+        loose = sorted(unknown - free_symbols_of(sources))
+        partners = [v for v in target.variables if v not in free_symbols_of(targets)]
+        if not loose:
+            yield from self._solve(sources, targets, unknown, {})
+        elif len(loose) == len(partners):
+            for order in permutations(partners):
+                known = dict(zip(loose, map(symbol, order), strict=True))
+                yield from self._solve(sources, targets, unknown, dict(known))
+
+    @contextmanager
+    def _comparing(self, powers: Powers, needed: Guards, guards: Guards) -> Iterator[None]:
+        """Note whether the other side, which is read where `needed` hold, is read at `guards`."""
+        outer = self._both_defined
+        if any(not isinstance(base, Element | SizeAtom) for base, _ in powers):
+            self._both_defined = outer and all(self.arithmetic.implied(g, guards) for g in needed)
+        try:
+            yield
+        finally:
+            self._both_defined = outer
 
     def _solve(
         self,
@@ -206,8 +247,13 @@ class Equality:
         for other in options:
             for mapping in islice(self._witnesses(other, option), MAX_MAPS):
                 body = substitute_normal(other.body, mapping)
-                if self.equal(body, option.body, (*guards, *option.guards)):
-                    witnesses.append(tuple(g.substitute(mapping) for g in other.guards))
+                needed = tuple(g.substitute(mapping) for g in other.guards)
+                here = (*guards, *option.guards)
+                powers = tuple(power for term in body.terms for power in term.powers)
+                with self._comparing(powers, needed, here):
+                    same = self.equal(body, option.body, here)
+                if same:
+                    witnesses.append(needed)
         return self.arithmetic.covered((*guards, *option.guards), witnesses)
 
     def _witnesses(self, other: Option, option: Option) -> Iterator[dict[str, Size]]:
@@ -224,50 +270,100 @@ class Equality:
         if found or free_symbols_of(sources) & unknown:
             return
         # No access tells: the body is the same at every point, and a least point will do.
-        lows = [
-            [
-                -split[1]
-                for guard in other.guards
-                if (split := coefficient_of(guard.difference, name))
-                and split[0] == 1
-                and not free_symbols(split[1]) & set(other.variables)
-            ]
-            for name in other.variables
-        ]
-        for choice in product(*lows):
-            yield dict(zip(other.variables, choice, strict=True))
+        yield from least_points(other.variables, other.guards)
 
     # Denominators ------------------------------------------------------------------------------
 
-    def _clear_denominators(self, terms: list[Term]) -> list[Term]:
-        """Multiply a sum by its common denominator, which is not 0 where the sum is defined."""
-        denominators: dict[Base, int] = {}
+    def _with_shared_denominators(self, terms: list[Term]) -> list[Term]:
+        """The terms with equal denominators written alike."""
+        found: list[Group] = []
+
+        def shared(base: Base) -> Base:
+            if not isinstance(base, Group) or has_bound(base) or base in found:
+                return base
+            for other in found:
+                if self.equal(base.body, other.body):
+                    return other
+            found.append(base)
+            return base
+
+        return list(
+            make_normal(
+                make_term(t.coefficient, t.variables, t.guards, map_powers(t.powers, shared))
+                for t in terms
+            ).terms
+        )
+
+    def _denominator(self, terms: list[Term]) -> Group | None:
+        """A sum by which to multiply `terms`; None where there is none."""
+        if len(terms) < 2 or not self._both_defined:
+            return None
+        found = {
+            base
+            for term in terms
+            for base, exponent in term.powers
+            if exponent < 0 and isinstance(base, Group) and not has_bound(base)
+        }
+        return min(found, key=base_key, default=None)
+
+    def _where_defined(self, base: Group, terms: list[Term]) -> tuple[list[Term], list[Term]]:
+        """The terms that count only where `base` is known not to be 0, and the others.
+
+        It is not 0 where a term that divides by it is read. Elsewhere it may be, and to multiply
+        by it would make anything vanish.
+        """
+        dividing = [t for t in terms if any(b == base and e < 0 for b, e in t.powers)]
+        known = [guards for term in dividing for guards in self._read_at(term)]
+        inside, outside = list(dividing), []
         for term in terms:
-            for base, exponent in term.powers:
-                if exponent < 0 and isinstance(base, Group) and not has_bound(base):
-                    denominators[base] = max(denominators.get(base, 0), -exponent)
-        if not denominators or len(terms) < 2:
-            return terms
-        for base, exponent in sorted(denominators.items(), key=lambda item: base_key(item[0])):
-            assert isinstance(base, Group)
-            cleared: list[Term] = []
-            for term in terms:
-                powers = dict(term.powers)
-                missing = exponent + powers.pop(base, 0)
-                rest = make_term(term.coefficient, term.variables, term.guards, powers)
-                parts = [rest]
-                for _ in range(missing):
-                    parts = [
-                        made
-                        for part in parts
-                        for factor in base.body.terms
-                        for made in self.normalizer.times([part], [factor])
-                    ]
-                    if len(parts) > 400:
-                        raise TooLargeError("a common denominator of more than 400 terms")
-                cleared += parts
-            terms = list(make_normal(self.normalizer.simplify(cleared)).terms)
-        return terms
+            if term in dividing:
+                continue
+            safe = any(all(self.arithmetic.implied(g, term.guards) for g in gs) for gs in known)
+            (inside if safe else outside).append(term)
+        return inside, outside
+
+    def _read_at(self, term: Term) -> Iterator[Guards]:
+        """Conditions without bound variables under which `term` has a summand that is read."""
+        for mapping in least_points(term.variables, term.guards):
+            guards = tuple(g.substitute(mapping) for g in term.guards)
+            if not any(g.symbols & set(term.variables) for g in guards):
+                yield guards
+
+    def _cleared(self, base: Group, terms: list[Term]) -> list[Term]:
+        """The terms multiplied by the highest power of `base` that divides one of them."""
+        highest = max(-dict(term.powers).get(base, 0) for term in terms)
+        cleared: list[Term] = []
+        for term in terms:
+            powers = dict(term.powers)
+            missing = highest + powers.pop(base, 0)
+            parts = [make_term(term.coefficient, term.variables, term.guards, powers)]
+            for _ in range(missing):
+                parts = [
+                    made
+                    for part in parts
+                    for factor in base.body.terms
+                    for made in self.normalizer.times([part], [factor])
+                ]
+                if len(parts) > 400:
+                    raise TooLargeError("a common denominator of more than 400 terms")
+            cleared += parts
+        return list(make_normal(self.normalizer.simplify(cleared)).terms)
+
+
+def least_points(variables: Sequence[str], guards: Guards) -> Iterator[dict[str, Size]]:
+    """Values of `variables` at which some guard of each is just satisfied."""
+    lows = [
+        [
+            -split[1]
+            for guard in guards
+            if (split := coefficient_of(guard.difference, name))
+            and split[0] == 1
+            and not free_symbols(split[1]) & set(variables)
+        ]
+        for name in variables
+    ]
+    for choice in product(*lows):
+        yield dict(zip(variables, choice, strict=True))
 
 
 def profile(term: Term) -> tuple[object, ...]:

@@ -76,7 +76,7 @@ class Normalizer:
             case OfSize(size):
                 return size_terms(size)
             case Element():
-                return [make_term(Fraction(1), powers={scalar: 1})]
+                return [make_term(Fraction(1), powers=[(scalar, 1)])]
             case Plus(args):
                 return [term for arg in args for term in self._terms(arg, path)]
             case Times(args):
@@ -170,7 +170,7 @@ class Normalizer:
         sign = Fraction(1)
         if name in ODD_FUNCTIONS and normal.terms and normal.terms[0].coefficient < 0:
             sign, normal = Fraction(-1), make_normal(scale(normal.terms, Fraction(-1)))
-        return [make_term(sign, powers={Function(name, (normal,)): 1})]
+        return [make_term(sign, powers=[(Function(name, (normal,)), 1)])]
 
     def _reciprocal(self, normal: Normal) -> list[Term]:
         if len(normal.terms) == 1:
@@ -182,7 +182,7 @@ class Normalizer:
             raise TooLargeError("a reciprocal of zero")
         lead = normal.terms[0].coefficient
         unit = make_normal(scale(normal.terms, 1 / lead))
-        return [make_term(1 / lead, powers={Group(unit): -1})]
+        return [make_term(1 / lead, powers=[(Group(unit), -1)])]
 
     # Maxima ------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Normalizer:
             for o in kept
         ]
         base = Maximum(tuple(sorted(unit, key=lambda o: o.key)))
-        return [make_term(content, powers={base: 1})]
+        return [make_term(content, powers=[(base, 1)])]
 
     # Simplification ----------------------------------------------------------------------------
 
@@ -297,7 +297,10 @@ class Normalizer:
             if not self.arithmetic.implied(at_least(length, 0), (*path, *rest)):
                 continue
             variables = tuple(v for v in term.variables if v != variable)
-            reduced = Term(term.coefficient, variables, rest, term.powers)
+            if any(isinstance(base, Group) for base, _ in term.powers):
+                # Over an empty range the denominator may be 0: keep that it is not read there.
+                rest = (*rest, at_least(length, 1))
+            reduced = make_term(term.coefficient, variables, rest, term.powers)
             return [multiply(reduced, factor) for factor in size_terms(length)]
         return None
 
@@ -413,9 +416,9 @@ def outer_condition(scalar: Scalar, bound: frozenset[str]) -> Constraint | None:
             return outer_condition(then, bound) or outer_condition(other, bound)
         case Plus(args) | Times(args) | Call(_, args):
             for arg in args:
-                condition = outer_condition(arg, bound)
-                if condition is not None:
-                    return condition
+                inner = outer_condition(arg, bound)
+                if inner is not None:
+                    return inner
         case SumOver(variable, _, body) | MaxOver(variable, _, body):
             return outer_condition(body, bound | {variable})
     return None

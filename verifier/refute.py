@@ -20,7 +20,7 @@ from xflow.errors import ShapeError
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
 from xflow.ops.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.rule import Instance, Rule, attribute_symbols
-from xflow.size import Expr, Size, coefficient_of, evaluate, free_symbols, substitute
+from xflow.size import Expr, Size, coefficient_of, evaluate, free_symbols, product, substitute
 
 TOLERANCE = 1e-9
 MAX_ELEMENTS = 20_000
@@ -230,7 +230,7 @@ def compare_at(
     if instance.broadcast:
         shapes = broadcast_shapes(shapes, rng)
     reals = {
-        name: Fraction(rng.randint(1, 12), 8)
+        name: Fraction(rng.choice((-5, -1, 0, *range(1, 13))), 8)
         for name in sorted(real_symbols((*instance.lhs, *instance.rhs)))
     }
     try:
@@ -275,7 +275,7 @@ def compare_at(
 
 def element_count(shape: Shape) -> int:
     """Number of elements of a concrete shape."""
-    return int(np.prod([int(size) for size in shape], dtype=object))  # type: ignore[call-overload]
+    return evaluate(product(shape), {})
 
 
 def broadcast_shapes(shapes: Mapping[str, Shape], rng: random.Random) -> dict[str, Shape]:
@@ -296,7 +296,7 @@ def random_array(shape: Shape, rng: random.Random) -> Array:
     """Exact dyadic rationals of both signs, zeros among them; at times only positive ones."""
     generator = np.random.default_rng(rng.getrandbits(32))
     low = 1 if rng.random() < 0.3 else -15
-    values = generator.integers(low, 16, size=[int(size) for size in shape])
+    values = generator.integers(low, 16, size=[evaluate(size, {}) for size in shape])
     return values.astype(np.float64) / 8
 
 

@@ -199,8 +199,28 @@ def substitute_term(term: Term, values: Mapping[str, Size]) -> Term:
 
 
 def substitute_normal(normal: Normal, values: Mapping[str, Size]) -> Normal:
-    """Replace symbols everywhere in a normal form."""
-    return make_normal(substitute_term(term, values) for term in normal.terms)
+    """Replace unbound symbols everywhere in a normal form; none is captured."""
+    return make_normal(_substitute_free(term, values) for term in normal.terms)
+
+
+def _substitute_free(term: Term, values: Mapping[str, Size]) -> Term:
+    names, values = _without_capture(term.variables, values)
+    return substitute_term(rename(term, names) if names else term, values)
+
+
+def _without_capture(
+    variables: tuple[str, ...], values: Mapping[str, Size]
+) -> tuple[dict[str, str], Mapping[str, Size]]:
+    """New names for bound variables that occur in `values`, and `values` of the unbound ones.
+
+    Copies of one normal form share the names of their bound variables, so a name may be bound
+    inside a factor of a term that binds it, too.
+    """
+    if not variables:
+        return {}, values
+    values = {name: value for name, value in values.items() if name not in variables}
+    used = frozenset().union(*map(free_symbols, values.values()))
+    return {name: fresh_name() for name in variables if name in used}, values
 
 
 def substitute_base(base: Base, values: Mapping[str, Size]) -> Base:
@@ -215,17 +235,18 @@ def substitute_base(base: Base, values: Mapping[str, Size]) -> Base:
         case Group(body):
             return Group(substitute_normal(body, values))
         case Maximum(options):
-            return Maximum(
-                tuple(
-                    Option(
-                        o.variables,
-                        tuple(g.substitute(values) for g in o.guards),
-                        substitute_normal(o.body, values),
-                    )
-                    for o in options
-                )
-            )
+            return Maximum(tuple(_substitute_option(o, values) for o in options))
     raise TypeError(type(base))
+
+
+def _substitute_option(option: Option, values: Mapping[str, Size]) -> Option:
+    names, values = _without_capture(option.variables, values)
+    values = {**values, **{old: symbol(new) for old, new in names.items()}}
+    return Option(
+        tuple(names.get(v, v) for v in option.variables),
+        tuple(g.substitute(values) for g in option.guards),
+        substitute_normal(option.body, values),
+    )
 
 
 def free_of_base(base: Base) -> frozenset[str]:

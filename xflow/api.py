@@ -1,14 +1,11 @@
-"""Optimising a model: the whole way from a file to a model that is right and faster."""
+"""Optimising a model, from Python: arguments are read, and a run is set up and cleaned up."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,42 +13,19 @@ import onnx
 import onnx_ir as ir
 
 from xflow import files
-from xflow.cost import CostModel, measure
-from xflow.cost.estimate import EstimatedCost, TargetModel
-from xflow.cost.measure import Comparison, Measurer
-from xflow.cost.model import Costs
-from xflow.cost.store import Store
+from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ModelError, UsageError
 from xflow.external_data import has_external_data
-from xflow.inputs import Shapes, default_shapes
-from xflow.machine import processor_name, usable_cores
-from xflow.onnx_import import Imported, import_model, subgraphs
-from xflow.onnx_types import interface
-from xflow.report import Latency, ModelStats, Ratio, Report, RuleUse, Target
+from xflow.machine import usable_cores
+from xflow.pipeline import Pipeline, Progress, Result
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules
-from xflow.search import Replacement, search
-from xflow.validate import Tolerance, Validator, Verdict
+from xflow.validate import Tolerance, write_temporary
+
+__all__ = ["Model", "Progress", "Result", "optimize"]
 
 Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | ir.Model
-Progress = Callable[[str, Mapping[str, object]], None]
-
-AFTERWARDS_S = 30.0
-"""Seconds beyond the budget that checks and the final timing may take."""
-TIMING_S = (2.0, 10.0)
-"""Least and most seconds of the final timing."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A model that computes what the input model does, and what was done to it.
-
-    If `report.changed` is False, `model` is the input's own.
-    """
-
-    model: ir.Model
-    report: Report
 
 
 def optimize(
@@ -84,11 +58,12 @@ def optimize(
         raise UsageError(f"unknown cost {cost!r}", do="choose measured or estimated")
     if not budget > 0:
         raise UsageError(f"the budget must be positive, not {budget}")
-    target = measure.Target(provider, usable_cores() if threads is None else threads)
+    target = Target(provider, usable_cores() if threads is None else threads)
+    chosen = _rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
         worker = stack.enter_context(Worker())
-        run = _Run(
+        pipeline = Pipeline(
             target,
             worker,
             folder,
@@ -98,7 +73,9 @@ def optimize(
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
         )
-        return run(model, _rules(rules, only_rules, skip_rules))
+        with pipeline.phase("load"):
+            source, before = _load(model, folder / "before.onnx")
+        return pipeline.run(source, before, chosen)
 
 
 def _rules(
@@ -117,166 +94,6 @@ def _rules(
     ]
 
 
-class _Run:
-    """One run: its settings, and the time that its phases took."""
-
-    def __init__(
-        self,
-        target: measure.Target,
-        worker: Worker,
-        folder: Path,
-        budget: float,
-        *,
-        tolerance: Tolerance,
-        shapes: Shapes | None,
-        measured: bool,
-        progress: Progress,
-    ) -> None:
-        self.target = target
-        self.worker = worker
-        self.folder = folder
-        self.budget = budget
-        self.tolerance = tolerance
-        self.shapes = shapes
-        self.measured = measured
-        self.progress = progress
-        self.phases: dict[str, float] = {}
-        self.warnings: list[str] = []
-        self.messages: list[str] = []
-
-    def __call__(self, model: Model, rules: Sequence[Rule]) -> Result:
-        with self.phase("load"):
-            source, before = _load(model, self.folder / "before.onnx")
-            shapes = default_shapes(interface(source), self.shapes)
-        self.source, self.before, self.chosen_shapes = source, before, shapes
-        verdict = Verdict(None)
-        with self.phase("import"):
-            imported = self.imported()
-        if imported is not None:
-            replacements = self.search(imported, rules)
-            with self.phase("check"):
-                verdict = self.validator(imported).validate(replacements)
-        self.warnings += verdict.warnings
-        comparison = None
-        if verdict.checked is None:
-            self.messages.append("No rewrite was found that makes the model faster.")
-            return self.result(verdict, comparison, changed=False)
-        changed = True
-        if self.measured:
-            with self.phase("timing"):
-                comparison = self.compare(verdict.checked.path)
-            changed = comparison is not None and comparison.low > 1
-            if not changed:
-                self.messages.append(_excuse(comparison))
-                comparison = comparison and replace(comparison, after=comparison.before)
-        return self.result(verdict, comparison, changed=changed)
-
-    def imported(self) -> Imported | None:
-        """The model as a graph; None, and a warning, where that is not possible."""
-        try:
-            imported = import_model(self.source)
-        except ModelError as error:
-            self.warnings.append(f"The model was left as it is: {error}")
-            return None
-        self.warnings += imported.warnings
-        return imported
-
-    def search(self, imported: Imported, rules: Sequence[Rule]) -> tuple[Replacement, ...]:
-        """The replacements that the search finds."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.phase("search"))
-            costs: CostModel = EstimatedCost(TargetModel(threads=self.target.threads))
-            if self.measured:
-                store = stack.enter_context(Store())
-                costs = Costs(
-                    Measurer(self.target, self.worker),
-                    store,
-                    imported.constants,
-                    sizes=imported.sizes(self.chosen_shapes),
-                    opset=self.source.graph.opset_imports.get("", 20),
-                )
-            found = search(
-                imported.graph,
-                rules,
-                costs,
-                deadline=time.monotonic() + self.budget,
-                seed=self.tolerance.seed,
-                constants=imported.constants,
-                progress=self.progress,
-            )
-            if self.measured:
-                self.warnings += store.warnings
-        self.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
-        return found.replacements
-
-    def validator(self, imported: Imported) -> Validator:
-        """The judge of what the search found; it has half of the time that is left for it."""
-        return Validator(
-            imported,
-            self.before,
-            self.folder / "after.onnx",
-            self.worker,
-            self.target,
-            self.tolerance,
-            self.shapes,
-            time.monotonic() + max(AFTERWARDS_S / 2, self.budget / 2),
-        )
-
-    def compare(self, after: Path) -> Comparison | None:
-        """Time both models against each other; None, and a warning, where that fails."""
-        low, high = TIMING_S
-        seconds = min(high, max(low, self.budget / 6))
-        compared = Measurer(self.target, self.worker).compare(
-            self.before,
-            after,
-            seconds,
-            seed=self.tolerance.seed,
-            shapes=self.chosen_shapes,
-            limit_s=2 * AFTERWARDS_S,
-        )
-        if isinstance(compared, Comparison):
-            return compared
-        self.warnings.append(f"The models could not be timed: {compared.reason}.")
-        return None
-
-    def result(self, verdict: Verdict, comparison: Comparison | None, *, changed: bool) -> Result:
-        """The result of the run."""
-        checked = verdict.checked
-        model = checked.model if changed and checked is not None else self.source
-        report = Report(
-            changed=changed,
-            before=_stats(self.source),
-            after=_stats(model),
-            target=Target(
-                self.target.provider,
-                self.target.threads,
-                processor_name(),
-                self.worker.runtime_version if self.measured or checked else "",
-            ),
-            latency_before=_latency(comparison, "before"),
-            latency_after=_latency(comparison, "after"),
-            ratio=_ratio(comparison) if changed else None,
-            largest_error=checked.check.max_rel if changed and checked is not None else None,
-            rules=_uses(verdict.replacements) if changed else (),
-            phases=self.phases,
-            shapes=self.chosen_shapes,
-            seed=self.tolerance.seed,
-            warnings=tuple(self.warnings),
-            messages=tuple(self.messages),
-        )
-        return Result(model, report)
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time of the block as that of a phase."""
-        self.progress(name, {})
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
-
-
 def _load(model: Model, copy: Path) -> tuple[ir.Model, Path]:
     """The model, not to be changed by anybody else, and a file that holds it."""
     if isinstance(model, str | os.PathLike):
@@ -284,58 +101,14 @@ def _load(model: Model, copy: Path) -> tuple[ir.Model, Path]:
     if isinstance(model, onnx.ModelProto):
         if has_external_data(model):
             raise ModelError("a message whose weights lie in files", do="give the model's path")
-        files.write_model_atomically(model, copy)
+        write_temporary(model, copy)
         return files.load_model(copy), copy
     if isinstance(model, ir.Model):
-        source_model = model.clone()
-        files.write_model_atomically(source_model, copy)
+        try:
+            source_model = model.clone()
+        except Exception as error:  # values that nobody computes, and the like
+            raise ModelError("the model is not consistent and cannot be copied") from error
+        write_temporary(source_model, copy)
         files.load_model(copy)  # raises ModelError if it is not valid
         return source_model, copy
     raise UsageError(f"a {type(model).__name__} is no model", do="give a path or an ONNX model")
-
-
-def _stats(model: ir.Model) -> ModelStats:
-    """What a model consists of, the nodes of subgraphs included."""
-    operators: Counter[str] = Counter()
-    for node in model.graph:
-        operators[node.op_type] += 1
-        for graph in subgraphs(node):
-            operators.update(inner.op_type for inner in graph)
-    tensors = (value.const_value for value in model.graph.initializers.values())
-    return ModelStats(
-        dict(sorted(operators.items())),
-        sum(tensor.nbytes for tensor in tensors if tensor is not None),
-    )
-
-
-def _excuse(comparison: Comparison | None) -> str:
-    """Why the user gets the input's own model although there were rewrites."""
-    verdict = "The rewritten model was not measurably faster"
-    if comparison is not None:
-        ratio, low, high = comparison.ratio, comparison.low, comparison.high
-        verdict += f" ({ratio:.3f} times as fast, {low:.3f} to {high:.3f})"
-    return f"{verdict}, so this is the input's own."
-
-
-def _latency(comparison: Comparison | None, which: Literal["before", "after"]) -> Latency | None:
-    if comparison is None:
-        return None
-    timing = comparison.before if which == "before" else comparison.after
-    return Latency(timing.median, timing.spread * timing.median / 2, len(timing.samples))
-
-
-def _ratio(comparison: Comparison | None) -> Ratio | None:
-    if comparison is None:
-        return None
-    return Ratio(comparison.ratio, comparison.low, comparison.high)
-
-
-def _uses(replacements: Sequence[Replacement]) -> tuple[RuleUse, ...]:
-    """The rules applied; the gain of a replacement is shared out evenly among its rules."""
-    counts: Counter[str] = Counter()
-    gains: dict[str, float] = {}
-    for item in replacements:
-        for name in item.rules:
-            counts[name] += 1
-            gains[name] = gains.get(name, 0.0) + item.gain / len(item.rules)
-    return tuple(RuleUse(name, counts[name], gains[name]) for name in sorted(counts))

@@ -1,9 +1,9 @@
 """Backtracking search in one region: states are graphs, steps are applications of rules.
 
-A state survives if its cost is below alpha times the best. A path is local: behind its first step
-each step has to touch what the path has made, or what that reads, since steps elsewhere are found
-on their own; a state that beats all others starts afresh. How steps are found, and which states
-count as the same, see `steps`.
+A state survives if its cost is at most alpha times the best and a few calls. A path is local:
+behind its first step each step has to touch what the path has made, or what that reads, since steps
+elsewhere are found on their own; a state that beats all others starts afresh. How steps are found,
+and which states count as the same, see `steps`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from dataclasses import dataclass, field
 from xflow.graph import Graph, Node, Value, apply
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
-from xflow.steps import RuleIndex, Steps
+from xflow.steps import RuleIndex, Step, Steps
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds the search of a region; the first three make it the same on any machine."""
+    """What bounds the search of a region; all but the deadline make it the same on any machine."""
 
     alpha: float = 1.5
+    slack: float = 2e-5
+    """Seconds by which a state may be dearer besides: a few calls of operators, which in a small
+    region are more than alpha allows."""
     expansions: int = 300
     states: int = 3000
     deadline: float = float("inf")
@@ -72,49 +75,47 @@ class Explorer:
         best = root.cost
         queue = _Queue(self.random)
         queue.push(root)
-        seen: dict[object, float] = {self.steps.key(graph): root.cost}
+        seen = {self.steps.key(graph)}
         found: dict[object, State] = {_signature(graph): root}
         considered = 0
         for _ in range(self.limits.expansions):
-            state = queue.pop(self.limits.alpha * best)
+            state = queue.pop(self._dearest(best))
             if state is None:
                 self.exhausted = True
                 break
-            for path, after, focus in self._successors(state):
+            for step, after, moved in self._successors(state):
                 considered += 1
                 if considered > self.limits.states or time.monotonic() > self.limits.deadline:
                     return _cheapest(found, root, keep)
-                cost = self.estimate(after)
-                if cost > self.limits.alpha * best:
-                    continue
                 key = self.steps.key(after)
-                if cost >= seen.get(key, float("inf")) * (1 - 1e-9):
+                if key in seen:
                     continue
-                seen[key] = cost
-                better = cost < best * (1 - 1e-6)
-                best = min(best, cost)
-                depth = 0 if better else state.depth + 1
-                new = State(after, cost, path, None if better else focus, depth)
+                seen.add(key)
+                cost = self.estimate(after)
+                if cost > self._dearest(best):
+                    continue
+                path = (*state.path, step.rule)
+                if cost < best * (1 - 1e-6):
+                    best = cost
+                    new = State(after, cost, path)
+                else:
+                    focus = _focus(state, step, after, moved)
+                    new = State(after, cost, path, focus, state.depth + 1)
                 queue.push(new)
                 signature = _signature(after)
                 if signature not in found or found[signature].cost > cost:
                     found[signature] = new
         return _cheapest(found, root, keep)
 
-    def _successors(self, state: State) -> Iterator[tuple[tuple[str, ...], Graph, frozenset[Node]]]:
-        """Paths, graphs and what their next steps must be near."""
-        present = set(state.graph.nodes)
+    def _dearest(self, best: float) -> float:
+        return self.limits.alpha * best + self.limits.slack
+
+    def _successors(self, state: State) -> Iterator[tuple[Step, Graph, dict[Node, Node]]]:
         zone = None if state.focus is None else _around(state.focus)
         for step in self.steps.of(state.graph):
-            if zone is not None and zone.isdisjoint(step.near):
-                continue
-            mapping = dict(zip(step.before, step.after, strict=True))
-            graph, moved = _replace(state.graph, mapping)
-            created = {node for node in step.made if node not in present and not node.constant}
-            created = created or {value.node for value in step.after}
-            kept = set(graph.nodes)
-            old = {moved.get(node, node) for node in state.focus or ()} & kept
-            yield (*state.path, step.rule), graph, frozenset(created | old)
+            if zone is None or not zone.isdisjoint(step.near):
+                mapping = dict(zip(step.before, step.after, strict=True))
+                yield step, *_replace(state.graph, mapping)
 
 
 class _Queue:
@@ -124,7 +125,7 @@ class _Queue:
     """
 
     def __init__(self, order: random.Random) -> None:
-        self._layers: list[list[tuple[float, float, int, State]]] = []
+        self._layers: list[list[tuple[float, int, float, int, State]]] = []
         self._random = order
         self._count = 0
         self._turn = 0
@@ -133,7 +134,7 @@ class _Queue:
         while len(self._layers) <= state.depth:
             self._layers.append([])
         self._count += 1
-        entry = (state.cost, self._random.random(), self._count, state)
+        entry = (state.cost, len(state.path), self._random.random(), self._count, state)
         heapq.heappush(self._layers[state.depth], entry)
 
     def pop(self, limit: float) -> State | None:
@@ -149,7 +150,17 @@ class _Queue:
             depth = min(filled, key=lambda d: self._layers[d][0])
         else:
             depth = filled[self._turn // 2 % len(filled)]
-        return heapq.heappop(self._layers[depth])[3]
+        return heapq.heappop(self._layers[depth])[-1]
+
+
+def _focus(state: State, step: Step, after: Graph, moved: dict[Node, Node]) -> frozenset[Node]:
+    """What the path has made so far: what it had made before the step, and what the step made."""
+    present = set(state.graph.nodes)
+    created = {node for node in step.made if node not in present and not node.constant}
+    created = created or {value.node for value in step.after}
+    return frozenset(created) | (
+        {moved.get(node, node) for node in state.focus or ()} & set(after.nodes)
+    )
 
 
 def _around(focus: frozenset[Node]) -> frozenset[Node]:

@@ -11,7 +11,8 @@ import onnx_ir as ir
 from xflow.fold import Folder, byte_size
 from xflow.graph import Graph, Node, Opaque, Value
 from xflow.lineage import lineage
-from xflow.onnx_import import Imported, captured_values, subgraphs
+from xflow.onnx_import import Imported
+from xflow.onnx_nodes import captured_values, subgraphs
 from xflow.onnx_writer import Plan, UnwritableError, Writer
 from xflow.size import Size
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 from xflow.constraint import Relation
 from xflow.errors import ModelError, ShapeError
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque
+from xflow.onnx_nodes import (
+    HASHED,
+    PLAIN,
+    RANDOM,
+    captured_values,
+    computation_key,
+    constant_tensor,
+    evaluate_node,
+)
 from xflow.onnx_types import (
     UNKNOWN,
     SymbolNames,
-    constant_tensor,
     infer_types,
     tensor_shape,
     tensor_type,
@@ -31,14 +37,6 @@ FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
 
 _SMALL = 1024
 """Elements up to which a constant may be a parameter, and equal constants are one leaf."""
-
-_RANDOM = frozenset(
-    (
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-        *("Bernoulli", "Multinomial", "Dropout"),
-    )
-)
-_PURE_DOMAINS = ("", "ai.onnx.ml")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +93,20 @@ def _solve(size: Size, number: int, sizes: dict[str, int]) -> None:
             sizes.setdefault(name, (number - linear[1]) // linear[0])
 
 
+def _check_order(graph: ir.Graph) -> None:
+    """Raise ModelError unless everything that is read has been computed before."""
+    defined = {*graph.inputs, *graph.initializers.values()}
+    for node in graph:
+        for value in (*node.inputs, *captured_values(node)):
+            if value is not None and value not in defined:
+                what = f"nothing before it computes its input {value.name}, or it is sparse"
+                raise ModelError(what, f"node {node.name or node.op_type}")
+        defined.update(node.outputs)
+    for value in graph.outputs:
+        if value not in defined:
+            raise ModelError("no operator computes it", f"output {value.name}")
+
+
 def import_model(model: ir.Model) -> Imported:
     """The graph of a model. Never changes `model`; raises ModelError for one without sense."""
     return _Importer(model).run()
@@ -115,9 +127,10 @@ class _Importer:
 
     def run(self) -> Imported:
         graph = self.model.graph
+        _check_order(graph)
         self.inferred, failure = infer_types(self.model)
         if failure:
-            self.warnings.append(f"The shapes in the model could not be inferred: {failure}")
+            self.warnings.append(f"The shapes in the model could not be inferred: {failure}.")
         overridable = []
         for value in graph.inputs:
             self.put(value, leaf(value.name or "", self.type(value)))
@@ -127,7 +140,7 @@ class _Importer:
             shown = ", ".join(overridable[:3]) + (", ..." if len(overridable) > 3 else "")
             self.warnings.append(
                 f"{len(overridable)} of the model's weights are also inputs ({shown}), so they "
-                "cannot be taken as constants"
+                "cannot be taken as constants."
             )
         for name, value in graph.initializers.items():
             if value in self.values:
@@ -138,9 +151,6 @@ class _Importer:
                 self.put(value, self.constant(name, value.const_value, value))
         for number, node in enumerate(graph):
             self.node(node, number)
-        missing = [value.name for value in graph.outputs if value not in self.values]
-        if missing:
-            raise ModelError("no operator computes it", f"output {missing[0]}")
         outputs = tuple(self.values[value] for value in graph.outputs)
         return Imported(
             self.model,
@@ -225,7 +235,7 @@ class _Importer:
     def call(self, node: ir.Node, version: int, sources: Sequence[Value | None]) -> OnnxCall | None:
         attributes: dict[str, Any] = {}
         for name, attribute in node.attributes.items():
-            if attribute.is_ref() or attribute.type not in _PLAIN:
+            if attribute.is_ref() or attribute.type not in PLAIN:
                 return None
             value = attribute.value
             attributes[name] = list(value) if isinstance(value, tuple | list) else value
@@ -261,44 +271,15 @@ class _Importer:
 
     def opaque(self, node: ir.Node, number: int) -> tuple[Value, ...]:
         captured = captured_values(node)
-        for value in (*node.inputs, *captured):
-            if value is not None and value not in self.values:
-                where = f"node {node.name or node.op_type}"
-                raise ModelError(f"nothing before it computes its input {value.name}", where)
         inputs = [self.values[v] for v in node.inputs if v is not None]
         inputs += [self.values[v] for v in captured]
-        key = self.key(node, number)
+        key = computation_key(node, self.model) or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
         return opaque(key, inputs, [self.type(output) for output in node.outputs])
 
-    def key(self, node: ir.Node, number: int) -> str:
-        """What tells an opaque node from others: its own place unless it is a pure function."""
-        title = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        version = self.model.graph.opset_imports.get(node.domain)
-        pure = (
-            node.domain in _PURE_DOMAINS
-            and node.op_type not in _RANDOM
-            and node.op_identifier() not in self.model.functions
-            and version is not None
-            and onnx.defs.has(node.op_type, version, node.domain)
-            and all(a.type in _HASHED and not a.is_ref() for a in node.attributes.values())
-        )
-        if not pure:
-            return f"{title}#{number}"
-        present = "".join("_" if value is None else "x" for value in node.inputs)
-        digest = hashlib.sha256(f"{version} {present} {len(node.outputs)}".encode())
-        for name, attribute in sorted(node.attributes.items()):
-            digest.update(f"\0{name}\0{attribute.type}\0".encode())
-            if attribute.type == ir.AttributeType.TENSOR:
-                tensor = attribute.as_tensor()
-                digest.update(f"{tensor.dtype} {tensor.shape}".encode() + tensor.tobytes())
-            else:
-                digest.update(repr(attribute.value).encode())
-        return f"{title}:{digest.hexdigest()[:16]}"
-
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""
-        if node.domain != "" or len(node.outputs) != 1 or node.op_type in _RANDOM:
+        if node.domain != "" or len(node.outputs) != 1 or node.op_type in RANDOM:
             return
         (output,) = node.outputs
         if node.op_type == "Shape" and node.inputs[0] is not None:
@@ -318,78 +299,9 @@ class _Importer:
             or inferred.shape is None
             or not inferred.shape.is_static()
             or math.prod(inferred.shape.numpy()) > _SMALL
-            or any(a.type not in _HASHED for a in node.attributes.values())
+            or any(a.type not in HASHED for a in node.attributes.values())
         ):
             return
-        array = _evaluate(node, self.model.graph.opset_imports[""], inputs)
+        array = evaluate_node(node, self.model.graph.opset_imports[""], inputs)
         if array is not None:
             self.known[output] = array
-
-
-_PLAIN = (
-    ir.AttributeType.INT,
-    ir.AttributeType.INTS,
-    ir.AttributeType.FLOAT,
-    ir.AttributeType.FLOATS,
-    ir.AttributeType.STRING,
-    ir.AttributeType.STRINGS,
-)
-_HASHED = (*_PLAIN, ir.AttributeType.TENSOR)
-
-
-def _evaluate(node: ir.Node, opset: int, inputs: Sequence[Array | None]) -> Array | None:
-    """The result of a node on constants by the reference evaluator; None where it fails."""
-    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to load, rarely needed
-
-    names = [f"i{k}" if array is not None else "" for k, array in enumerate(inputs)]
-    proto = ir.to_proto(node)
-    del proto.input[:], proto.output[:]
-    proto.input.extend(names)
-    proto.output.append("o")
-    feeds = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
-    typed = [
-        onnx.helper.make_tensor_value_info(
-            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
-        for name, array in feeds.items()
-    ]
-    graph = onnx.helper.make_graph([proto], "g", typed, [onnx.ValueInfoProto(name="o")])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    try:
-        with np.errstate(all="ignore"):
-            (result,) = ReferenceEvaluator(model).run(None, feeds)
-        return np.asarray(result)
-    except Exception:  # whatever it cannot do is no constant for us
-        return None
-
-
-def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs in a node's attributes, at any depth."""
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        graphs: Sequence[ir.Graph] = ()
-        if attribute.type == ir.AttributeType.GRAPH:
-            graphs = (attribute.as_graph(),)
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            graphs = attribute.as_graphs()
-        for graph in graphs:
-            yield graph
-            for inner in graph:
-                yield from subgraphs(inner)
-
-
-def captured_values(node: ir.Node) -> tuple[ir.Value, ...]:
-    """The values from outside that a node's subgraphs read, each once."""
-    graphs = list(subgraphs(node))
-    own: set[ir.Value] = set()
-    for graph in graphs:
-        own.update(graph.inputs, graph.initializers.values())
-        for inner in graph:
-            own.update(inner.outputs)
-    read: dict[ir.Value, None] = {}
-    for graph in graphs:
-        for inner in graph:
-            read.update((value, None) for value in inner.inputs if value is not None)
-        read.update((value, None) for value in graph.outputs)
-    return tuple(value for value in read if value not in own)

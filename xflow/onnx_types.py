@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
 from xflow.graph import TensorType
+from xflow.onnx_nodes import constant_tensor
 from xflow.size import Size, symbol
 
 UNKNOWN = TensorType("?", ())
@@ -164,20 +164,3 @@ def interface(model: ir.Model) -> onnx.ModelProto:
 def tensor_shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
     """The shape of a tensor."""
     return tuple(size for size in tensor.shape if isinstance(size, int))
-
-
-def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
-    """The tensor that a Constant node holds; None for other nodes and sparse constants."""
-    if node.op_type != "Constant" or node.domain != "" or len(node.attributes) != 1:
-        return None
-    (attribute,) = node.attributes.values()
-    if attribute.is_ref():
-        return None
-    match attribute.name:
-        case "value":
-            return attribute.as_tensor()
-        case "value_float" | "value_floats":
-            return ir.tensor(np.asarray(attribute.value, np.float32))
-        case "value_int" | "value_ints":
-            return ir.tensor(np.asarray(attribute.value, np.int64))
-    return None

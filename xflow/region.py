@@ -183,17 +183,25 @@ def _split(nodes: list[Node], passing: Sequence[int], limit: int) -> list[list[N
 
 
 def _passing(nodes: Sequence[Node]) -> list[int]:
-    """For each place behind a node, how many values pass it from nodes before to nodes after."""
-    place = {node: i for i, node in enumerate(nodes)}
+    """For each place behind a node, how many values pass it, from nodes before to nodes after.
+
+    Values from outside pass from their first reader to their last, unless that is so far that no
+    region would hold both: what every layer reads ties no layers together.
+    """
+    start = {Value(node, k): i for i, node in enumerate(nodes) for k in range(len(node.types))}
+    outside = {}
     last: dict[Value, int] = {}
     for i, node in enumerate(nodes):
         for value in node.inputs:
-            if value.node in place:
+            if not value.is_constant:
+                if value not in start:
+                    outside[value] = start[value] = i
                 last[value] = i
     change = [0] * (len(nodes) + 1)
     for value, end in last.items():
-        change[place[value.node]] += 1
-        change[end] -= 1
+        if value not in outside or end - start[value] < LIMIT:
+            change[start[value]] += 1
+            change[end] -= 1
     counts, count = [], 0
     for delta in change[:-1]:
         count += delta

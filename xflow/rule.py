@@ -179,6 +179,8 @@ def _make_rule(stanza: Mapping[str, str], where: str) -> Rule:
     try:
         ranks = tuple(map(int, stanza["rank"].split())) if "rank" in stanza else (0,)
         reverse = stanza.get("reverse")
+        if not ranks or min(ranks) < 0 or len(set(ranks)) < len(ranks):
+            raise RuleFileError("the ranks are no list of different numbers from 0 on")
         rule = Rule(
             name,
             " ".join(stanza["in"].split()),
@@ -298,9 +300,14 @@ def _declared_names(inputs: list[tuple[str, list[ast.expr] | None]], params: str
                 vectors |= found - scalars - {"axis"}
             else:
                 scalars |= found - vectors
-    hidden = sorted(n for n in (*scalars, *vectors, *reals) if n.startswith("_") or n == "axis")
-    if hidden:
-        raise RuleFileError(f"the name {hidden[0]} is reserved")
+    everything = sorted((*scalars, *vectors, *reals))
+    for name in everything:
+        # `any` is the axis of ANY_SHAPE, and v_0, v_1, ... are the elements of a vector v.
+        stem = re.fullmatch(r"(.*)_\d+", name)
+        if name.startswith("_") or name in ("axis", "any") or (stem and stem.group(1) in vectors):
+            raise RuleFileError(f"the name {name} is reserved")
+        if everything.count(name) > 1 or params.split().count(name) > 1:
+            raise RuleFileError(f"{name} is declared twice")
     return Names(frozenset(scalars), frozenset(vectors), frozenset(reals))
 
 
@@ -315,6 +322,8 @@ def _instance(rule: Rule, rank: int) -> Instance:
         if name in leaves:
             raise RuleFileError(f"a second input {name}")
         shape = ANY_SHAPE if dims is None else scope.items(dims)
+        if any(isinstance(size, int) and size < 0 for size in shape):
+            raise RuleFileError(f"the input {name} has a negative size")
         if broadcast and dims is not None:
             raise RuleFileError("inputs of any shape do not mix with inputs of a given shape")
         leaves[name] = leaf(name, TensorType(REAL, shape))
@@ -324,7 +333,10 @@ def _instance(rule: Rule, rank: int) -> Instance:
         raise RuleFileError("the two sides have different numbers of outputs")
     if broadcast:
         for node in walk((*lhs, *rhs)):
-            if isinstance(node.op, Operator) and not node.op.elementwise and node.inputs:
+            # Nor constants with a shape: they would tie the one axis that stands for any number.
+            if isinstance(node.op, Operator) and not (
+                node.op.elementwise or node.op.name == "Scalar"
+            ):
                 raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
     return Instance(
         rank, tuple(leaves.values()), broadcast, lhs, rhs, tuple(conditions_at(rule.where, scope))

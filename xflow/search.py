@@ -18,17 +18,19 @@ from xflow.region import Constants, Region, cut
 from xflow.rule import Rule
 from xflow.steps import RuleIndex
 
-ALPHA = 1.5
+ALPHA = 2.0
 """States that cost more than this times the best are dropped: estimates are rough, and rules that
 enable others cost first."""
 KEPT = 4
 """Forms of a region that are measured against the original."""
 GAIN = 0.02
 """Least relative gain for which a region is rewritten."""
+SURPRISE = 0.08
+"""The same for a form that the estimate does not call faster: more often it is noise."""
 HOPE = 1.05
 """Forms are measured up to this estimated cost, relative to the original's."""
 PASSES = 4
-MEASURE_S = (0.2, 2.0)
+MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
@@ -150,7 +152,7 @@ class _Search:
             if idle == 2 or self.remaining() <= 0:
                 break
             regions = cut(graph, self.constants, shifted=number % 2 == 1)
-            share = 0.6 if number == 0 else 0.7
+            share = 0.7 if number == 0 else 0.75
             new = self.solve(regions, time.monotonic() + share * self.remaining(), number)
             graph, changed = self.rewrite(graph, regions)
             idle = 0 if changed and new else idle + 1
@@ -176,12 +178,13 @@ class _Search:
         weights = {
             key: self.cost.estimate(group[0].graph) * len(group) for key, group in groups.items()
         }
-        searching = 0.5 if self.cost.measures else 1.0
+        searching = 0.6 if self.cost.measures else 1.0
         end = time.monotonic() + searching * (until - time.monotonic())
         left = sum(weights.values())
         found: list[tuple[float, Region, list[State]]] = []
-        for done, (key, group) in enumerate(groups.items()):
-            region = group[0]
+        # The light ones first: what they leave of their time goes to those that matter.
+        for done, key in enumerate(sorted(groups, key=lambda key: weights[key])):
+            group, region = groups[key], groups[key][0]
             self.tell("search", **{"pass": number + 1, "region": done + 1, "of": len(groups)})
             now = time.monotonic()
             share = weights[key] / left if left else 1.0
@@ -208,6 +211,8 @@ class _Search:
     def explore(self, region: Region, deadline: float) -> tuple[list[State], bool]:
         """The cheapest forms of a region, the original first; and whether there are no others."""
         limits = Limits(alpha=self.alpha, deadline=deadline)
+        if self.cost.measures:  # small gains are lost in the noise: go deep in one go
+            limits = replace(limits, expansions=10 * limits.expansions, states=10 * limits.states)
         lookup = self.constants.of(region)
         explorer = Explorer(self.index, self.cost.estimate, lookup, limits, self.seed)
         return explorer.explore(region.graph, KEPT), explorer.exhausted
@@ -219,7 +224,7 @@ class _Search:
         original, *others = [s for s in states if s.cost < HOPE * states[0].cost]
         if not self.cost.measures:
             best = min(others, key=lambda state: state.cost)
-            return _solution(best, original.cost, best.cost)
+            return _solution(best, original.cost, best.cost, GAIN)
         if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
             return None
         low, high = MEASURE_S
@@ -228,9 +233,15 @@ class _Search:
         times = self.cost.measure(graphs, min(high, max(low, seconds)))
         if times[0] is None:
             return None
-        timed = [(t, i) for i, t in enumerate(times) if t is not None]
-        fastest, place = min(timed)
-        return _solution(forms[place], times[0], fastest)
+        timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
+        fastest = min(t for t, _ in timed)
+        # Between forms that are equally fast as far as one can tell, the estimate chooses.
+        time_of_best, best = min(
+            ((t, state) for t, state in timed if t <= fastest * (1 + GAIN)),
+            key=lambda item: item[1].cost,
+        )
+        expected = best.cost < original.cost * (1 - GAIN / 2)
+        return _solution(best, times[0], time_of_best, GAIN if expected else SURPRISE)
 
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> tuple[Graph, int]:
         """Put the solutions in, from the last region to the first; return how many these are.
@@ -250,7 +261,7 @@ class _Search:
         return graph, count
 
 
-def _solution(state: State, before: float, after: float) -> _Solution | None:
-    if not state.path or after > before * (1 - GAIN):
+def _solution(state: State, before: float, after: float, gain: float) -> _Solution | None:
+    if not state.path or after > before * (1 - gain):
         return None
     return _Solution(state.graph.outputs, state.path, before - after)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
+from xflow.graph import Graph, Leaf, Node, Opaque, Value
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
+
 
 class RuleIndex:
     """Rules by the operator at the root of their left side.
@@ -64,6 +65,7 @@ class Steps:
         self._of: dict[Node, tuple[Step, ...]] = {}
         self._numbers: dict[object, int] = {}
         self._names: dict[Node, int] = {}
+        self._weights: dict[Node, frozenset[Node]] = {}
 
     def of(self, graph: Graph) -> Iterator[Step]:
         """All steps in `graph`, outside of constant expressions."""
@@ -84,24 +86,34 @@ class Steps:
 
     def name(self, node: Node) -> int:
         """A number that nodes share which are equal for the search, see `key`."""
-        if node not in self._names:
-            for inner in walk([Value(node, 0)]):
-                if inner not in self._names:
-                    key = self._describe(inner)
-                    number = self._numbers.setdefault(key, len(self._numbers))
-                    self._names[inner] = number
+        stack = [node]
+        while node not in self._names:
+            inner = stack[-1]
+            unknown = [v.node for v in inner.inputs if v.node not in self._names]
+            if unknown:
+                stack.extend(unknown)
+                continue
+            self._names[inner] = self._numbers.setdefault(self._describe(inner), len(self._numbers))
+            stack.pop()
         return self._names[node]
 
     def _describe(self, node: Node) -> object:
         if isinstance(node.op, Leaf | Opaque):
             return node
         if node.constant and node.inputs:
-            weights = frozenset(n for n in walk([Value(node, 0)]) if isinstance(n.op, Leaf))
-            return weights, node.types
+            return self._weights_of(node), node.types
         inputs = [(self._names[value.node], value.index) for value in node.inputs]
         if node.op.commutative:
             inputs.sort()
         return node.op, tuple(inputs), tuple(sorted(node.attributes.items())), node.types
+
+    def _weights_of(self, node: Node) -> frozenset[Node]:
+        """The leaves that a constant is computed from."""
+        if node not in self._weights:
+            found = (self._weights_of(value.node) for value in node.inputs)
+            own = {node} if isinstance(node.op, Leaf) else set()
+            self._weights[node] = frozenset(own).union(*found)
+        return self._weights[node]
 
     def _matches(
         self, node: Node, graph: Graph, rules: Mapping[Operator, list[tuple[str, Instance]]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from xflow.check import CheckResult, check_equivalent, check_interface
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ShapeError, ValidationFailed
-from xflow.files import write_model_atomically
+from xflow.external_data import has_external_data
+from xflow.files import PROTOBUF_LIMIT, write_model_atomically
 from xflow.inputs import Shapes
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
@@ -87,44 +88,41 @@ class Validator:
         chosen = tuple(replacements)
         warnings: list[str] = []
         while chosen:
-            outcome = self.attempt(chosen)
+            # Whether there is a model at all is quickly tried; only models are run.
+            model = self.build(chosen)
+            broken = isinstance(model, Broken)
+            step: Callable[[Sequence[Replacement]], object] = self.build if broken else self.attempt
+            outcome = model if isinstance(model, Broken) else self.compare(model)
             if isinstance(outcome, Checked):
                 return Verdict(outcome, chosen, tuple(warnings))
             if outcome.hopeless or time.monotonic() > self.deadline:
-                warnings.append(f"The rewrites were dropped: {outcome.reason}")
+                warnings.append(f"The rewrites were dropped: {outcome.reason}.")
                 break
-            number, reason = self.guilty(chosen, outcome.reason)
+            number, reason = guilty(chosen, outcome.reason, step)
             rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
-            warnings.append(f"A rewrite by {rules} was dropped: {reason}")
+            warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
             chosen = without(chosen, number)
         return Verdict(None, (), tuple(warnings))
 
-    def guilty(self, replacements: Sequence[Replacement], reason: str) -> tuple[int, str]:
-        """The replacement up to which all is well, with it no more, and what then is wrong.
-
-        `reason` is what is wrong with all of them.
-        """
-        good, bad = 0, len(replacements)
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            outcome = self.attempt(replacements[:middle])
-            if isinstance(outcome, Checked):
-                good = middle
-            else:
-                bad, reason = middle, outcome.reason
-        return bad - 1, reason
+    def build(self, replacements: Sequence[Replacement]) -> ir.Model | Broken:
+        """The model that the replacements make."""
+        try:
+            graph = apply_replacements(self.imported.graph, replacements)
+            return export_model(self.imported, graph)
+        except (ShapeError, UnwritableError) as error:
+            return Broken(str(error))
 
     def attempt(self, replacements: Sequence[Replacement]) -> Checked | Broken:
-        """Write the model that the replacements make, and compare it with the input model."""
+        """The model that the replacements make, compared with the input model."""
+        model = self.build(replacements)
+        return model if isinstance(model, Broken) else self.compare(model)
+
+    def compare(self, model: ir.Model) -> Checked | Broken:
+        """Write a model to its file, and compare it with the input model."""
         remaining = self.deadline - time.monotonic()
         if remaining <= 0:
             return Broken("there was no time left to check them", hopeless=True)
-        try:
-            graph = apply_replacements(self.imported.graph, replacements)
-            model = export_model(self.imported, graph)
-        except (ShapeError, UnwritableError) as error:
-            return Broken(str(error))
-        write_model_atomically(model, self.after)
+        write_temporary(model, self.after)
         try:
             onnx.checker.check_model(str(self.after))
         except Exception as error:  # the checker raises what its C++ side throws
@@ -152,3 +150,37 @@ class Validator:
             names = ", ".join(sorted(check.unchecked))
             return Broken(f"output {names} is never finite on random inputs", hopeless=True)
         return Checked(model, self.after, check)
+
+
+def guilty(
+    replacements: Sequence[Replacement],
+    reason: str,
+    step: Callable[[Sequence[Replacement]], object],
+) -> tuple[int, str]:
+    """The replacement before which all is well, and with which it is not; and what is wrong then.
+
+    `step` tries the first few; `reason` is what was wrong with all of them.
+    """
+    good, bad = 0, len(replacements)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        outcome = step(replacements[:middle])
+        if isinstance(outcome, Broken):
+            bad, reason = middle, outcome.reason
+        else:
+            good = middle
+    return bad - 1, reason
+
+
+def write_temporary(model: ir.Model | onnx.ModelProto, path: Path) -> None:
+    """Write a model for this run only: nothing waits until it is safe on the disk."""
+    if isinstance(model, ir.Model):
+        tensors = (value.const_value for value in model.graph.initializers.values())
+        if sum(tensor.nbytes for tensor in tensors if tensor is not None) > PROTOBUF_LIMIT // 2:
+            write_model_atomically(model, path)
+            return
+    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
+    if has_external_data(proto) or proto.ByteSize() > PROTOBUF_LIMIT:
+        write_model_atomically(model, path)
+    else:
+        path.write_bytes(proto.SerializeToString())

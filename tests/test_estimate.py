@@ -1,0 +1,94 @@
+"""The estimate: what it calls cheaper has to be so on any machine."""
+
+from fractions import Fraction
+
+import pytest
+
+import xflow.ops  # noqa: F401 - fills the registry
+from xflow.cost.estimate import EstimatedCost, Estimator, TargetModel
+from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
+from xflow.ops.registry import Attribute
+from xflow.size import Size, symbol
+
+TARGET = TargetModel(fused_overhead=0.0)
+
+
+def tensor(key: str, *shape: Size, constant: bool = False) -> Value:
+    return leaf(key, TensorType("FLOAT", shape), constant=constant)
+
+
+def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
+    return apply(op, inputs, attributes)[0]
+
+
+def seconds(*outputs: Value) -> float:
+    return Estimator(TARGET)(Graph(outputs))
+
+
+X = tensor("x", 1, 32, 28, 28)
+W = tensor("w", 32, 32, 3, 3, constant=True)
+CONV = call("Conv", X, W, pads=(1, 1, 1, 1))
+OTHER = call("Conv", X, tensor("v", 32, 32, 3, 3, constant=True), pads=(1, 1, 1, 1))
+
+
+def test_leaves_and_constant_expressions_cost_nothing() -> None:
+    assert seconds(X) == 0
+    assert seconds(call("Mul", W, W)) == 0
+    assert seconds(call("Conv", X, call("Add", W, W), pads=(1, 1, 1, 1))) == seconds(CONV)
+
+
+def test_activation_and_weights_fuse_into_the_convolution_before() -> None:
+    scale = tensor("s", 32, 1, 1, constant=True)
+    assert seconds(call("Relu", call("Add", call("Mul", CONV, scale), scale))) == seconds(CONV)
+    parameters = [tensor(key, 32, constant=True) for key in "abcd"]
+    normal = call("BatchNormalization", CONV, *parameters, epsilon=Fraction(1, 1000))
+    assert seconds(normal) == seconds(CONV)
+
+
+def test_one_sum_fuses_and_only_before_the_activation() -> None:
+    once = call("Relu", call("Add", CONV, X))
+    assert seconds(once) == seconds(CONV)
+    assert seconds(call("Add", once, X)) > seconds(once)
+    assert seconds(call("Add", call("Add", CONV, X), X)) > seconds(CONV)
+
+
+def test_what_others_read_too_is_not_fused() -> None:
+    assert seconds(call("Relu", CONV), CONV) > seconds(CONV)
+    assert seconds(call("Relu", CONV), call("Tanh", CONV)) > seconds(CONV)
+
+
+def test_sum_that_enlarges_is_not_fused() -> None:
+    batch = tensor("b", 4, 32, 28, 28)
+    assert seconds(call("Add", CONV, batch)) > seconds(CONV)
+
+
+def test_views_are_nearly_free() -> None:
+    view = seconds(call("Reshape", X, shape=(1, 32, 784)))
+    assert 0 < view < seconds(call("Relu", X)) / 2
+
+
+def test_cost_is_that_of_the_nodes_each_once() -> None:
+    both = seconds(call("MatMul", CONV, OTHER))
+    assert both == pytest.approx(
+        seconds(CONV) + seconds(OTHER) + Estimator(TARGET).node(call("MatMul", CONV, OTHER).node)
+    )
+    assert seconds(call("Div", CONV, CONV)) < 2 * seconds(CONV)
+
+
+def test_thin_groups_are_slower_than_their_arithmetic() -> None:
+    thin = call("Conv", X, tensor("d", 32, 1, 3, 3, constant=True), pads=(1, 1, 1, 1), group=32)
+    assert seconds(thin) > seconds(CONV) / 32
+
+
+def test_symbolic_sizes_and_opaque_nodes_have_a_cost() -> None:
+    free = tensor("f", symbol("batch"), 64)
+    assert seconds(call("Relu", free)) > 0
+    (value,) = opaque("Custom", [X], [X.type])
+    assert seconds(value) > 0
+
+
+def test_estimated_cost_measures_nothing() -> None:
+    cost = EstimatedCost(TARGET)
+    assert not cost.measures
+    assert cost.measure([Graph((CONV,))], 1.0) == [None]
+    assert cost.estimate(Graph((CONV,))) == seconds(CONV)

@@ -1,0 +1,289 @@
+"""The search: what it finds, that it finds it again, and that a measurement has the last word."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+import xflow.ops  # noqa: F401 - fills the registry
+from xflow.cost.estimate import EstimatedCost
+from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque, run
+from xflow.ops.registry import Array, Attribute
+from xflow.region import Constants, cut
+from xflow.rule import parse_rules
+from xflow.search import SearchResult, apply_replacements, search, without
+
+RULES = parse_rules("""
+rule bias-apart
+  in       x[N, C, *S] w[O, c, *R] b[O]
+  param    *e *f *s *d g
+  rank     2
+  from     Conv(x, w, b, pads=[*e, *f], strides=[*s], dilations=[*d], group=g)
+  to       Add(Conv(x, w, pads=[*e, *f], strides=[*s], dilations=[*d], group=g), \
+Reshape(b, shape=[O, *1]))
+  reverse  always
+
+rule associativity
+  in       x[...] y[...] z[...]
+  from     Add(Add(x, y), z)
+  to       Add(x, Add(y, z))
+  reverse  always
+
+rule merge
+  in       x[N, C, *S] w[O, c, *R] v[O, c, *(R + p + q)]
+  param    *e *f *p *q *s *d g
+  rank     2
+  from     Add(Conv(x, w, pads=[*e, *f], strides=[*s], dilations=[*d], group=g), \
+Conv(x, v, pads=[*(e + d*p), *(f + d*q)], strides=[*s], dilations=[*d], group=g))
+  to       Conv(x, Add(Pad(w, pads=[0, 0, *p, 0, 0, *q]), v), pads=[*(e + d*p), *(f + d*q)], \
+strides=[*s], dilations=[*d], group=g)
+  where    p >= 0, q >= 0
+
+rule mul-as-conv
+  in       x[N, C, *S] k[C]
+  rank     2
+  from     Mul(x, Reshape(k, shape=[C, *1]))
+  to       Conv(x, Mul(IdentityKernel(channels=C, kernel=[*1]), Reshape(k, shape=[C, 1, *1])))
+
+rule double
+  in       x[...]
+  from     Add(x, x)
+  to       Mul(x, 2)
+  reverse  always
+
+rule matmul-associativity
+  in       x[N, K] w[K, M] v[M, P]
+  from     MatMul(MatMul(x, w), v)
+  to       MatMul(x, MatMul(w, v))
+
+rule relu-of-relu
+  in       x[...]
+  from     Relu(Relu(x))
+  to       Relu(x)
+""")
+
+
+def tensor(key: str, *shape: int, constant: bool = False) -> Value:
+    return leaf(key, TensorType("FLOAT", shape), constant=constant)
+
+
+def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
+    return apply(op, inputs, attributes)[0]
+
+
+def block(x: Value, name: str) -> Value:
+    """Three branches: kernels of two sizes with bias, and a scaled identity."""
+    kernel = tensor(f"{name}.kernel", 8, 8, 3, 3, constant=True)
+    point = tensor(f"{name}.point", 8, 8, 1, 1, constant=True)
+    first, second = (tensor(f"{name}.{key}", 8, constant=True) for key in "bc")
+    scale = call("Reshape", tensor(f"{name}.scale", 8, constant=True), shape=(8, 1, 1))
+    branches = call(
+        "Add",
+        call("Conv", x, kernel, first, pads=(1, 1, 1, 1)),
+        call("Conv", x, point, second),
+    )
+    return call("Relu", call("Add", branches, call("Mul", x, scale)))
+
+
+def network(blocks: int, size: int = 6) -> Graph:
+    value = tensor("x", 1, 8, size, size)
+    for number in range(blocks):
+        value = block(value, f"block{number}")
+    return Graph((value,))
+
+
+def found(graph: Graph, cost: object = None, seconds: float = 60.0) -> SearchResult:
+    model = EstimatedCost() if cost is None else cost
+    return search(graph, RULES, model, deadline=time.monotonic() + seconds)  # type: ignore[arg-type]
+
+
+def count(graph: Graph, name: str) -> int:
+    return sum(not node.constant and getattr(node.op, "name", "") == name for node in graph.nodes)
+
+
+def assert_equivalent(before: Graph, after: Graph) -> None:
+    random = np.random.default_rng(0)
+    feeds: dict[str, Array] = {}
+    for value in before.leaves:
+        assert isinstance(value.node.op, Leaf)
+        feeds[value.node.op.key] = random.standard_normal([int(str(n)) for n in value.shape])
+    for old, new in zip(run(before.outputs, feeds), run(after.outputs, feeds), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
+
+
+def test_three_branches_become_one_convolution() -> None:
+    graph = network(1)
+    result = found(graph)
+    assert count(result.graph, "Conv") == 1
+    assert count(result.graph, "Mul") == 0
+    assert_equivalent(graph, result.graph)
+    rules = {name for item in result.replacements for name in item.rules}
+    assert {"merge", "mul-as-conv"} <= rules
+    assert all(item.gain > 0 for item in result.replacements)
+
+
+def test_blocks_that_differ_in_weights_alone_are_solved_once() -> None:
+    class Counting(EstimatedCost):
+        asked = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            inner = self.estimate
+
+            def estimate(graph: Graph) -> float:
+                Counting.asked += 1
+                return inner(graph)
+
+            self.estimate = estimate  # type: ignore[assignment]
+
+    graph = network(2)
+    found(graph, Counting())
+    two, Counting.asked = Counting.asked, 0
+    six = network(6)
+    result = found(six, Counting())
+    assert Counting.asked < 2 * two
+    assert count(result.graph, "Conv") == 6
+    assert_equivalent(six, result.graph)
+
+
+def test_search_is_deterministic() -> None:
+    graph = network(2)
+    first, second = found(graph), found(graph)
+    assert first.graph == second.graph
+    assert [item.rules for item in first.replacements] == [
+        item.rules for item in second.replacements
+    ]
+
+
+def test_without_rules_nothing_changes() -> None:
+    graph = network(1)
+    result = search(graph, [], EstimatedCost(), deadline=time.monotonic() + 10)
+    assert result.graph is graph
+    assert result.replacements == ()
+
+
+def test_past_deadline_leaves_the_graph_alone() -> None:
+    graph = network(1)
+    assert found(graph, seconds=-1.0).graph == graph
+
+
+def test_replacements_lead_from_the_graph_to_the_result() -> None:
+    graph = network(3)
+    result = found(graph)
+    assert apply_replacements(graph, result.replacements) == result.graph
+    for dropped in range(len(result.replacements)):
+        rest = without(result.replacements, dropped)
+        assert len(rest) == len(result.replacements) - 1
+        assert_equivalent(graph, apply_replacements(graph, rest))
+    rest = without(result.replacements, 0)
+    kept = apply_replacements(graph, rest)
+    assert count(kept, "Conv") > count(result.graph, "Conv")
+    assert count(kept, "Conv") < count(graph, "Conv")
+
+
+class Stopwatch:
+    """A measurement that says what a test wants it to."""
+
+    measures = True
+
+    def __init__(self, times: Sequence[float | None]) -> None:
+        self.estimate = EstimatedCost().estimate
+        self.times = times
+        self.graphs: list[Graph] = []
+
+    def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
+        self.graphs.extend(graphs)
+        return [*self.times, *[self.times[-1]] * len(graphs)][: len(graphs)]
+
+
+def test_measurement_decides_against_the_estimate() -> None:
+    graph = network(1)
+    assert found(graph, Stopwatch([1.0, 1.0])).graph == graph
+    assert found(graph, Stopwatch([1.0, 0.99])).graph == graph
+    assert found(graph, Stopwatch([1.0, None])).graph == graph
+    assert found(graph, Stopwatch([None, 0.5])).graph == graph
+    faster = found(graph, Stopwatch([1.0, 0.5]))
+    assert faster.graph != graph
+    assert faster.replacements[-1].gain == 0.5
+    assert_equivalent(graph, faster.graph)
+
+
+def test_measured_graphs_have_the_weights_of_the_model_and_free_inputs() -> None:
+    graph = network(1)
+    watch = Stopwatch([1.0])
+    found(graph, watch)
+    weights = {value for value in graph.leaves if value.is_constant}
+    for measured in watch.graphs:
+        assert {value for value in measured.leaves if value.is_constant} <= weights
+        assert sum(not value.is_constant for value in measured.leaves) == 1
+
+
+def test_opaque_nodes_are_kept_and_searched_around() -> None:
+    x = tensor("x", 4, 4)
+    (middle,) = opaque("Custom", [call("Relu", call("Relu", x))], [x.type])
+    result = found(Graph((call("Relu", call("Relu", middle)),)))
+    (expected,) = opaque("Custom", [call("Relu", x)], [x.type])
+    assert result.graph == Graph((call("Relu", expected),))
+
+
+def test_pattern_across_a_seam_is_found() -> None:
+    value = tensor("x", 16, 16)
+    for _ in range(60):
+        value = call("Tanh", call("Relu", call("Relu", value)))
+    result = found(Graph((value,)))
+    assert count(result.graph, "Relu") == 60
+
+
+def test_regions_are_convex_and_cover_every_node_once() -> None:
+    graph = network(7)
+    for shifted in (False, True):
+        regions = cut(graph, Constants(lambda value: None), shifted)
+        position = {node: i for i, node in enumerate(graph.nodes)}
+        done: set[Value] = set()
+        total = 0
+        for region in regions:
+            assert region.instantiate(region.graph.outputs) == region.outputs
+            for value in region.inputs:
+                assert value.is_leaf or value.is_constant or value in done
+            done.update(region.outputs)
+            total += sum(not n.constant and bool(n.inputs) for n in region.graph.nodes)
+        assert total == sum(not n.constant and bool(n.inputs) for n in position)
+
+
+def test_constants_that_rules_can_see_tell_regions_apart() -> None:
+    x = tensor("x", 2, 3)
+    constants = {
+        "two": np.full((3,), 2.0, np.float32),
+        "three": np.full((3,), 3.0, np.float32),
+        "large": np.arange(100, dtype=np.float32),
+    }
+
+    def lookup(value: Value) -> Array | None:
+        assert isinstance(value.node.op, Leaf)
+        return constants.get(value.node.op.key)
+
+    def region(value: Value) -> Graph:
+        return cut(Graph((value,)), Constants(lookup))[0].graph
+
+    two = region(call("Mul", x, tensor("two", 3, constant=True)))
+    assert two == region(call("Mul", tensor("y", 2, 3), tensor("two", 3, constant=True)))
+    assert two != region(call("Mul", x, tensor("three", 3, constant=True)))
+    y = tensor("y", 100)
+    assert region(call("Mul", y, tensor("large", 100, constant=True))) == region(
+        call("Mul", y, tensor("unknown", 100, constant=True))
+    )
+
+
+def test_rule_that_looks_at_a_value_applies_only_where_the_value_is() -> None:
+    constants = {"two": np.full((3,), 2.0, np.float32), "three": np.full((3,), 3.0, np.float32)}
+
+    def lookup(value: Value) -> Array | None:
+        assert isinstance(value.node.op, Leaf)
+        return constants.get(value.node.op.key)
+
+    rules = parse_rules("rule halve\n  in x[...]\n  from Relu(Mul(x, 2))\n  to Relu(x)\n")
+    first = call("Relu", call("Mul", tensor("x", 2, 3), tensor("two", 3, constant=True)))
+    second = call("Relu", call("Mul", tensor("y", 2, 3), tensor("three", 3, constant=True)))
+    graph = Graph((first, second))  # the rule is false, which is not what is tested
+    result = search(graph, rules, EstimatedCost(), deadline=time.monotonic() + 10, constants=lookup)
+    assert result.graph.outputs == (call("Relu", tensor("x", 2, 3)), second)
