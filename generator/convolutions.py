@@ -6,7 +6,10 @@ what is computed from weights alone costs nothing at run time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+
 from xflow.ops.registry import Attribute
 
 X, KERNEL, BIAS, SCALE = "x", "kernel", "bias", "scale"
@@ -42,11 +45,11 @@ AS_BIAS = Production("Reshape", (SCALE,), BIAS, choices(shape=[(C,)]))
 IDENTITY = choices(channels=[C], kernel=[(1,)])
 
 
-STEPS: dict[str, list[Attribute]] = {"dilations": [(1,), (2,)]}
+STEPS: dict[str, Sequence[Attribute]] = {"dilations": [(1,), (2,)]}
 """Strides are left to be set free: with them, padding at the end is often of no effect."""
 
 
-def _pads(limit: int) -> list[tuple[int, int]]:
+def _pads(limit: int) -> list[Attribute]:
     return [(e, f) for e in range(limit) for f in range(limit)]
 
 
@@ -67,10 +70,19 @@ SUMS = Vocabulary(
 
 SIZES = Vocabulary(
     "kernel sizes",
-    (_image("x", 13), Input("w", "small", "O I *R", (C, C, 2)), _kernel("v", 4)),
+    (
+        _image("x", 13),
+        Input("w", "small", "O I *R", (C, C, 2)),
+        _kernel("v", 4),
+        _bias("b"),
+        _bias("c"),
+    ),
     (
         Production("Conv", (X, "small"), "y", choices(pads=_pads(2), **STEPS)),
         Production("Conv", (X, KERNEL), "y", choices(pads=_pads(6), **STEPS)),
+        Production("Conv", (X, "small", BIAS), "y", choices(pads=_pads(2), **STEPS)),
+        Production("Conv", (X, KERNEL, BIAS), "y", choices(pads=_pads(6), **STEPS)),
+        Production("Add", (BIAS, BIAS), BIAS),
         Production("Add", ("y", "y"), "sum"),
         Production(
             "Pad",
@@ -80,7 +92,7 @@ SIZES = Vocabulary(
         ),
         Production("Add", (KERNEL, KERNEL), KERNEL),
     ),
-    (2, 2, 0, 0),
+    (2, 3, 0, 0),
     free=FREE | {"small"},
     ranks=SPATIAL,
     roots=frozenset({X, "y", "sum"}),
@@ -101,6 +113,10 @@ IDENTITIES = Vocabulary(
         Production("Conv", (X, DIAGONAL, BIAS), "y"),
         Production("Conv", (X, "centre"), "y", choices(pads=_pads(5), dilations=[(1,), (2,)])),
         Production("Conv", (X, KERNEL), "y", choices(pads=_pads(5), dilations=[(1,), (2,)])),
+        Production(
+            "Conv", (X, "centre", BIAS), "y", choices(pads=_pads(5), dilations=[(1,), (2,)])
+        ),
+        Production("Conv", (X, KERNEL, BIAS), "y", choices(pads=_pads(5), dilations=[(1,), (2,)])),
         Production("Add", (KERNEL, "centre"), "centre"),
         Production("Add", (X, "y"), "sum"),
     ),
@@ -163,9 +179,68 @@ CONCATS = Vocabulary(
         ADD,
         Production("Concat", (KERNEL, KERNEL), KERNEL, choices(axis=[0, 1])),
         Production("Concat", (BIAS, BIAS), BIAS, choices(axis=[0])),
+        Production("Add", (BIAS, BIAS), BIAS),
     ),
     (1, 2, 1, 0),
     free=FREE,
+    ranks=SPATIAL,
+)
+
+DEPTHWISE = Vocabulary(
+    "depthwise convolutions",
+    (_image("x"), _image("y"), _kernel("w", 3, 1), _kernel("v", 3, 1), _bias("b"), _scale("r")),
+    (
+        Production("Conv", (X, KERNEL), X, choices(group=[C])),
+        Production("Conv", (X, KERNEL, BIAS), X, choices(group=[C])),
+        Production("Mul", (X, SCALE), X),
+        ALONG_OUTPUTS,
+        Production("Mul", (KERNEL, "rows"), KERNEL),
+    ),
+    (2, 2, 0),
+    free=FREE | {"rows"},
+    ranks=SPATIAL,
+)
+
+SHIFTS = Vocabulary(
+    "shifts",
+    (_image("x"), _kernel("w", 3), _bias("b"), _scale("r")),
+    (
+        CONV,
+        CONV_BIAS,
+        Production("Add", (X, SCALE), X),
+        Production("Mul", (KERNEL, SCALE), KERNEL),
+        Production("ReduceSum", (KERNEL,), BIAS, choices(axes=[(1, 2)], keepdims=[0])),
+        Production("Add", (BIAS, BIAS), BIAS),
+    ),
+    (2, 3, 0),
+    free=FREE,
+    ranks=SPATIAL,
+)
+
+FLAT = Vocabulary(
+    "scales without a batch axis",
+    (_image("x"), Input("r", "flat", "C *1", (C, 1)), _bias("b")),
+    (
+        Production("Reshape", ("flat",), SCALE, choices(shape=[(1, C, 1)])),
+        Production("Mul", (X, "flat"), X),
+        Production("Add", (X, "flat"), X),
+        Production("Mul", (X, SCALE), X),
+        Production("Add", (X, SCALE), X),
+    ),
+    (2, 1),
+    free=FREE | {"flat"},
+    ranks=SPATIAL,
+)
+
+QUADRUPLES = Vocabulary(
+    "pairs of pairs",
+    (_image("x"), _image("y"), _image("z"), _image("u")),
+    (
+        ADD,
+        Production("Mul", (X, X), X),
+        Production("Concat", (X, X), X, choices(axis=[1])),
+    ),
+    (0, 0, 0, 0),
     ranks=SPATIAL,
 )
 
@@ -188,11 +263,10 @@ CHANNELS = Vocabulary(
 
 PADDED = Vocabulary(
     "padded inputs",
-    (_image("x", 13), _kernel("w", 3)),
+    (_image("x", 13), _kernel("w", 3), _bias("b")),
     (
-        Production(
-            "Conv", (X, KERNEL), X, choices(pads=_pads(5))
-        ),
+        Production("Conv", (X, KERNEL), X, choices(pads=_pads(5))),
+        Production("Conv", (X, KERNEL, BIAS), X, choices(pads=_pads(5))),
         Production(
             "Pad", (X,), X, choices(pads=[(0, 0, p, 0, 0, q) for p in range(3) for q in range(3)])
         ),
@@ -205,7 +279,20 @@ PADDED = Vocabulary(
 
 CONVOLUTION = Family(
     "convolution",
-    (SUMS, SIZES, IDENTITIES, SCALES, DIAGONALS, CONCATS, CHANNELS, PADDED),
+    (
+        SUMS,
+        SIZES,
+        IDENTITIES,
+        SCALES,
+        SHIFTS,
+        FLAT,
+        DIAGONALS,
+        DEPTHWISE,
+        CONCATS,
+        CHANNELS,
+        QUADRUPLES,
+        PADDED,
+    ),
     about="convolutions, and what can be moved into their weights",
 )
 

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 
-from xflow.errors import ShapeError
 from xflow.generator.generalize import Generalizer
 from xflow.generator.skeleton import take_apart
 from xflow.generator.vocabulary import Input, Vocabulary
+
+from xflow.errors import ShapeError
 from xflow.graph import apply
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Attribute, Kind, RealSymbol, operators
@@ -21,7 +22,6 @@ from xflow.rule import Rule
 
 NAMES = ("x", "a", "b", "c", "u", "v", "w")
 DIMS = {0: "", 1: "C", 2: "N C", 3: "N C *S"}
-EXTENTS = (3, 4, 5, 6, 7)
 
 
 def definitional_rules(seed: int) -> Iterator[Rule]:
@@ -40,9 +40,10 @@ def _cases(
     """Shapes and attributes, one for each pattern of ranks without extents of 1."""
     seen: set[tuple[int, ...]] = set()
     for example in op.examples:
-        ranks = tuple(map(len, example.shapes))
-        extents = [size for shape in example.shapes for size in shape]
-        if ranks in seen or max(ranks) > 3 or min(ranks) < 1 or min(extents) < 2:
+        shapes = tuple(shape[:3] for shape in example.shapes)  # one axis stands for the rest
+        ranks = tuple(map(len, shapes))
+        extents = [size for shape in shapes for size in shape]
+        if ranks in seen or min(ranks) < 1 or min(extents) < 2:
             continue
         seen.add(ranks)
         options: list[list[tuple[str, Attribute]]] = []
@@ -62,9 +63,9 @@ def _cases(
                 continue  # all symbols or all 1
             attributes = dict(chosen)
             if flags:
-                yield from _with_flags(op, example.shapes, attributes)
+                yield from _with_flags(op, shapes, attributes)
             else:
-                yield example.shapes, attributes
+                yield shapes, attributes
 
 
 def _with_flags(

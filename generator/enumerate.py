@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from xflow.errors import ShapeError
 from xflow.generator.fingerprint import Evaluator
 from xflow.generator.vocabulary import DTYPE, Production, Vocabulary
+
+from xflow.errors import ShapeError
 from xflow.graph import Leaf, Value, apply, walk
 from xflow.ops.registry import operator
 
@@ -112,9 +113,7 @@ def _arguments(
     """
     commutative = _commutative(production)
     arity = len(production.args)
-    for splits in itertools.product(
-        *(_splits(below[i], arity) for i in range(2))
-    ):
+    for splits in itertools.product(*(_splits(below[i], arity) for i in range(2))):
         levels = list(zip(*splits, strict=True))
         pools = [
             state.levels.get((ops, free, sort), ())

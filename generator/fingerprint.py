@@ -57,10 +57,11 @@ class Evaluator:
             else:
                 assert isinstance(node.op, Operator)
                 below = [(self.of(value.node), value.index) for value in node.inputs]
-                found = [
-                    node.op.numpy([of[draw][index] for of, index in below], node.attributes)
-                    for draw in range(self.draws)
-                ]
+                with np.errstate(all="ignore"):
+                    found = [
+                        node.op.numpy([of[draw][index] for of, index in below], node.attributes)
+                        for draw in range(self.draws)
+                    ]
             self._memo[node] = found
         return found
 

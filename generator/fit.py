@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
 from xflow.generator.skeleton import Point, Skeleton, Slot
 from xflow.generator.typing import extent_name
+
 from xflow.size import Size, floor_divide, symbol
 
 Column = NDArray[np.int64]
@@ -74,9 +74,7 @@ def _formula(
     independent: Sequence[tuple[Size, Column]],
     extents: Sequence[tuple[Size, Column]],
 ) -> Size | None:
-    products = [
-        (a * b, x * y) for (a, x), (b, y) in itertools.combinations(independent, 2)
-    ]
+    products = [(a * b, x * y) for (a, x), (b, y) in itertools.combinations(independent, 2)]
     centres: list[tuple[Size, Column]] = []
     for size, values in extents:
         half = floor_divide(size - 1, 2)

@@ -7,21 +7,23 @@ agree at random sizes. All of it only proposes: the prover decides.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.errors import XflowError
 from xflow.generator.fit import fit, slot_symbol
 from xflow.generator.sample import try_instance
 from xflow.generator.skeleton import Point, Skeleton
 from xflow.generator.typing import unify
 from xflow.generator.vocabulary import Vocabulary
-from xflow.generator.wording import NotUniform, Wording
+from xflow.generator.wording import NotUniformError, Wording
+
+from xflow.errors import XflowError
 from xflow.graph import Graph
 from xflow.rule import Rule, parse_rules
 from xflow.size import Size
 
-LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group")
+LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends")
 """Attributes that may be set free, in the order in which that is tried one by one."""
 
 
@@ -81,7 +83,9 @@ class Generalizer:
     def _may_vary(
         self, skeleton: Skeleton, key: tuple[object, ...], members: Sequence[int]
     ) -> bool:
-        """Padding of whole tensors is set free along vectors only."""
+        """Padding of whole tensors is set free along vectors only, if there are any."""
+        if self.vocabulary.ranks == (0,):
+            return True
         slot = skeleton.slots[members[0]]
         length = sum(
             other.node == slot.node and other.attribute == slot.attribute
@@ -91,11 +95,13 @@ class Generalizer:
 
     def _plausible(self, skeleton: Skeleton, numbers: Sequence[Size]) -> Rule | None:
         typing = unify(skeleton, numbers)
-        if typing is None:
-            return None
+        if typing is None or any(
+            isinstance(size, int) and size > 1 for shape in typing.shapes for size in shape
+        ):
+            return None  # an extent that had to be one number is an accident of enumeration
         try:
             rule = Wording(skeleton, typing, self.vocabulary).rule()
-        except NotUniform:
+        except NotUniformError:
             return None
         return rule if plausible(rule, self.seed) else None
 
@@ -139,16 +145,15 @@ def split_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
 
 
 def _split_rule(rule: Rule, lhs: str, rhs: str) -> Rule | None:
-    import ast  # noqa: PLC0415
-
     tree = ast.parse(lhs, mode="eval").body
     if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) == "Concat"):
         return None
-    if len(tree.args) != 2 or "Concat" in rhs[:6]:
+    calls = [arg for arg in tree.args if isinstance(arg, ast.Call)]
+    if len(tree.args) != 2 or len(calls) != 2 or rhs.startswith("Concat"):
         return None
-    first, second = map(ast.unparse, tree.args)
-    if first == second or all(isinstance(arg, ast.Name) for arg in tree.args):
+    if len({ast.unparse(arg.func) for arg in calls}) != 1:
         return None
+    first, second = map(ast.unparse, calls)
     axis = next((ast.unparse(k.value) for k in tree.keywords if k.arg == "axis"), "0")
     sizes = []
     for part in (first, second):

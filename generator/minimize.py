@@ -1,10 +1,9 @@
 """Minimisation: an equation is redundant if accepted rules already simplify its larger side.
 
 Terms are ordered (operators that cost, then others, then text), and a rule, used in any direction
-in which it is proved, *reduces* a term if it makes a smaller one. Every class has its smallest
-member as representative, and each enumerated member is compared with it; so if a member reduces,
-what it reduces to is equal to the representative by an equation that is smaller and has been
-dealt with. Every chain of such steps goes downhill, which is what search follows easily.
+in which it is proved, *reduces* a term if it makes a smaller one. An equation is dropped if such
+steps lead from its larger side to a term that costs no more than its smaller side, which is the
+smallest of its class. Every chain of such steps goes downhill, which search follows easily.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xflow.generator.vocabulary import Vocabulary
+
 from xflow.graph import Graph, Leaf, Node, Value, walk
 from xflow.match import NoMatch, find_matches, rewrite
 from xflow.ops.registry import Operator
@@ -23,6 +23,9 @@ from xflow.rule import Instance, Rule
 MAX_FRONTIER = 40
 """Terms followed at each step."""
 
+MAX_DESCENT = 4
+"""Steps downhill within which an equation counts as derived."""
+
 Order = tuple[int, int, int, str]
 
 
@@ -30,6 +33,7 @@ Order = tuple[int, int, int, str]
 class _Usable:
     instance: Instance
     operators: Counter[str]
+    rule: Rule
 
 
 @dataclass
@@ -46,27 +50,49 @@ class Reducer:
                 instance = direction.instance(0 if direction.ranks == (0,) else rank)
                 if not all(isinstance(value.node.op, Operator) for value in instance.lhs):
                     continue
-                usable = _Usable(instance, operators_of(instance.lhs))
+                usable = _Usable(instance, operators_of(instance.lhs), rule)
                 self.usable.setdefault(rank, []).append(usable)
 
-    def reduces(self, value: Value, vocabulary: Vocabulary, steps: int = 2) -> bool:
-        """Whether accepted rules make `value` smaller, on a way of terms that cost no more."""
+    def remove(self, rule: Rule) -> None:
+        """Forget an accepted rule."""
+        for rank, usable in self.usable.items():
+            self.usable[rank] = [item for item in usable if item.rule is not rule]
+
+    def derives(self, source: Value, target: Value, vocabulary: Vocabulary) -> bool:
+        """Whether rules lead downhill from `source` to what costs no more than `target`."""
+        goal = order(target, vocabulary)[:2]
+        term: Value | None = source
+        for _ in range(MAX_DESCENT):
+            term = self.smaller(term, vocabulary) if term is not None else None
+            if term is None:
+                return False
+            if order(term, vocabulary)[:2] <= goal:
+                return True
+        return False
+
+    def smaller(self, value: Value, vocabulary: Vocabulary, steps: int = 2) -> Value | None:
+        """The smallest term that accepted rules make of `value`, on a way that costs no more.
+
+        None where nothing smaller is within `steps`.
+        """
         rank = 1 if vocabulary.ranks != (0,) else 0
         start = order(value, vocabulary)
         seen = {value}
         frontier = [value]
         for _ in range(steps):
-            below: list[Value] = []
+            best, below = (start, value), []
             for term in frontier:
                 for other in self._neighbours(term, rank):
                     place = order(other, vocabulary)
-                    if place < start:
-                        return True
+                    if place < best[0]:
+                        best = (place, other)
                     if place[0] <= start[0] and other not in seen and len(below) < MAX_FRONTIER:
                         seen.add(other)
                         below.append(other)
+            if best[0] < start:
+                return best[1]
             frontier = below
-        return False
+        return None
 
     def _neighbours(self, value: Value, rank: int) -> Iterator[Value]:
         graph = Graph((value,))
@@ -92,6 +118,16 @@ def is_linear(value: Value) -> bool:
         return all(read_once(source) for source in term.node.inputs)
 
     return read_once(value)
+
+
+def repeats_itself(value: Value) -> bool:
+    """Whether a term of several operators applies one of them to twice the same.
+
+    What is to be known of ``f(t, t)`` an equation of that one operator says; larger ones that
+    contain it are instances of equations between different inputs, or curiosities.
+    """
+    nodes = [node for node in walk([value]) if isinstance(node.op, Operator) and node.inputs]
+    return len(nodes) > 1 and any(len(set(node.inputs)) < len(node.inputs) for node in nodes)
 
 
 def is_permutation(source: Value, target: Value) -> bool:

@@ -11,11 +11,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from xflow.errors import UsageError
 from xflow.generator.derive import Derivation, Kept, derive
 from xflow.generator.families import FAMILIES
 from xflow.generator.vocabulary import Family
-from xflow.rule import Rule
+
+from xflow.errors import UsageError
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -179,6 +179,3 @@ def write(out: Path, families: Mapping[str, Sequence[Kept]]) -> None:
     for path in sorted(certificates.glob("*.json")):
         if path.stem not in names:
             path.unlink()
-
-
-__all__ = ["Rule", "Summary", "generate", "write"]

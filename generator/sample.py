@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from xflow.generator.fingerprint import random_dyadics
 
 from xflow.constraint import Constraint, Relation
 from xflow.errors import ShapeError, SizeError
-from xflow.generator.fingerprint import random_dyadics
 from xflow.graph import TensorType, Value, apply, leaf, requirements, run, walk
 from xflow.ops.registry import Array, Attribute, Operator, RealSymbol
 from xflow.rule import REAL, Instance, attribute_symbols, leaf_name
 from xflow.size import Size, coefficient_of, evaluate, free_symbols, substitute
-
 
 EXTENTS = (2, 3, 4, 5, 7, 11)
 NUMBERS = (0, 0, 1, 1, 1, 2, 2, 2, 3)
@@ -53,9 +52,7 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
         fixed = frozenset(name for name, known in met.items() if len(known) < 2)
         if done >= wanted and (attempt >= tries or not fixed):
             break
-        values = {
-            name: int(rng.choice(EXTENTS if name in extents else NUMBERS)) for name in names
-        }
+        values = {name: int(rng.choice(EXTENTS if name in extents else NUMBERS)) for name in names}
         try:
             _repair(equations, values)
             if any(not _holds(condition, values) for condition in conditions):
@@ -114,10 +111,10 @@ def _compare(instance: Instance, values: dict[str, int], rng: np.random.Generato
     keyed = {f"sample.{name}": array for name, array in feeds.items()}
     with np.errstate(all="ignore"):
         results = list(zip(run(left, keyed), run(right, keyed), strict=True))
-    for a, b in results:
-        if instance.broadcast and a.shape != b.shape:
-            shape_ = np.broadcast_shapes(a.shape, b.shape)
-            a, b = np.broadcast_to(a, shape_), np.broadcast_to(b, shape_)
+    for before, after in results:
+        a, b = before, after
+        if instance.broadcast:
+            a, b = np.broadcast_arrays(before, after)
         if a.shape != b.shape:
             return False
         finite = np.isfinite(a)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xflow.constraint import Constraint, equal
 from xflow.generator.vocabulary import Input, Vocabulary
+
+from xflow.constraint import Constraint, equal
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
 from xflow.ops.registry import Attribute, Kind, Need, Operator, Shape
 from xflow.rule import REAL
-from xflow.size import Expr, Size
+from xflow.size import Size
 
 SIZE_ATTRIBUTES = frozenset({"shape", "n", "channels", "split", "kernel", "num_groups"})
 """Integer attributes that are extents of axes; typing determines most of them."""
@@ -106,7 +107,9 @@ def take_apart(source: Value, target: Value, vocabulary: Vocabulary) -> tuple[Sk
     leaves = [node for node in nodes if isinstance(node.op, Leaf)]
     inputs = tuple(declared[node.op.key] for node in leaves if isinstance(node.op, Leaf))
     position = {node: index for index, node in enumerate(leaves)}
-    active = {node: item.sort not in vocabulary.free for node, item in zip(leaves, inputs, strict=True)}
+    active = {
+        node: item.sort not in vocabulary.free for node, item in zip(leaves, inputs, strict=True)
+    }
     steps: list[_Step] = []
     slots: list[Slot] = []
     numbers: list[int] = []
@@ -156,8 +159,3 @@ def take_apart(source: Value, target: Value, vocabulary: Vocabulary) -> tuple[Sk
     ]
     skeleton = Skeleton("; ".join(key), inputs, tuple(slots), tuple(steps), roots)
     return skeleton, Point(tuple(numbers), tuple(item.sizes for item in inputs))
-
-
-def is_symbolic(size: Size) -> bool:
-    """Whether `size` contains a symbol."""
-    return isinstance(size, Expr)

@@ -7,7 +7,7 @@ sizes apart again. A size 1 stands for itself in every rule; other sizes become 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xflow.graph import TensorType, Value, leaf
@@ -88,7 +88,7 @@ class Family:
     about: str = field(default="", compare=False)
 
 
-def choices(**lists: tuple[Attribute, ...] | list[Attribute]) -> tuple[dict[str, Attribute], ...]:
+def choices(**lists: Sequence[Attribute]) -> tuple[dict[str, Attribute], ...]:
     """Every combination of the given values of attributes."""
     made: list[dict[str, Attribute]] = [{}]
     for name, values in lists.items():

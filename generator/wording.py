@@ -14,10 +14,11 @@ from fractions import Fraction
 from xflow.generator.skeleton import Skeleton
 from xflow.generator.typing import Typing
 from xflow.generator.vocabulary import Vocabulary
+
 from xflow.graph import Leaf, Node, Value, walk
 from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.rule import Rule
-from xflow.size import Size, free_symbols, substitute, symbol
+from xflow.size import Expr, Size, free_symbols, substitute, symbol
 
 PADDING = ("e", "f")
 PREFERRED = {
@@ -36,7 +37,7 @@ UPPER = "CDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = "nmklijhpqrtuvefgdsabc"
 
 
-class NotUniform(Exception):
+class NotUniformError(Exception):
     """The pair does not treat the axes of a vector alike; it holds at the enumerated rank only."""
 
 
@@ -52,7 +53,7 @@ def vector_axes(vocabulary: Vocabulary) -> dict[int, int]:
 
 @dataclass
 class Wording:
-    """Writes one pair. `text` raises NotUniform."""
+    """Writes one pair. `text` raises NotUniformError."""
 
     skeleton: Skeleton
     typing: Typing
@@ -66,7 +67,7 @@ class Wording:
         self.places = vector_axes(self.vocabulary)
 
     def rule(self, name: str = "candidate") -> Rule:
-        """The pair as a rule. Raises NotUniform."""
+        """The pair as a rule. Raises NotUniformError."""
         built = self.typing.built
         leaves = self._leaf_names()
         self._sort_symbols()
@@ -75,8 +76,7 @@ class Wording:
         for i, item in enumerate(self.skeleton.inputs):
             shape = self.typing.shapes[i]
             dims = [
-                self._item(size, starred)
-                for size, starred in zip(shape, item.vector, strict=True)
+                self._item(size, starred) for size, starred in zip(shape, item.vector, strict=True)
             ]
             text = "..." if item.any_shape else ", ".join(dims)
             inputs.append(f"{leaves[f't{i}']}[{text}]")
@@ -89,10 +89,8 @@ class Wording:
             if len(free_symbols(size)) == 1 and str(size) in declared
         }
         # A vector that inputs name only inside an expression must be declared too.
-        used = [name for name in self.names if name not in bare or name[0] in "ab"]
-        params = [
-            ("*" if name in self.vectors else "") + str(self.names[name]) for name in used
-        ]
+        used = [name for name in self.names if name not in bare]
+        params = [("*" if name in self.vectors else "") + str(self.names[name]) for name in used]
         params += [f"{name}:real" for name in self._reals()]
         ranks = self.vocabulary.ranks if self.places else (0,)
         return Rule(name, " ".join(inputs), lhs, rhs, " ".join(params), ranks)
@@ -134,8 +132,8 @@ class Wording:
                     assert isinstance(value, tuple)
                     yield node, name, self._stars(node, name, len(value)), value
                 elif kind is Kind.INT:
-                    assert not isinstance(value, tuple | Fraction)
-                    yield node, name, (False,), (value,)  # type: ignore[arg-type]
+                    assert isinstance(value, int | Expr)
+                    yield node, name, (False,), (value,)
 
     def _stars(self, node: Node, name: str, length: int) -> tuple[bool, ...]:
         axes = node.attributes.get("axes")
@@ -171,14 +169,14 @@ class Wording:
                 if not starred:
                     self.singles |= free_symbols(size) - self.vectors
                     if free_symbols(size) & self.vectors:
-                        raise NotUniform(str(size))
+                        raise NotUniformError(str(size))
         for item, shape in zip(self.skeleton.inputs, self.typing.shapes, strict=True):
             for size, starred in zip(shape, item.vector, strict=True):
                 if not starred and free_symbols(size) & self.vectors:
-                    raise NotUniform(str(size))
+                    raise NotUniformError(str(size))
                 self.singles |= free_symbols(size) - self.vectors
         if self.vectors & self.singles:
-            raise NotUniform(", ".join(sorted(self.vectors & self.singles)))
+            raise NotUniformError(", ".join(sorted(self.vectors & self.singles)))
 
     def _choose_names(self, taken: set[str]) -> None:
         def choose(name: str, options: Sequence[str]) -> None:
@@ -252,15 +250,15 @@ class Wording:
         if kind is Kind.AXIS:
             text = self._axis(attribute, place, rank)
             if text.startswith("*"):
-                raise NotUniform(f"{node.op} along a vector")
+                raise NotUniformError(f"{node.op} along a vector")
             return text
         if kind is Kind.INTS:
             assert isinstance(attribute, tuple)
             stars = self._stars(node, name, len(attribute))
             return f"[{', '.join(map(self._item, attribute, stars))}]"
         if kind is Kind.INT:
-            assert not isinstance(attribute, tuple | Fraction)
-            return self._size(attribute)  # type: ignore[arg-type]
+            assert isinstance(attribute, int | Expr)
+            return self._size(attribute)
         return str(attribute)
 
     def _axis(self, axis: object, place: int | None, rank: int) -> str:

@@ -68,6 +68,8 @@ def verify_rules(
                 failure = future.result()
             except BrokenProcessPool:
                 failure = Failure(rule.name, "not shown: a proof process died")
+            except Exception as error:
+                failure = Failure(rule.name, f"not shown: {type(error).__name__}: {error}")
             if failure:
                 failures.append(failure)
             if progress:

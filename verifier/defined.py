@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from xflow.verifier.arithmetic import Arithmetic
-from xflow.verifier.match import Equality
+from xflow.verifier.match import Equality, least_points
 from xflow.verifier.normal import branches
 from xflow.verifier.terms import (
     Base,
@@ -23,6 +23,7 @@ from xflow.verifier.terms import (
     Normal,
     SizeAtom,
     Term,
+    free_of_normal,
     make_normal,
     scale,
 )
@@ -140,12 +141,22 @@ def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[D
                     yield Demand(function, equality.normalizer.normal(case, inner), inner)
 
 
+def outside(demand: Demand) -> Iterator[Demand]:
+    """`demand` where a sum that it is read in, without its variable, has a summand."""
+    symbols = frozenset[str]().union(*(guard.symbols for guard in demand.path))
+    bound = {name for name in symbols if name.startswith("_k")}
+    unused = sorted(bound - free_of_normal(demand.argument))
+    for point in least_points(unused, demand.path) if unused else ():
+        path = tuple(guard.substitute(point) for guard in demand.path)
+        yield Demand(demand.function, demand.argument, path)
+
+
 class Domain:
     """What may be taken for granted because the left side is defined."""
 
     def __init__(self, given: Iterable[Demand], equality: Equality):
         self._equality = equality
-        self._given = list(dict.fromkeys(given))
+        self._given = [d for demand in dict.fromkeys(given) for d in (demand, *outside(demand))]
 
     @property
     def _arithmetic(self) -> Arithmetic:

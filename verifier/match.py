@@ -314,7 +314,7 @@ class Equality:
         """
         dividing = [t for t in terms if any(b == base and e < 0 for b, e in t.powers)]
         known = [guards for term in dividing for guards in self._read_at(term)]
-        inside, outside = list(dividing), []
+        inside, outside = list(dividing), list[Term]()
         for term in terms:
             if term in dividing:
                 continue

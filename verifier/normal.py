@@ -193,6 +193,8 @@ class Normalizer:
             case Call("max", args):
                 return [option for arg in args for option in self._options(arg, path)]
             case MaxOver(variable, extent, body):
+                if extent == 1:
+                    return self._options(substitute_scalar(body, {variable: 0}), path)
                 span = in_range(symbol(variable), extent)
                 return [
                     Option((variable, *o.variables), (*span, *o.guards), o.body)
@@ -262,7 +264,7 @@ class Normalizer:
         """Replace quotients that the guards determine: ``k // m = 0`` where ``0 <= k < m``."""
         guards = (*path, *term.guards)
         for quotient in sorted(quotients_of(term), key=lambda q: q.key):
-            for value in (0, -1):
+            for value in (0, -1, 1):
                 low = at_least(quotient.numerator, value * quotient.denominator)
                 high = less(quotient.numerator, (value + 1) * quotient.denominator)
                 positive = at_least(quotient.denominator, 1)
@@ -297,9 +299,13 @@ class Normalizer:
             if not self.arithmetic.implied(at_least(length, 0), (*path, *rest)):
                 continue
             variables = tuple(v for v in term.variables if v != variable)
-            if any(isinstance(base, Group) for base, _ in term.powers):
-                # Over an empty range the denominator may be 0: keep that it is not read there.
-                rest = (*rest, at_least(length, 1))
+            present = at_least(length, 1)
+            if any(exponent < 0 for _, exponent in term.powers) and not self.arithmetic.implied(
+                present, (*path, *rest)
+            ):
+                # Over an empty range the denominator may be 0 (``sum of 1/n for k < n`` is 1 only
+                # for n >= 1), so keep that the term is not read there.
+                rest = (*rest, present)
             reduced = make_term(term.coefficient, variables, rest, term.powers)
             return [multiply(reduced, factor) for factor in size_terms(length)]
         return None

@@ -230,7 +230,7 @@ def compare_at(
     if instance.broadcast:
         shapes = broadcast_shapes(shapes, rng)
     reals = {
-        name: Fraction(rng.choice((-5, -1, 0, *range(1, 13))), 8)
+        name: Fraction(rng.choice((-8, -5, -1, 0, *range(1, 13))), 8)
         for name in sorted(real_symbols((*instance.lhs, *instance.rhs)))
     }
     try:
@@ -293,10 +293,10 @@ def broadcast_shapes(shapes: Mapping[str, Shape], rng: random.Random) -> dict[st
 
 
 def random_array(shape: Shape, rng: random.Random) -> Array:
-    """Exact dyadic rationals of both signs, zeros among them; at times only positive ones."""
+    """Exact dyadic rationals of both signs; at times only positive ones, at times many zeros."""
     generator = np.random.default_rng(rng.getrandbits(32))
-    low = 1 if rng.random() < 0.3 else -15
-    values = generator.integers(low, 16, size=[evaluate(size, {}) for size in shape])
+    low, high = rng.choice(((-15, 15), (-15, 15), (-15, 15), (1, 15), (1, 15), (-1, 1)))
+    values = generator.integers(low, high + 1, size=[evaluate(size, {}) for size in shape])
     return values.astype(np.float64) / 8
 
 

@@ -1,0 +1,359 @@
+"""The verifier: true rules are proved, wrong ones refuted, and no failure passes for a proof."""
+
+import ast
+import copy
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import z3
+from xflow.verifier import arithmetic, database, normal, reals, refute
+from xflow.verifier import prove as prover
+from xflow.verifier.prove import Proved, Refuted, Unknown, prove
+from xflow.verifier.refute import Counterexample, Survived, search_counterexample
+
+from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.rule import Rule, parse_rules
+
+CORPUS = Path(__file__).parent / "corpus"
+BAD = parse_rules((CORPUS / "bad.rules").read_text(), "bad.rules")
+GOOD = parse_rules((CORPUS / "good.rules").read_text(), "good.rules")
+INFERRED = {
+    "convolutions-of-different-kernels-added": {"p >= 0", "q >= 0"},
+    "kernel-enlarged": {"p >= 0", "q >= 0"},
+    "pad-merged-into-a-convolution": {"p >= 0", "q >= 0"},
+    "pads-merged": {"p >= 0", "q >= 0"},
+    "pad-is-concat": {"p >= 0", "q >= 0"},
+    "pad-cropped-again": {"p >= 0", "q >= 0"},
+    "scale-as-convolution": {"S >= 1"},
+    "scale-as-depthwise-convolution": {"C >= 1", "S >= 1"},
+    "average-pool-is-depthwise": {"C >= 1"},
+    "average-pool-general": {"C >= 1"},
+    "slice-before-pointwise": {"q >= p + 1"},
+    "scale-through-softmax-like": {"m >= 1"},
+    "softmax-denominator-late": {"m >= 1"},
+}
+"""The conditions with which a rule of the corpus is proved, where there are any."""
+
+
+def names(rule: Rule) -> str:
+    return rule.name
+
+
+def one(text: str) -> Rule:
+    (rule,) = parse_rules(text)
+    return rule
+
+
+ASSOCIATIVITY = one(
+    """rule associativity
+  in a[n, m] b[m, k] c[k, l]
+  from MatMul(MatMul(a, b), c)
+  to MatMul(a, MatMul(b, c))
+"""
+)
+RECIPROCALS = one(
+    """rule reciprocals
+  in x[...] y[...]
+  from Div(Add(x, y), y)
+  to Add(1, Mul(x, Reciprocal(y)))
+"""
+)
+
+
+# True rules
+
+
+@pytest.mark.parametrize("rule", GOOD, ids=names)
+def test_a_true_rule_is_proved_under_the_conditions_that_it_needs(rule: Rule) -> None:
+    verdict = prove(rule, both_ways=False)
+    assert isinstance(verdict, Proved), str(verdict)
+    assert set(verdict.where) == INFERRED.get(rule.name, set())
+    assert isinstance(search_counterexample(replace(rule, where=verdict.where), seed=1), Survived)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AveragePool(x, kernel_shape=[*k], pads=[*e, *f], strides=[*s])",
+        "BatchNormalization(MaxPool(x, kernel_shape=[*k]), v, v, v, v)",
+        "Log(Sqrt(Mul(0, Reciprocal(x))))",
+        "Conv(x, w, strides=[*s], pads=[*e, *f], group=g)",
+    ],
+)
+def test_identical_expressions_are_equal(text: str) -> None:
+    rule = one(
+        "rule same\n  in x[N, C, *S] w[O, c, *R] v[C]\n  param *k *e *f *s g\n  rank 1 2\n"
+        f"  from {text}\n  to {text}\n"
+    )
+    search = refute.search_counterexample
+    verdict = prover._prove_with_conditions(rule, infer=False)
+    assert isinstance(verdict, Proved), str(verdict)
+    assert isinstance(search(rule), Survived)
+
+
+def test_the_other_direction_is_proved_only_where_it_is_as_defined() -> None:
+    quotient = one("rule q\n  in x[...] y[...]\n  from Div(Mul(x, y), y)\n  to x\n")
+    verdict = prove(quotient)
+    assert isinstance(verdict, Proved)
+    assert verdict.reverse is None
+    verdict = prove(ASSOCIATIVITY)
+    assert isinstance(verdict, Proved)
+    assert verdict.reverse == ()
+
+
+# Wrong rules
+
+
+def test_there_are_at_least_forty_wrong_rules() -> None:
+    assert len({rule.name for rule in BAD}) >= 40
+
+
+@pytest.mark.parametrize("rule", BAD, ids=names)
+def test_a_wrong_rule_is_refuted_by_a_counterexample(rule: Rule) -> None:
+    verdict = prove(rule, infer=False, both_ways=False)
+    assert isinstance(verdict, Refuted), str(verdict)
+    assert verdict.counterexample.reason in str(verdict)
+
+
+@pytest.mark.parametrize("rule", BAD, ids=names)
+def test_a_wrong_rule_is_not_proved_even_without_evaluation(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(10**6))
+    assert isinstance(prove(rule, infer=False, both_ways=False), Unknown)
+
+
+@pytest.mark.parametrize("where", ["n >= 2, n <= 1", "n * n == 2", "n * m <= 0", "2 >= 3"])
+def test_a_rule_that_holds_nowhere_is_vacuous_and_not_proved(where: str) -> None:
+    rule = one(f"rule v\n  in x[n, m]\n  from x\n  to Add(x, 1)\n  where {where}\n")
+    verdict = prove(rule, infer=False, both_ways=False)
+    assert isinstance(verdict, Unknown)
+    assert "vacuous" in str(verdict)
+
+
+def test_a_left_side_that_is_never_defined_proves_nothing() -> None:
+    rule = one("rule v\n  in x[...]\n  from Reciprocal(Sub(x, x))\n  to x\n")
+    assert not isinstance(prove(rule), Proved)
+
+
+def test_a_wrong_condition_for_the_reverse_is_found() -> None:
+    text = "rule q\n  in x[...] y[...]\n  from Div(Mul(x, y), y)\n  to x\n  reverse always\n"
+    failure = database.verify_rule(one(text))
+    assert failure is not None
+    assert failure.rule_name == "q.reverse"
+
+
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        "in x[n]\n  rank\n  from x\n  to Add(x, 1)",
+        "in x[n]\n  rank -1\n  from x\n  to Add(x, 1)",
+        "in x[n]\n  param *p p_0\n  rank 1\n  from Pad(x, pads=[*p, 0])\n  to x",
+        "in x[n]\n  param p *p\n  rank 1\n  from Pad(x, pads=[*p, 0])\n  to Pad(x, pads=[*p, 0])",
+        "in x[n]\n  param n:real\n  from Mul(x, Scalar(value=n))\n  to x",
+        "in x[n] x[m]\n  from x\n  to x",
+        "in x[any]\n  from x\n  to x",
+        "in x[axis]\n  from x\n  to x",
+        "in x[_k0]\n  from x\n  to x",
+        "in x[-1]\n  from x\n  to Add(x, 1)",
+        "in x[...] y[...]\n  from Add(x, Zeros(shape=[0])), y\n  to Add(x, Zeros(shape=[0])), x",
+        "in x[...]\n  from Transpose(x)\n  to x",
+        "in x[...]\n  from x\n  to y",
+        "in x[...]\n  from x, x\n  to x",
+        "in x[n]\n  from Pad(x, pads=[q, q])\n  to x",
+    ],
+)
+def test_a_rule_with_ambiguous_names_or_without_ranks_is_not_read(stanza: str) -> None:
+    with pytest.raises(RuleFileError):
+        one(f"rule odd\n  {stanza}\n")
+
+
+def test_a_rule_without_ranks_is_not_proved() -> None:
+    assert isinstance(prove(replace(BAD[0], ranks=())), Unknown)
+
+
+# Mutants of true rules
+
+EXCHANGES = (
+    {"Add", "Sub", "Mul", "Div", "Max", "Min"},
+    {"Relu", "Sigmoid", "Neg", "Exp", "Tanh", "Sqrt", "Reciprocal", "Log"},
+    {"MaxPool", "AveragePool"},
+    {"ReduceSum", "ReduceMean"},
+    {"Zeros", "Ones"},
+)
+TRIED = 3  # mutants of each rule
+
+
+def changes(node: ast.AST, known: list[str]) -> Iterator[dict[str, Any]]:
+    """Single steps away from a rule at one node of an expression, as new field values."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            for others in EXCHANGES:
+                if name in others:
+                    for other in sorted(others - {name}):
+                        yield {"func": ast.Name(other)}
+            for i in range(1, len(args)):
+                yield {"args": [*args[: i - 1], args[i], args[i - 1], *args[i + 1 :]]}
+            for i in range(len(keywords)):
+                yield {"keywords": keywords[:i] + keywords[i + 1 :]}
+        case ast.Constant(value=int(value)):
+            for number in {value + 1, value - 1, 0, 1, 2} - {value}:
+                yield {"value": number}
+        case ast.Name(id=name) if name in known:
+            for other in known:
+                if other != name:
+                    yield {"id": other}
+        case ast.BinOp(op=op):
+            for kind in (ast.Add, ast.Sub, ast.Mult):
+                if not isinstance(op, kind):
+                    yield {"op": kind()}
+        case ast.List(elts=elts):
+            for i in range(1, len(elts)):
+                yield {"elts": [*elts[: i - 1], elts[i], elts[i - 1], *elts[i + 1 :]]}
+
+
+def mutated(text: str, known: list[str]) -> Iterator[str]:
+    """The expressions of a rule's side with one step changed."""
+    tree = ast.parse(f"[{text}]", mode="eval").body
+    for number, node in enumerate(ast.walk(tree)):
+        for change in changes(node, known) if node is not tree else ():
+            other = copy.deepcopy(tree)
+            target = list(ast.walk(other))[number]
+            for name, value in change.items():
+                setattr(target, name, value)
+            yield ast.unparse(other)[1:-1]
+
+
+def mutants(rule: Rule) -> Iterator[Rule]:
+    """Rules one step away from `rule`, those that make no sense left out."""
+    shortest = replace(rule, ranks=(min(filter(None, rule.ranks), default=0),))
+    inputs = [str(value) for value in shortest.instance(shortest.ranks[0]).inputs]
+    known = sorted({*inputs, *rule.names.scalars, *rule.names.vectors, *rule.names.reals})
+    found = [replace(shortest, lhs=text) for text in mutated(rule.lhs, known)]
+    found += [replace(shortest, rhs=text) for text in mutated(rule.rhs, known)]
+    found += [
+        replace(shortest, where=rule.where[:i] + rule.where[i + 1 :])
+        for i in range(len(rule.where))
+    ]
+    random.Random(rule.name).shuffle(found)
+    for mutant in found:
+        try:
+            for _ in mutant.instances():
+                pass
+        except (RuleFileError, ShapeError, SizeError, ZeroDivisionError):
+            continue
+        yield mutant
+
+
+@pytest.mark.parametrize("rule", GOOD, ids=names)
+def test_no_mutant_is_proved_that_evaluation_refutes(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = tuple(sorted(INFERRED.get(rule.name, ())))
+    tried = [mutant for mutant, _ in zip(mutants(rule), range(TRIED), strict=False)]
+    monkeypatch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(10**6))
+    for mutant in tried:
+        conditioned = replace(mutant, where=tuple(dict.fromkeys((*mutant.where, *conditions))))
+        if isinstance(prove(conditioned, infer=False, both_ways=False), Proved):
+            found = search_counterexample(conditioned, cases=50, seed=1)
+            assert isinstance(found, Survived), f"{conditioned}\n{found}"
+
+
+# Forced failures
+
+
+def failing(error: BaseException) -> Any:
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
+
+
+NEED_A_SOLVER = [
+    rule
+    for rule in GOOD
+    if rule.name in {"matmul-of-concatenations", "kernel-enlarged", "concats-nested", "max-is-relu"}
+]
+
+
+@pytest.mark.parametrize("rule", NEED_A_SOLVER, ids=names)
+@pytest.mark.parametrize("answer", [z3.unknown, z3.sat], ids=str)
+def test_a_solver_that_answers_anything_but_unsat_proves_nothing(
+    rule: Rule, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(prove(rule, infer=False, both_ways=False), Proved)
+    monkeypatch.setattr(z3.Solver, "check", lambda *_: answer)
+    assert isinstance(prove(rule, infer=False, both_ways=False), Unknown)
+
+
+@pytest.mark.parametrize("rule", NEED_A_SOLVER, ids=names)
+@pytest.mark.parametrize(
+    "error", [z3.Z3Exception("broken"), MemoryError(), RuntimeError("odd")], ids=repr
+)
+def test_a_solver_that_fails_proves_nothing(
+    rule: Rule, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(z3.Solver, "check", failing(error))
+    assert isinstance(prove(rule, infer=False, both_ways=False), Unknown)
+
+
+@pytest.mark.parametrize("rule", NEED_A_SOLVER, ids=names)
+def test_a_solver_that_gives_up_at_once_proves_nothing(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arithmetic, "RESOURCE_LIMITS", (1, 1, 1))
+    monkeypatch.setattr(reals, "NONLINEAR_LIMIT", 1)
+    assert isinstance(prove(rule, infer=False, both_ways=False), Unknown)
+
+
+def test_a_normal_form_that_is_too_large_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normal, "MAX_TERMS", 0)
+    assert isinstance(prove(ASSOCIATIVITY, infer=False, both_ways=False), Unknown)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), RecursionError(), KeyError("x")], ids=repr)
+@pytest.mark.parametrize("place", ["_InstanceProof", "search_counterexample", "_prove_all"])
+def test_an_unforeseen_failure_is_no_proof(
+    place: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prover, place, failing(error))
+    verdict = prove(ASSOCIATIVITY, infer=False)
+    assert isinstance(verdict, Unknown)
+    assert type(error).__name__ in verdict.reason
+
+
+def test_a_proof_that_evaluation_contradicts_is_a_refutation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prover, "_prove_with_conditions", lambda *_, **__: Proved({}))
+    for rule in BAD[:3]:
+        assert isinstance(prove(rule, infer=False, both_ways=False), Refuted)
+
+
+def test_a_proof_that_evaluation_cannot_reach_is_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(1))
+    assert isinstance(prove(ASSOCIATIVITY, infer=False, both_ways=False), Unknown)
+
+
+# Directories
+
+
+def test_a_directory_with_one_wrong_rule_fails_with_its_name_and_a_counterexample(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "some.rules").write_text(f"{ASSOCIATIVITY}\n{BAD[0]}")
+    seen: list[tuple[int, int]] = []
+    failures = database.verify_directory(tmp_path, progress=lambda *done: seen.append(done), jobs=1)
+    assert [failure.rule_name for failure in failures] == [BAD[0].name]
+    assert isinstance(search_counterexample(BAD[0]), Counterexample)
+    assert "refuted: with" in str(failures[0])
+    assert seen == [(1, 2), (2, 2)]
+
+
+def test_several_processes_find_the_same_failures_as_one() -> None:
+    rules = [ASSOCIATIVITY, BAD[0], RECIPROCALS]
+    assert database.verify_rules(rules, jobs=2) == database.verify_rules(rules, jobs=1)
