@@ -40,7 +40,7 @@ ELEMENTWISE = Family(
                 _numbers("c", 1, 2, -1, Fraction(1, 2)),
                 *_binary("Add", "Sub", "Mul", "Max", "Min"),
                 *_unary("Neg", "Relu"),
-                *(Production(op, (X, "zero"), X) for op in ("Add", "Sub", "Mul", "Max", "Min")),
+                *(Production(op, (X, "zero"), X) for op in ("Add", "Sub", "Max", "Min")),
                 Production("Sub", ("zero", X), X),
                 Production("Mul", (X, "c"), X),
             ),

@@ -59,13 +59,19 @@ class Reducer:
             self.usable[rank] = [item for item in usable if item.rule is not rule]
 
     def derives(self, source: Value, target: Value, vocabulary: Vocabulary) -> bool:
-        """Whether rules lead downhill from `source` to what costs no more than `target`."""
-        goal = order(target, vocabulary)[:2]
-        term: Value | None = source
+        """Whether rules lead downhill from `source` to what costs no more than `target`.
+
+        What saves an operator out of two is kept even where a detour without gain leads there:
+        search should not need one for what is that simple.
+        """
+        start, goal = order(source, vocabulary), order(target, vocabulary)[:2]
+        steps = 1 if goal[0] < start[0] <= 2 else 2
+        term = source
         for _ in range(MAX_DESCENT):
-            term = self.smaller(term, vocabulary) if term is not None else None
-            if term is None:
+            smaller = self.smaller(term, vocabulary, steps)
+            if smaller is None:
                 return False
+            term = smaller
             if order(term, vocabulary)[:2] <= goal:
                 return True
         return False
@@ -80,7 +86,8 @@ class Reducer:
         seen = {value}
         frontier = [value]
         for _ in range(steps):
-            best, below = (start, value), []
+            best = (start, value)
+            below: list[Value] = []
             for term in frontier:
                 for other in self._neighbours(term, rank):
                     place = order(other, vocabulary)

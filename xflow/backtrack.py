@@ -29,7 +29,7 @@ class Limits:
     slack: float = 2e-5
     """Seconds by which a state may be dearer besides: a few calls of operators, which in a small
     region are more than alpha allows."""
-    expansions: int = 300
+    expansions: int = 100
     states: int = 3000
     deadline: float = float("inf")
     """In time.monotonic's seconds."""

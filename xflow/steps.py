@@ -6,25 +6,33 @@ are shared by all graphs that contain them, so the answer is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from xflow.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
 
 
+Index: TypeAlias = dict[tuple[Operator, int | None], list[tuple[str, Instance]]]
+"""By root operator and the number of axes of its output, None where it may be any."""
+
+
 class RuleIndex:
     """Rules by the operator at the root of their left side.
 
-    Left out: sides that are a mere input, since they match everywhere, and instances whose right
-    side has sizes that the left side does not determine.
+    Left out: sides that are a mere input, since they match everywhere, instances whose right side
+    has sizes that the left side does not determine, and elementwise rules that only add operators:
+    there are many of these, they apply everywhere, and what they lead to is cheaper to reach by
+    rules that move operators without adding any.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self.single: dict[Operator, list[tuple[str, Instance]]] = {}
-        self.several: dict[Operator, list[tuple[str, Instance]]] = {}
+        self.single: Index = {}
+        self.several: Index = {}
         """Rules of several outputs."""
         for rule in rules:
             self._add(rule)
@@ -34,13 +42,24 @@ class RuleIndex:
     def _add(self, rule: Rule) -> None:
         for instance in rule.instances():
             op = instance.lhs[0].node.op
-            if not isinstance(op, Operator) or instance.free_symbols:
+            if not isinstance(op, Operator) or instance.free_symbols or _only_grows(instance):
                 continue
             index = self.single if len(instance.lhs) == 1 else self.several
-            index.setdefault(op, []).append((rule.name, instance))
+            rank = None if instance.broadcast else len(instance.lhs[0].shape)
+            index.setdefault((op, rank), []).append((rule.name, instance))
 
     def __bool__(self) -> bool:
         return bool(self.single or self.several)
+
+
+def _only_grows(instance: Instance) -> bool:
+    """Whether both sides act on elements alone and the right one has more operators."""
+    sides = [
+        [node.op for node in walk(side) if isinstance(node.op, Operator) and node.inputs]
+        for side in (instance.lhs, instance.rhs)
+    ]
+    acts_on_elements = all(op.elementwise for side in sides for op in side)
+    return acts_on_elements and len(sides[1]) > len(sides[0])
 
 
 @dataclass(frozen=True)
@@ -69,12 +88,14 @@ class Steps:
 
     def of(self, graph: Graph) -> Iterator[Step]:
         """All steps in `graph`, outside of constant expressions."""
-        for node in graph.nodes:
-            if not node.constant and isinstance(node.op, Operator):
+        computed = [node for node in graph.nodes if not node.constant]
+        present: Counter[object] = Counter(node.op for node in computed)
+        for node in computed:
+            if isinstance(node.op, Operator):
                 if node not in self._of:
                     self._of[node] = tuple(self._matches(node, graph, self.rules.single))
                 yield from self._of[node]
-                yield from self._matches(node, graph, self.rules.several)
+                yield from self._matches(node, graph, self.rules.several, present)
 
     def key(self, graph: Graph) -> object:
         """What graphs share that are equal for the search.
@@ -116,10 +137,14 @@ class Steps:
         return self._weights[node]
 
     def _matches(
-        self, node: Node, graph: Graph, rules: Mapping[Operator, list[tuple[str, Instance]]]
+        self, node: Node, graph: Graph, rules: Index, present: Counter[object] | None = None
     ) -> Iterator[Step]:
+        """What `rules` say of `node`; those whose roots' operators are not `present` say nothing."""
         assert isinstance(node.op, Operator)
-        for name, instance in rules.get(node.op, ()):
+        rank = len(node.types[0].shape)
+        for name, instance in (*rules.get((node.op, rank), ()), *rules.get((node.op, None), ())):
+            if present is not None and not Counter(v.node.op for v in instance.lhs) <= present:
+                continue
             at = [Value(node, instance.lhs[0].index)]
             if at[0].index >= len(node.types):
                 continue
