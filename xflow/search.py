@@ -235,10 +235,11 @@ class _Search:
             return None
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest = min(t for t, _ in timed)
-        # Between forms that are equally fast as far as one can tell, the estimate chooses.
+        # Of forms that are equally fast as far as one can tell, take the one with the fewest
+        # operators.
         time_of_best, best = min(
             ((t, state) for t, state in timed if t <= fastest * (1 + GAIN)),
-            key=lambda item: item[1].cost,
+            key=lambda item: (_operators(item[1].graph), item[1].cost),
         )
         expected = best.cost < original.cost * (1 - GAIN / 2)
         return _solution(best, times[0], time_of_best, GAIN if expected else SURPRISE)
@@ -259,6 +260,11 @@ class _Search:
             self.replacements.append(item)
             count += 1
         return graph, count
+
+
+def _operators(graph: Graph) -> int:
+    """How many operators run each time."""
+    return sum(not node.constant for node in graph.nodes)
 
 
 def _solution(state: State, before: float, after: float, gain: float) -> _Solution | None:

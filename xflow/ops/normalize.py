@@ -70,10 +70,10 @@ class BatchNormalization(Composite):
         (deviation,) = apply("Sqrt", apply("Add", (var, epsilon)))
         (factor,) = apply("Div", (scale, deviation))
         (shift,) = apply("Sub", (bias, *apply("Mul", (mean, factor))))
-        if len(x.shape) > 2:
-            trailing = {"axes": tuple(range(1, len(x.shape) - 1))}
-            (factor,) = apply("Unsqueeze", (factor,), trailing)
-            (shift,) = apply("Unsqueeze", (shift,), trailing)
+        if len(x.shape) > 2:  # [1, C, 1, ...], the form in which exporters scale channels
+            others = {"axes": (0, *range(2, len(x.shape)))}
+            (factor,) = apply("Unsqueeze", (factor,), others)
+            (shift,) = apply("Unsqueeze", (shift,), others)
         return apply("Add", (*apply("Mul", (x, factor)), shift))
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
