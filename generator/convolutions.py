@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-
 from xflow.ops.registry import Attribute
 
 X, KERNEL, BIAS, SCALE = "x", "kernel", "bias", "scale"

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 
+from xflow.errors import ShapeError
 from xflow.generator.generalize import Generalizer
 from xflow.generator.skeleton import take_apart
 from xflow.generator.vocabulary import Input, Vocabulary
-
-from xflow.errors import ShapeError
 from xflow.graph import apply
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Attribute, Kind, RealSymbol, operators

@@ -14,9 +14,8 @@ from xflow.generator.minimize import Reducer, is_linear, is_permutation, repeats
 from xflow.generator.propose import Proposal, propose
 from xflow.generator.vocabulary import Family, Vocabulary
 from xflow.generator.wording import rule_name
-from xflow.verifier.prove import Proved, Refuted, prove
-
 from xflow.rule import Rule, parse_rules
+from xflow.verifier.prove import Proved, Refuted, prove
 
 Notice = Callable[[str], None]
 

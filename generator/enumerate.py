@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from xflow.errors import ShapeError
 from xflow.generator.fingerprint import Evaluator
 from xflow.generator.vocabulary import DTYPE, Production, Vocabulary
-
-from xflow.errors import ShapeError
 from xflow.graph import Leaf, Value, apply, walk
 from xflow.ops.registry import operator
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
 from xflow.generator.skeleton import Point, Skeleton, Slot
 from xflow.generator.typing import extent_name
-
 from xflow.size import Size, floor_divide, symbol
 
 Column = NDArray[np.int64]

@@ -11,14 +11,13 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from xflow.errors import XflowError
 from xflow.generator.fit import fit, slot_symbol
 from xflow.generator.sample import try_instance
 from xflow.generator.skeleton import Point, Skeleton
 from xflow.generator.typing import unify
 from xflow.generator.vocabulary import Vocabulary
 from xflow.generator.wording import NotUniformError, Wording
-
-from xflow.errors import XflowError
 from xflow.graph import Graph
 from xflow.rule import Rule, parse_rules
 from xflow.size import Size

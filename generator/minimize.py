@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xflow.generator.vocabulary import Vocabulary
-
 from xflow.graph import Graph, Leaf, Node, Value, walk
 from xflow.match import NoMatch, find_matches, rewrite
 from xflow.ops.registry import Operator

@@ -9,7 +9,6 @@ from typing import Any
 from xflow.generator.enumerate import Candidate
 from xflow.generator.skeleton import Point, Skeleton, take_apart
 from xflow.generator.vocabulary import Vocabulary
-
 from xflow.graph import Graph, Value
 
 MAX_POINTS = 400

@@ -11,11 +11,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from xflow.errors import UsageError
 from xflow.generator.derive import Derivation, Kept, derive
 from xflow.generator.families import FAMILIES
 from xflow.generator.vocabulary import Family
-
-from xflow.errors import UsageError
 
 Progress = Callable[[str, Mapping[str, object]], None]
 

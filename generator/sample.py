@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from xflow.generator.fingerprint import random_dyadics
 
 from xflow.constraint import Constraint, Relation
 from xflow.errors import ShapeError, SizeError
+from xflow.generator.fingerprint import random_dyadics
 from xflow.graph import TensorType, Value, apply, leaf, requirements, run, walk
 from xflow.ops.registry import Array, Attribute, Operator, RealSymbol
 from xflow.rule import REAL, Instance, attribute_symbols, leaf_name

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xflow.generator.vocabulary import Input, Vocabulary
-
 from xflow.constraint import Constraint, equal
+from xflow.generator.vocabulary import Input, Vocabulary
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
 from xflow.ops.registry import Attribute, Kind, Need, Operator, Shape
 from xflow.rule import REAL

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xflow.generator.skeleton import Built, Skeleton
-
 from xflow.constraint import Relation
 from xflow.errors import ShapeError
+from xflow.generator.skeleton import Built, Skeleton
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
 
 ROUNDS = 24

@@ -14,7 +14,6 @@ from fractions import Fraction
 from xflow.generator.skeleton import Skeleton
 from xflow.generator.typing import Typing
 from xflow.generator.vocabulary import Vocabulary
-
 from xflow.graph import Leaf, Node, Value, walk
 from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.rule import Rule

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from xflow.errors import UsageError
 from xflow.generator import convolutions
 from xflow.generator.derive import derive
 from xflow.generator.enumerate import enumerate_terms
@@ -16,8 +18,6 @@ from xflow.generator.minimize import Reducer
 from xflow.generator.propose import propose
 from xflow.generator.run import generate
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
-
-from xflow.errors import UsageError
 from xflow.graph import apply
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import load_rules

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import z3
+
+from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.rule import Rule, parse_rules
 from xflow.verifier import arithmetic, database, normal, reals, refute
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 from xflow.verifier.refute import Counterexample, Survived, search_counterexample
-
-from xflow.errors import RuleFileError, ShapeError, SizeError
-from xflow.rule import Rule, parse_rules
 
 CORPUS = Path(__file__).parent / "corpus"
 BAD = parse_rules((CORPUS / "bad.rules").read_text(), "bad.rules")

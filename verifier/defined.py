@@ -11,23 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from xflow.verifier.arithmetic import Arithmetic
-from xflow.verifier.match import Equality, least_points
-from xflow.verifier.normal import branches
-from xflow.verifier.terms import (
-    Base,
-    Function,
-    Group,
-    Guards,
-    Maximum,
-    Normal,
-    SizeAtom,
-    Term,
-    free_of_normal,
-    make_normal,
-    scale,
-)
-
 from xflow.constraint import at_least, equal, in_range
 from xflow.graph import Leaf, Value
 from xflow.ops.composite import Composite
@@ -48,6 +31,22 @@ from xflow.ops.spec import (
     where,
 )
 from xflow.size import symbol
+from xflow.verifier.arithmetic import Arithmetic
+from xflow.verifier.match import Equality, least_points
+from xflow.verifier.normal import branches
+from xflow.verifier.terms import (
+    Base,
+    Function,
+    Group,
+    Guards,
+    Maximum,
+    Normal,
+    SizeAtom,
+    Term,
+    free_of_normal,
+    make_normal,
+    scale,
+)
 
 PARTIAL = frozenset({"reciprocal", "sqrt", "log"})
 UNFOLDED_ZERO = Element("%0", ())

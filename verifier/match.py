@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from fractions import Fraction
 from itertools import islice, permutations, product
 
+from xflow.constraint import equal
+from xflow.ops.spec import Element
+from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.verifier.arithmetic import Arithmetic
 from xflow.verifier.normal import Normalizer, TooLargeError
 from xflow.verifier.terms import (
@@ -37,10 +40,6 @@ from xflow.verifier.terms import (
     substitute_normal,
     substitute_term,
 )
-
-from xflow.constraint import equal
-from xflow.ops.spec import Element
-from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 
 MAX_MAPS = 24
 MAX_CHOICES = 64

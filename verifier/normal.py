@@ -7,25 +7,6 @@ from fractions import Fraction
 from functools import reduce
 from math import gcd, lcm
 
-from xflow.verifier.arithmetic import Arithmetic
-from xflow.verifier.terms import (
-    Base,
-    Function,
-    Group,
-    Guards,
-    Maximum,
-    Normal,
-    Option,
-    SizeAtom,
-    Term,
-    free_of_base,
-    make_normal,
-    make_term,
-    multiply,
-    scale,
-    substitute_term,
-)
-
 from xflow.constraint import Constraint, Relation, at_least, in_range, less
 from xflow.ops import spec
 from xflow.ops.spec import (
@@ -44,6 +25,24 @@ from xflow.ops.spec import (
     where,
 )
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
+from xflow.verifier.arithmetic import Arithmetic
+from xflow.verifier.terms import (
+    Base,
+    Function,
+    Group,
+    Guards,
+    Maximum,
+    Normal,
+    Option,
+    SizeAtom,
+    Term,
+    free_of_base,
+    make_normal,
+    make_term,
+    multiply,
+    scale,
+    substitute_term,
+)
 
 MAX_TERMS = 400
 ONE_TERM = Term(Fraction(1))

@@ -12,6 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from xflow.constraint import Constraint, Relation, at_least, equal, in_range
+from xflow.errors import ShapeError
+from xflow.graph import Value, read, requirements
+from xflow.ops.spec import fresh_names
+from xflow.rule import Instance, Rule, attribute_symbols
+from xflow.size import Expr, free_symbols, symbol
 from xflow.verifier.arithmetic import Arithmetic, Effort
 from xflow.verifier.defined import Domain, demands, read_unfolded
 from xflow.verifier.match import Equality
@@ -21,13 +27,6 @@ from xflow.verifier.refute import (
     left_conditions,
     search_counterexample,
 )
-
-from xflow.constraint import Constraint, Relation, at_least, equal, in_range
-from xflow.errors import ShapeError
-from xflow.graph import Value, read, requirements
-from xflow.ops.spec import fresh_names
-from xflow.rule import Instance, Rule, attribute_symbols
-from xflow.size import Expr, free_symbols, symbol
 
 MAX_CONDITIONS = 8
 CASES = 18

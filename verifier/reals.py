@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import z3
-from xflow.verifier.arithmetic import NONLINEAR_LIMIT, Arithmetic
 
 from xflow.ops.spec import Call, Element, If, Literal, OfSize, Plus, Scalar, Times
+from xflow.verifier.arithmetic import NONLINEAR_LIMIT, Arithmetic
 
 
 def equal_reals(left: Scalar, right: Scalar, arithmetic: Arithmetic) -> bool:

@@ -35,6 +35,9 @@ AFTERWARDS_S = 30.0
 """Seconds beyond the budget that checks and the final timing may take."""
 TIMING_S = (2.0, 10.0)
 """Least and most seconds of the final timing."""
+MARGIN = 0.01
+"""How much faster a model has to be, with confidence: two sessions of one and the same model differ
+by up to this much for as long as they live."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Pipeline:
         if self.measured:
             with self.phase("timing"):
                 comparison = self.compare(verdict.checked.path)
-            changed = comparison is not None and comparison.low > 1
+            changed = comparison is not None and comparison.low > 1 + MARGIN
             if not changed:
                 self.messages.append(_excuse(comparison))
                 comparison = comparison and replace(comparison, after=comparison.before)
@@ -155,7 +158,10 @@ class Pipeline:
     def compare(self, after: Path) -> Comparison | None:
         """Time both models against each other; None, and a warning, where that fails."""
         low, high = TIMING_S
-        seconds = min(high, max(low, self.budget / 6))
+        # Both models were loaded and run for the check; loading them again takes about half of it,
+        # and so does writing the result.
+        left = self.budget + AFTERWARDS_S - sum(self.phases.values()) - self.phases["check"]
+        seconds = min(high, max(low, min(left, self.budget / 6)))
         compared = Measurer(self.target, self.worker).compare(
             self.before,
             after,

@@ -16,7 +16,6 @@ from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacemen
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
 
-
 Index: TypeAlias = dict[tuple[Operator, int | None], list[tuple[str, Instance]]]
 """By root operator and the number of axes of its output, None where it may be any."""
 
@@ -139,7 +138,7 @@ class Steps:
     def _matches(
         self, node: Node, graph: Graph, rules: Index, present: Counter[object] | None = None
     ) -> Iterator[Step]:
-        """What `rules` say of `node`; those whose roots' operators are not `present` say nothing."""
+        """What `rules` say of `node`; skipped are those with a root operator not `present`."""
         assert isinstance(node.op, Operator)
         rank = len(node.types[0].shape)
         for name, instance in (*rules.get((node.op, rank), ()), *rules.get((node.op, None), ())):
