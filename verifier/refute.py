@@ -182,8 +182,7 @@ def definitions(conditions: Sequence[Constraint]) -> dict[str, Size]:
             value = substitute(-split[1] * split[0], found)
             if name in found or name in free_symbols(value):
                 continue
-            for other in found:
-                found[other] = substitute(found[other], {name: value})
+            found = {other: substitute(size, {name: value}) for other, size in found.items()}
             found[name] = value
             break
     return found

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, total_ordering
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 from xflow.errors import SizeError
 
@@ -231,22 +231,37 @@ def divide(numerator: Size, denominator: Size) -> tuple[Size, Size]:
 
 
 def _divide_exactly(numerator: Size, denominator: Size) -> tuple[Size, Size]:
-    """Long division for a denominator of several terms; (0, numerator) unless it comes out even."""
+    """Division by a denominator of several terms; (0, numerator) unless it comes out even."""
+    import sympy  # noqa: PLC0415 - takes half a second and is rarely needed
+
+    atoms = sorted(
+        {
+            atom
+            for size in (numerator, denominator)
+            for monomial, _ in _terms(size)
+            for atom in monomial
+        },
+        key=lambda atom: atom.key,
+    )
+    unknowns = sympy.symbols(f"a:{len(atoms)}")
+
+    def polynomial(size: Size) -> Any:
+        powers = {
+            tuple(monomial.count(atom) for atom in atoms): coefficient
+            for monomial, coefficient in _terms(size)
+        }
+        return sympy.Poly(powers, *unknowns, domain="ZZ")
+
+    quotient, rest = sympy.div(polynomial(numerator), polynomial(denominator))
+    if not rest.is_zero or not quotient.domain.is_ZZ:
+        return 0, numerator
     whole: Size = 0
-    rest = numerator
-    lead, lead_coefficient = _terms(denominator)[0]
-    for _ in range(16):
-        if isinstance(rest, int):
-            break
-        for monomial, coefficient in rest.terms:
-            quotient = _divide_monomial(monomial, lead)
-            if quotient is not None and coefficient % lead_coefficient == 0:
-                part = _make({quotient: coefficient // lead_coefficient})
-                break
-        else:
-            break
-        whole, rest = whole + part, rest - part * denominator
-    return (whole, 0) if isinstance(rest, int) and rest == 0 else (0, numerator)
+    for powers, coefficient in quotient.terms():
+        part: Size = int(coefficient)
+        for atom, power in zip(atoms, powers, strict=True):
+            part = part * _single(atom) ** power
+        whole = whole + part
+    return whole, 0
 
 
 def _divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
