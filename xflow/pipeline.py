@@ -35,9 +35,8 @@ AFTERWARDS_S = 30.0
 """Seconds beyond the budget that checks and the final timing may take."""
 TIMING_S = (2.0, 10.0)
 """Least and most seconds of the final timing."""
-MARGIN = 0.01
-"""How much faster a model has to be, with confidence: two sessions of one and the same model differ
-by up to this much for as long as they live."""
+MARGIN = 0.005
+"""How much faster a model has to be, with confidence, to be given out."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Pipeline:
             seconds,
             seed=self.tolerance.seed,
             shapes=self.chosen_shapes,
-            limit_s=2 * AFTERWARDS_S,
+            limit_s=max(left, 2 * AFTERWARDS_S / 3),
         )
         if isinstance(compared, Comparison):
             return compared

@@ -179,26 +179,50 @@ class Measurer:
         after: ModelSource,
         seconds: float,
         *,
+        passes: int = 2,
         min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
         limit_s: float = LIMIT_S,
     ) -> Comparison | Failed:
-        """Time two models in the order A B B A and say which is faster, and how surely."""
-        first, second = self.time_together(
-            [before, after],
-            seconds,
-            min_rounds=min_rounds,
-            seed=seed,
-            shapes=shapes,
-            limit_s=limit_s,
-        )
-        if isinstance(first, Failed):
-            return Failed(f"the model before: {first.reason}")
-        if isinstance(second, Failed):
-            return Failed(f"the model after: {second.reason}")
-        ratio, low, high = median_ratio(first.samples, second.samples, seed)
-        return Comparison(ratio, low, high, first, second)
+        """Time two models in the order A B B A and say which is faster, and how surely.
+
+        Two sessions of one and the same model may differ by some percent for as long as they live,
+        so there are `passes`, each with new sessions that are loaded in the other order; the
+        interval covers those of all passes. A pass that would not fit into `limit_s` is left out.
+        """
+        deadline = time.monotonic() + limit_s
+        total: Comparison | None = None
+        took = 0.0
+        for number in range(passes):
+            start = time.monotonic()
+            if total is not None and deadline - start < took:
+                break
+            order = (before, after) if number % 2 == 0 else (after, before)
+            timings = self.time_together(
+                order,
+                seconds / passes,
+                min_rounds=min_rounds,
+                seed=seed + number,
+                shapes=shapes,
+                limit_s=deadline - start,
+            )
+            first, second = timings if number % 2 == 0 else reversed(timings)
+            if isinstance(first, Failed):
+                return total or Failed(f"the model before: {first.reason}")
+            if isinstance(second, Failed):
+                return total or Failed(f"the model after: {second.reason}")
+            ratio, low, high = median_ratio(first.samples, second.samples, seed)
+            if total is None:
+                total = Comparison(ratio, low, high, first, second)
+            else:
+                first = Timing(total.before.samples + first.samples)
+                second = Timing(total.after.samples + second.samples)
+                ratio, _, _ = median_ratio(first.samples, second.samples, seed)
+                total = Comparison(ratio, min(low, total.low), max(high, total.high), first, second)
+            took = time.monotonic() - start
+        assert total is not None, "no passes"
+        return total
 
     def close(self) -> None:
         """End the process if the measurer started it."""
