@@ -131,7 +131,7 @@ def measure(model: Path, options: argparse.Namespace) -> Row:
     )
 
 
-UNCHANGED = {"wrong": "", "ratio": 1.0}
+UNCHANGED: dict[str, Any] = {"wrong": "", "ratio": 1.0}
 HEADER = ("model", "nodes", "before ms", "after ms", "ratio", "95 %", "error", "s", "MiB")
 
 
