@@ -28,11 +28,11 @@ from typing import Any
 
 import onnx
 import onnxruntime
-from hydrate import hydrate
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from hydrate import hydrate
 from xflow.machine import processor_name, usable_cores
 
 HERE = Path(__file__).resolve().parent

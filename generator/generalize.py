@@ -18,7 +18,6 @@ from xflow.generator.skeleton import Point, Skeleton
 from xflow.generator.typing import unify
 from xflow.generator.vocabulary import Vocabulary
 from xflow.generator.wording import NotUniformError, Wording
-from xflow.graph import Graph
 from xflow.rule import Rule, parse_rules
 from xflow.size import Size
 
@@ -127,10 +126,8 @@ def is_determined(rule: Rule) -> tuple[bool, bool]:
     """For each direction whether one side says all inputs, sizes and numbers of the other."""
     there = back = True
     for instance in rule.instances():
-        left, right = (set(Graph(side).leaves) for side in (instance.lhs, instance.rhs))
-        turned = replace(instance, lhs=instance.rhs, rhs=instance.lhs)
-        there = there and right <= left and not instance.free_symbols
-        back = back and left <= right and not turned.free_symbols
+        there = there and instance.is_determined
+        back = back and replace(instance, lhs=instance.rhs, rhs=instance.lhs).is_determined
     return there, back
 
 

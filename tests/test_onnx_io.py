@@ -11,7 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from xflow.fold import Folder
 from xflow.graph import Graph, Leaf, Opaque, TensorType, Value, apply, leaf
-from xflow.onnx_io import Imported, UnwritableError, export_model, import_model, region_model
+from xflow.onnx_export import export_model
+from xflow.onnx_import import Imported, import_model
+from xflow.onnx_region import region_model
+from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import Operator
 from xflow.size import symbol
 

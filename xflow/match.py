@@ -97,7 +97,7 @@ def find_matches(
 
     `at` narrows the values that the first output may be.
     """
-    if instance.free_symbols:
+    if not instance.is_determined:
         return
     if at is None:
         at = (Value(node, i) for node in graph.nodes for i in range(len(node.types)))

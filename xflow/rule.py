@@ -45,13 +45,15 @@ class Instance:
     @cached_property
     def free_symbols(self) -> frozenset[str]:
         """Names of size symbols that occur in the right side's attributes but nowhere left."""
-        return (
-            attribute_symbols(self.rhs)
-            - attribute_symbols(self.lhs)
-            - frozenset(
-                name for value in self.inputs for size in value.shape for name in free_symbols(size)
-            )
+        known = attribute_symbols(self.lhs).union(
+            *(free_symbols(size) for leaf in leaves_of(self.lhs) for size in leaf.shape)
         )
+        return attribute_symbols(self.rhs) - known
+
+    @cached_property
+    def is_determined(self) -> bool:
+        """Whether a match of the left side says everything that the right side needs."""
+        return not self.free_symbols and leaves_of(self.rhs) <= leaves_of(self.lhs)
 
 
 @dataclass(frozen=True)
@@ -448,6 +450,11 @@ def attribute_symbols(values: Iterable[Value]) -> frozenset[str]:
                 if not isinstance(part, Fraction | RealSymbol):
                     names |= free_symbols(part)
     return frozenset(names)
+
+
+def leaves_of(values: Iterable[Value]) -> frozenset[Value]:
+    """The inputs of a rule that `values` read."""
+    return frozenset(Value(node, 0) for node in walk(values) if isinstance(node.op, Leaf))
 
 
 def leaf_name(value: Value) -> str:

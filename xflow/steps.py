@@ -24,7 +24,7 @@ class RuleIndex:
     """Rules by the operator at the root of their left side.
 
     Left out: sides that are a mere input, since they match everywhere, instances whose right side
-    has sizes that the left side does not determine, and elementwise rules that only add operators:
+    needs what the left side does not determine, and elementwise rules that only add operators:
     there are many of these, they apply everywhere, and what they lead to is cheaper to reach by
     rules that move operators without adding any.
     """
@@ -41,7 +41,7 @@ class RuleIndex:
     def _add(self, rule: Rule) -> None:
         for instance in rule.instances():
             op = instance.lhs[0].node.op
-            if not isinstance(op, Operator) or instance.free_symbols or _only_grows(instance):
+            if not isinstance(op, Operator) or not instance.is_determined or _only_grows(instance):
                 continue
             index = self.single if len(instance.lhs) == 1 else self.several
             rank = None if instance.broadcast else len(instance.lhs[0].shape)
