@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from xflow.generator.run import generate
 from xflow.rule import parse_rules
 from xflow.rule_files import default_directory, load_rules
@@ -38,7 +36,6 @@ def test_every_rule_is_proved_again_from_its_text() -> None:
     assert verify_directory(default_directory()) == []
 
 
-@pytest.mark.long
 def test_generating_from_nothing_gives_the_committed_bytes(tmp_path: Path) -> None:
     generate(tmp_path)
     committed = default_directory()

@@ -209,9 +209,9 @@ class Measurer:
             )
             first, second = timings if number % 2 == 0 else reversed(timings)
             if isinstance(first, Failed):
-                return total or Failed(f"the model before: {first.reason}")
+                return Failed(f"the model before: {first.reason}")
             if isinstance(second, Failed):
-                return total or Failed(f"the model after: {second.reason}")
+                return Failed(f"the model after: {second.reason}")
             ratio, low, high = median_ratio(first.samples, second.samples, seed)
             if total is None:
                 total = Comparison(ratio, low, high, first, second)
