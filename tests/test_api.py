@@ -217,15 +217,18 @@ rule through-identity
     assert not result.report.changed
 
 
-def compared(ratio: float, low: float) -> Comparison:
-    return Comparison(ratio, low, ratio + 0.1, Timing((2.0, 2.0)), Timing((1.0, 1.0)))
+def compared(ratio: float, low: float, passes: int) -> Comparison:
+    return Comparison(ratio, low, ratio + 0.1, Timing((2.0, 2.0)), Timing((1.0, 1.0)), passes)
 
 
-@pytest.mark.parametrize(("low", "changed"), [(1.02, True), (0.99, False)])
+@pytest.mark.parametrize(
+    ("low", "passes", "changed"),
+    [(1.02, 2, True), (1.04, 1, True), (1.02, 1, False), (1.001, 2, False), (0.99, 2, False)],
+)
 def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
-    low: float, changed: bool, monkeypatch: pytest.MonkeyPatch
+    low: float, passes: int, changed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low))
+    monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low, passes))
     monkeypatch.setattr(pipeline, "Costs", lambda *a, **k: EstimatedCost())
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert result.report.changed is changed

@@ -93,6 +93,8 @@ class Comparison:
     high: float
     before: Timing
     after: Timing
+    passes: int = 1
+    """How many times the models were loaded anew for it."""
 
 
 class Measurer:
@@ -219,7 +221,8 @@ class Measurer:
                 first = Timing(total.before.samples + first.samples)
                 second = Timing(total.after.samples + second.samples)
                 ratio, _, _ = median_ratio(first.samples, second.samples, seed)
-                total = Comparison(ratio, min(low, total.low), max(high, total.high), first, second)
+                low, high = min(low, total.low), max(high, total.high)
+                total = Comparison(ratio, low, high, first, second, number + 1)
             took = time.monotonic() - start
         assert total is not None, "no passes"
         return total
