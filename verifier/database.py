@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,14 +29,9 @@ class Failure:
         return f"{self.rule_name}: {self.verdict_text}"
 
 
-def _directions(rule: Rule) -> list[Rule]:
-    both = [rule] if rule.reverse is None else [rule, rule.reversed()]
-    return [replace(direction, reverse=None) for direction in both]
-
-
 def refute_rule(rule: Rule) -> Failure | None:
     """Look for a counterexample to `rule`, in every direction that it claims."""
-    for direction in _directions(rule):
+    for direction in rule.directions():
         found = search_counterexample(direction)
         if isinstance(found, Counterexample):
             return Failure(direction.name, str(Refuted(found)))
@@ -45,7 +40,7 @@ def refute_rule(rule: Rule) -> Failure | None:
 
 def verify_rule(rule: Rule) -> Failure | None:
     """Prove `rule` as it stands, in every direction that it claims; conditions are not inferred."""
-    for direction in _directions(rule):
+    for direction in rule.directions():
         verdict = prove(direction, infer=False, both_ways=False)
         if not isinstance(verdict, Proved):
             return Failure(direction.name, str(verdict))

@@ -81,17 +81,12 @@ def optimize(
 def _rules(
     rules: str | os.PathLike[str] | Sequence[Rule] | None, only: Sequence[str], skip: Sequence[str]
 ) -> list[Rule]:
-    """The rules to use, in every direction that is proved."""
+    """The rules to use."""
     if rules is None:
         rules = load_rules(default_directory())
     elif isinstance(rules, str | os.PathLike):
         rules = load_rules(Path(rules))
-    chosen = select_rules(rules, only, skip)
-    return [
-        direction
-        for rule in chosen
-        for direction in ((rule,) if rule.reverse is None else (rule, rule.reversed()))
-    ]
+    return select_rules(rules, only, skip)
 
 
 def _load(model: Model, copy: Path) -> tuple[ir.Model, Path]:

@@ -95,6 +95,11 @@ class Rule:
             reverse=None,
         )
 
+    def directions(self) -> tuple[Rule, ...]:
+        """The rule in each direction that was proved, as rules to be used from left to right."""
+        forward = replace(self, reverse=None)
+        return (forward,) if self.reverse is None else (forward, self.reversed())
+
     @cached_property
     def names(self) -> Names:
         """The names that the rule declares. Raises RuleFileError."""

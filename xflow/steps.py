@@ -34,9 +34,8 @@ class RuleIndex:
         self.several: Index = {}
         """Rules of several outputs."""
         for rule in rules:
-            self._add(rule)
-            if rule.reverse is not None:
-                self._add(rule.reversed())
+            for direction in rule.directions():
+                self._add(direction)
 
     def _add(self, rule: Rule) -> None:
         for instance in rule.instances():
