@@ -10,6 +10,7 @@ import onnx_ir as ir
 from xflow.errors import ShapeError, SizeError
 from xflow.graph import Leaf, Node, Value, walk
 from xflow.ops.registry import Array, Operator
+from xflow.ops.sorts import FLOATS
 from xflow.size import Expr
 
 ConstantLookup = Callable[[Value], Array | None]
@@ -38,9 +39,10 @@ def constant_leaves(value: Value) -> tuple[Value, ...]:
 
 
 class Folder:
-    """Evaluates constant values, in float64, and rounds once to the value's own element type.
+    """Evaluates constant values: floats in float64, rounded once to the value's own element type.
 
-    Results are remembered, intermediate ones are not: weights are large.
+    Integers and Booleans are computed with in their own types, as the runtime does. Results are
+    remembered, intermediate ones are not: weights are large.
     """
 
     def __init__(self, constants: ConstantLookup) -> None:
@@ -67,7 +69,8 @@ class Folder:
                 array = self._constants(Value(node, 0))
                 if array is None:
                     return None
-                results[node] = [array.astype(np.float64)]
+                exact = array.dtype.kind in "biu"
+                results[node] = [array if exact else array.astype(np.float64)]
                 continue
             if not isinstance(node.op, Operator):
                 return None
@@ -75,7 +78,11 @@ class Folder:
             try:
                 with np.errstate(all="ignore"):
                     results[node] = node.op.numpy(inputs, node.attributes)
-            except (ShapeError, SizeError, AssertionError):  # a size or a real without a value
+                if not inputs and node.types[0].dtype not in FLOATS:
+                    kind = numpy_dtype(node.types[0].dtype)
+                    results[node] = [result.astype(kind) for result in results[node]]
+            except (ShapeError, SizeError, AssertionError, IndexError):
+                # a size or a real without a value, or an index out of range
                 return None
             for source in node.inputs:
                 remaining[source.node] -= 1

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
 from xflow.ops.registry import (
@@ -24,12 +26,13 @@ from xflow.ops.registry import (
     Shape,
     operator,
 )
-from xflow.ops.spec import Element, Index, Scalar
+from xflow.ops.sorts import BOOL, INT, REAL
+from xflow.ops.spec import Element, Index, Scalar, truth
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """Element type (an ONNX name such as ``FLOAT``; ``REAL`` in rules) and shape."""
+    """Element type (an ONNX name such as ``FLOAT``; in rules a sort such as ``REAL``) and shape."""
 
     dtype: str
     shape: Shape
@@ -164,8 +167,8 @@ def apply(
 ) -> tuple[Value, ...]:
     """The outputs of `op` on `inputs`; attributes that are left out take their defaults.
 
-    `need` collects the operator's requirements on symbolic sizes. `dtype` is that of the first
-    input unless given (an operator without inputs needs it). Raises ShapeError.
+    `need` collects the operator's requirements on symbolic sizes. `dtype` is the element type of
+    outputs of which neither inputs nor attributes say it. Raises ShapeError.
     """
     if isinstance(op, str):
         op = operator(op)
@@ -173,26 +176,28 @@ def apply(
     low, high = op.arity
     if len(inputs) < low or (high is not None and len(inputs) > high):
         raise ShapeError(f"{op.name} takes no {len(inputs)} inputs")
-    if inputs:
-        dtype = inputs[0].type.dtype
-        if any(value.type.dtype != dtype for value in inputs):
-            raise ShapeError(f"the inputs of {op.name} differ in element type")
-    resolved = dtype or "REAL"
+    elements = op.element_types([value.type.dtype for value in inputs], given, dtype or REAL)
 
     def types() -> tuple[TensorType, ...]:
         shapes = op.shape([value.shape for value in inputs], given, need or Need())
-        return tuple(TensorType(resolved, tuple(shape)) for shape in shapes)
+        return tuple(
+            TensorType(elements[min(output, len(elements) - 1)], tuple(shape))
+            for output, shape in enumerate(shapes)
+        )
 
     if need is not None:  # an interned node would not report its requirements again
         types()
-    node = _intern(op, tuple(inputs), given, types, None if inputs else resolved)
+    node = _intern(op, tuple(inputs), given, types, elements)
     return tuple(Value(node, i) for i in range(len(node.types)))
 
 
 def complete_attributes(
     op: Operator, attributes: Attributes, shapes: Sequence[Shape]
 ) -> dict[str, Attribute]:
-    """`attributes` with defaults filled in. Raises ShapeError for unknown or missing ones."""
+    """`attributes` with defaults filled in, in canonical form.
+
+    Raises ShapeError for unknown or missing ones.
+    """
     unknown = set(attributes) - set(op.attributes)
     if unknown:
         raise ShapeError(f"{op.name} has no attribute {', '.join(sorted(unknown))}")
@@ -205,7 +210,7 @@ def complete_attributes(
             if default is None:
                 raise ShapeError(f"{op.name} needs the attribute {name}")
             complete[name] = default
-    return complete
+    return dict(op.canonical(complete, shapes))
 
 
 def walk(values: Iterable[Value]) -> Iterator[Node]:
@@ -240,7 +245,7 @@ def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Va
             made = opaque(node.op.key, inputs, node.types)
         else:
             assert isinstance(node.op, Operator)
-            made = apply(node.op, inputs, node.attributes)
+            made = apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)
         for output, value in zip(outputs, made, strict=True):
             new.setdefault(output, value)
     return tuple(new.get(value, value) for value in values)
@@ -288,11 +293,19 @@ def requirements(values: Iterable[Value]) -> list[Constraint]:
     return need.conditions
 
 
+def read_leaf(value: Value, index: Index) -> Scalar:
+    """The element of a leaf at `index`; a Boolean as 1 or 0."""
+    assert isinstance(value.node.op, Leaf)
+    if value.type.dtype == BOOL:
+        return truth(value.node.op.key, tuple(index))
+    return Element(value.node.op.key, tuple(index))
+
+
 def read(value: Value, index: Index) -> Scalar:
     """The element of `value` at `index`, over elements of the leaves, by composed `at`."""
     node = value.node
     if isinstance(node.op, Leaf):
-        return Element(node.op.key, tuple(index))
+        return read_leaf(value, index)
     assert isinstance(node.op, Operator), node.op
 
     def reader(source: Value) -> Reader:
@@ -313,6 +326,9 @@ def run(values: Sequence[Value], feeds: Mapping[str, Array]) -> list[Array]:
             assert isinstance(node.op, Operator), node.op
             arrays = [done[source.node][source.index] for source in node.inputs]
             done[node] = node.op.numpy(arrays, node.attributes)
+            if not node.inputs and node.types[0].dtype in (BOOL, INT):  # a constant of a rule
+                kind = np.bool_ if node.types[0].dtype == BOOL else np.int64
+                done[node] = [array.astype(kind) for array in done[node]]
     return [done[value.node][value.index] for value in values]
 
 
@@ -320,7 +336,7 @@ def format_attribute(value: Attribute) -> str:
     """An attribute as rules write it."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
-    return str(value)
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def format_value(value: Value) -> str:

@@ -19,8 +19,10 @@ import numpy as np
 
 from xflow.constraint import Constraint, Relation
 from xflow.errors import ShapeError
+from xflow.facts import Fact
 from xflow.graph import Graph, Leaf, Node, Value, apply, requirements, walk
 from xflow.ops.registry import Array, Attribute, Need, Operator, RealSymbol
+from xflow.ops.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
 from xflow.rule import Instance, leaf_name
 from xflow.size import Expr, Size, Symbol
 from xflow.unify import (
@@ -34,9 +36,6 @@ from xflow.unify import (
 
 ConstantLookup: TypeAlias = Callable[[Value], Array | None]
 """The data of a constant leaf; None where it is not known or nobody should look at it."""
-
-FLOATS = frozenset({"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"})
-"""Element types that rules, which hold over the reals, apply to."""
 
 MAX_PERMUTED = 4
 """Commutative operators of more inputs than this are matched in the order given."""
@@ -52,6 +51,8 @@ class Match:
     reals: Mapping[str, Fraction]
     nodes: frozenset[Node]
     """The nodes of the graph that the left side's operators stand for."""
+    dtype: str = "FLOAT"
+    """The element type that stands for ``REAL``."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class _Matcher:
         self.leaves: dict[Value, Value] = {}
         self.nodes: dict[Node, Node] = {}
         self.data: dict[Node, Value] = {}
-        """Constant operators of the pattern that a constant leaf of the graph stands for."""
+        """Constant expressions of the pattern that a constant leaf of the graph stands for."""
 
     def outputs(self, roots: tuple[Value, ...], target: Value) -> Iterator[tuple[Value, ...]]:
         """Match output number len(roots) with `target`, then all further ones."""
@@ -164,7 +165,8 @@ class _Matcher:
             if self.data[node] == target:
                 yield
             return
-        if not node.inputs and isinstance(other.op, Leaf):
+        # A constant of the graph may be a constant expression of the pattern, computed before.
+        if node.constant and len(node.types) == 1 and isinstance(other.op, Leaf):
             if other.constant and self.constants(target) is not None:
                 self.data[node] = target
                 yield
@@ -188,12 +190,30 @@ class _Matcher:
         if pattern in self.leaves:
             if self.leaves[pattern] == target:
                 yield
-        elif target.type.dtype in FLOATS and (
+        elif self.is_of_sort(pattern, target) and (
             self.instance.broadcast or len(pattern.shape) == len(target.shape)
         ):
             self.leaves[pattern] = target
             yield
             del self.leaves[pattern]
+
+    def is_of_sort(self, pattern: Value, target: Value) -> bool:
+        """Whether a value of the graph has an element type for which the rule holds there."""
+        sort, dtype = pattern.type.dtype, target.type.dtype
+        if sort == REAL:
+            return admits(self.instance.types, dtype)
+        return dtype in INDICES if sort == INT else dtype == BOOL
+
+    def element_type(self) -> str | None:
+        """What ``REAL`` is in the graph, the same everywhere; None where the types do not fit."""
+        pairs = [*self.leaves.items()]
+        pairs += [(Value(node, 0), target) for node, target in self.data.items()]
+        for node, other in self.nodes.items():
+            pairs += [(Value(node, k), Value(other, k)) for k in range(len(node.types))]
+        if not all(self.is_of_sort(pattern, target) for pattern, target in pairs):
+            return None
+        types = {target.type.dtype for pattern, target in pairs if pattern.type.dtype == REAL}
+        return next(iter(types), "FLOAT") if len(types) <= 1 else None
 
     def sequence(
         self, patterns: tuple[Value, ...], targets: tuple[Value, ...], start: int
@@ -207,9 +227,8 @@ class _Matcher:
 
     def finish(self, roots: tuple[Value, ...]) -> Match | None:
         """The match, if the sizes fit and everything that the rule asks for holds."""
-        if len({v.type.dtype for v in (*roots, *self.leaves.values(), *self.data.values())}) != 1:
-            return None
-        if roots[0].type.dtype not in FLOATS:
+        dtype = self.element_type()
+        if dtype is None:
             return None
         equations: list[Equation] = []
         reals: dict[str, Fraction] = {}
@@ -232,6 +251,7 @@ class _Matcher:
             sizes,
             reals,
             frozenset(self.nodes.values()),
+            dtype,
         )
         return match if self.holds(match) else None
 
@@ -244,15 +264,22 @@ class _Matcher:
             if len(shape) != len(target.shape):
                 return False
             equations.extend(zip(shape, target.shape, strict=True))
+        array = self.constants(target)
         for attribute in node.attributes.values():
             if isinstance(attribute, RealSymbol):
-                array = self.constants(target)
                 if array is None or array.size == 0 or not np.isfinite(array.flat[0]):
                     return False
-                value = Fraction(float(array.flat[0]))
+                value = _exact(array.flat[0])
                 if reals.setdefault(attribute.name, value) != value:
                     return False
-        return True
+        assert isinstance(node.op, Operator)
+        observed = None if array is None else node.op.observed(array)
+        if observed is None:
+            return False
+        return all(
+            attribute_equations(node.attributes[name], value, equations, reals)
+            for name, value in observed.items()
+        )
 
     def holds(self, match: Match) -> bool:
         """Whether conditions, requirements, interior shapes and constants are as the rule says."""
@@ -266,23 +293,61 @@ class _Matcher:
                 for mine, theirs in zip(node.types, other.types, strict=True)
             ):
                 return False  # a uniform constant of a larger shape has enlarged something
+            if not all(self.is_fact(fact, match) for fact in self.instance.facts):
+                return False
             return all(self.same_data(node, target, match) for node, target in self.data.items())
         except (ZeroDivisionError, ShapeError):
             return False
 
+    def is_fact(self, fact: Fact, match: Match) -> bool:
+        """Whether a condition on values holds of the constant that is matched."""
+        if fact.name in match.reals:
+            return fact.holds(match.reals[fact.name])
+        value = match.bindings.get(fact.name)
+        array = None if value is None or not value.is_constant else self.constants(value)
+        return array is not None and fact.holds(array)
+
     def same_data(self, node: Node, target: Value, match: Match) -> bool:
-        """Whether a constant of the graph holds what the constant operator `node` is."""
+        """Whether a constant of the graph holds what the constant expression `node` is."""
         array = self.constants(target)
-        attributes: dict[str, Attribute] = {}
-        for name, attribute in node.attributes.items():
-            value = instantiate(attribute, match.sizes, match.reals)
-            if value is None:
-                return False
-            attributes[name] = value
-        assert isinstance(node.op, Operator)
         assert array is not None
-        expected = node.op.numpy((), attributes)[0].astype(array.dtype)
-        return bool(np.all(array == expected))
+        with np.errstate(all="ignore"):
+            outputs = _computed(node, match)
+            if outputs is None:
+                return False
+            expected = outputs[0].astype(array.dtype)
+            if array.dtype.kind in "biu" and not _is_exact(outputs[0], expected):
+                return False
+            return bool(np.all(array == expected))
+
+
+def _computed(node: Node, match: Match) -> list[Array] | None:
+    """The outputs of a constant expression of a pattern; None where a symbol has no value."""
+    attributes: dict[str, Attribute] = {}
+    for name, attribute in node.attributes.items():
+        value = instantiate(attribute, match.sizes, match.reals)
+        if value is None:
+            return None
+        attributes[name] = value
+    inputs: list[Array] = []
+    for source in node.inputs:
+        made = _computed(source.node, match)
+        if made is None:
+            return None
+        inputs.append(made[source.index])
+    assert isinstance(node.op, Operator)
+    return node.op.numpy(inputs, attributes)
+
+
+def _is_exact(numbers: Array, converted: Array) -> bool:
+    """Whether integers say what numbers do, which were perhaps computed as 64-bit floats."""
+    exact = numbers.dtype.kind in "biu" or bool(np.all(np.abs(numbers) < 2.0**53))
+    return exact and bool(np.all(converted == numbers))
+
+
+def _exact(number: np.generic) -> Fraction:
+    """An element of an array as a fraction."""
+    return Fraction(int(number) if number.dtype.kind in "biu" else float(number))
 
 
 def _orders(node: Node, other: Node) -> Iterable[tuple[Value, ...]]:
@@ -321,7 +386,7 @@ class Replacement:
 def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
     """What the outputs of the rule are to be replaced by at `match`."""
     pattern = _pattern(instance.lhs, instance.rhs)
-    dtype = match.roots[0].type.dtype
+    dtypes = {REAL: match.dtype, INT: "INT64", BOOL: BOOL}
     made: dict[Value, Value] = {}
     nodes: list[Node] = []
     for node in pattern.rhs:
@@ -333,11 +398,14 @@ def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
         try:
             attributes: dict[str, Attribute] = {}
             for name, attribute in node.attributes.items():
-                value = instantiate(attribute, match.sizes, match.reals)
+                value = instantiate(attribute, match.sizes, match.reals, dtypes)
                 if value is None:
                     return NoMatch(f"the left side does not say what {attribute} is")
                 attributes[name] = value
             inputs = tuple(made[source] for source in node.inputs)
+            dtype = dtypes[node.types[0].dtype]
+            if not _has_numbers(dtype, attributes):
+                return NoMatch(f"there are no such numbers of type {dtype}")
             outputs = apply(node.op, inputs, attributes, dtype=dtype, need=need)
         except ShapeError as error:
             return NoMatch(str(error))
@@ -356,6 +424,17 @@ def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
     if len(after) > 1 and _reads(match.bindings.values(), match.roots):
         return NoMatch("one output depends on another through what the rule does not see")
     return Replacement(after, tuple(nodes))
+
+
+def _has_numbers(dtype: str, attributes: Mapping[str, Attribute]) -> bool:
+    """Whether real attributes are elements of a type; floats may round them."""
+    reals = [value for value in attributes.values() if isinstance(value, Fraction)]
+    if dtype in FLOATS:
+        return True
+    if any(value.denominator != 1 for value in reals):
+        return False
+    low, high = (0, 1) if dtype == BOOL else integer_range(dtype)
+    return all(low <= value <= high for value in reals)
 
 
 def _reads(values: Iterable[Value], roots: tuple[Value, ...]) -> bool:

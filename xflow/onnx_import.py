@@ -30,10 +30,8 @@ from xflow.onnx_types import (
     tensor_type,
 )
 from xflow.ops.registry import Array, Need, OnnxCall, by_onnx
+from xflow.ops.sorts import INT, sort_of
 from xflow.size import Expr, Size, coefficient_of, free_symbols
-
-FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
-"""Element types that our operators, which compute with reals, stand for."""
 
 _SMALL = 1024
 """Elements up to which a constant may be a parameter, and equal constants are one leaf."""
@@ -105,6 +103,14 @@ def _check_order(graph: ir.Graph) -> None:
     for value in graph.outputs:
         if value not in defined:
             raise ModelError("no operator computes it", f"output {value.name}")
+
+
+def is_shape_arithmetic(value: Value) -> bool:
+    """Whether a value is likely a shape or part of one: a scalar or a vector of integers.
+
+    To rewrite how such are computed pays nothing.
+    """
+    return sort_of(value.type.dtype) == INT and len(value.shape) <= 1
 
 
 def import_model(model: ir.Model) -> Imported:
@@ -217,12 +223,14 @@ class _Importer:
             attributes, positions = read
             inputs = [sources[i] for i in positions]
             taken = [value for value in inputs if value is not None]
-            if len(taken) < len(inputs) or any(v.type.dtype not in FLOATS for v in taken):
+            if len(taken) < len(inputs):
                 continue
             need = Need()
             try:
                 made = apply(op, taken, attributes, need=need)
             except ShapeError:
+                continue
+            if any(map(is_shape_arithmetic, made)):
                 continue
             # In ONNX a dimension of unknown size may be 1 and broadcast.
             if any(condition.relation is Relation.EQUAL for condition in need.conditions):
@@ -245,8 +253,16 @@ class _Importer:
         if any(s is not None and s.type.dtype == UNKNOWN.dtype for s in sources):
             return None
         shapes = tuple(None if value is None else value.shape for value in sources)
+        types = tuple(None if value is None else value.type.dtype for value in sources)
         return OnnxCall(
-            node.op_type, version, node.domain, attributes, shapes, constants, len(node.outputs)
+            node.op_type,
+            version,
+            node.domain,
+            attributes,
+            shapes,
+            constants,
+            len(node.outputs),
+            types,
         )
 
     def agrees(self, node: ir.Node, made: tuple[Value, ...]) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
-from xflow.fold import Folder, byte_size, constant_leaves
+from xflow.fold import Folder, byte_size, constant_leaves, numpy_dtype
 from xflow.graph import Leaf, Node, TensorType, Value
+from xflow.onnx_schema import accepts
 from xflow.onnx_types import tensor_shape
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
 from xflow.size import Expr, Size, substitute
@@ -112,9 +113,10 @@ class Writer(ABC):
         attributes = {name: self._concrete(value) for name, value in node.attributes.items()}
         shapes = [self.shape(value) for value in node.inputs]
         try:
-            return op.to_onnx(attributes, shapes, opset)
+            call = op.to_onnx(attributes, shapes, opset)
         except (TypeError, SizeError, ShapeError):  # an attribute depends on a size symbol
             return None
+        return call if call is not None and _takes_types(call, node) else None
 
     def shape(self, value: Value) -> tuple[Size, ...]:
         """The shape of a value with the known symbols replaced."""
@@ -156,11 +158,15 @@ class Writer(ABC):
         name = self.fresh(f"xflow_{call.op_type}")
         own = iter(node.inputs)
         inputs: list[ir.Value | None] = []
-        for position in range(len(node.inputs) + len(call.constants)):
+        for position in range(call.input_count(len(node.inputs))):
             if position in call.constants:
-                inputs.append(self.parameter(call.constants[position], f"{name}_parameter"))
+                array = call.constants[position]
+                if array.dtype.kind == "f":
+                    array = array.astype(numpy_dtype(node.types[0].dtype))
+                inputs.append(self.parameter(array, f"{name}_parameter"))
             else:
-                inputs.append(self.made[next(own)])
+                source = next(own, None)
+                inputs.append(None if source is None else self.made[source])
         outputs = [
             self.new_value(kind, name if len(node.types) == 1 else f"{name}_{index}", name)
             for index, kind in enumerate(node.types)
@@ -199,6 +205,14 @@ class Writer(ABC):
             name = f"{stem}_{number}"
         self.taken.add(name)
         return name
+
+
+def _takes_types(call: OnnxCall, node: Node) -> bool:
+    """Whether ONNX has the operator for the element types of a node."""
+    free = (k for k in range(call.input_count(len(node.inputs))) if k not in call.constants)
+    inputs = {k: source.type.dtype for k, source in zip(free, node.inputs, strict=False)}
+    outputs = [kind.dtype for kind in node.types]
+    return accepts(call.op_type, call.domain, call.opset, inputs, outputs)
 
 
 def attribute(name: str, value: Any) -> ir.Attr:

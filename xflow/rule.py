@@ -3,14 +3,21 @@
 A rule is written for all sizes and, where it has *vectors*, for all lengths of these. A name with
 a star is a vector: ``x[N, C, *S]`` has as many axes behind C as the rule's rank says, and
 ``pads=[*(e + p), *f]`` splices vectors into a list, element by element; an integer in a starred
-expression stands for itself in every element, and ``axis`` for 0, 1, 2, ... An input ``x[...]`` has
+expression stands for itself in every element, and ``axis`` for 0, 1, 2, ... The line ``rank``
+lists the ranks at which it holds; three dots behind them say that it holds at all higher ones, too,
+because it touches no axis of a vector. An input ``x[...]`` has
 any shape and is read with ONNX broadcasting; such a rule contains elementwise operators alone.
-`Rule.instance` spells a rule out at one rank.
+``c[N]:bool`` is a tensor of Booleans, ``i[K]:int`` one of integers; all others are of one element
+type, which the line ``types`` tells: ``reals`` (also where there is no such line), ``reals,
+integers`` (which wrap around), or ``any``. A condition ``s != 0``, ``s > 0`` or ``s >= 0`` on an
+input or a real attribute speaks of every element's value, see `xflow.facts`. `Rule.instance` spells
+a rule out at one rank.
 """
 
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,11 +27,16 @@ from typing import Any
 
 from xflow.constraint import Constraint, constraint_from_ast
 from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.facts import Fact, fact_of
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
-from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol, operator
-from xflow.size import Size, free_symbols, from_ast, substitute, symbol
+from xflow.numerics import Numerics, parse_numerics
+from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol, operator, operators
+from xflow.ops.sorts import BOOL, ELEMENT, HOLDS_FOR, INT, REAL, REALS_ONLY
+from xflow.size import Size, free_symbols, from_ast, opaque_integers, substitute, symbol
 
-REAL = "REAL"
+MAX_RANK = 6
+"""The largest rank at which a rule that holds at any rank is instantiated."""
+
 ANY_SHAPE = (symbol("any"),)
 """Shape of an input ``x[...]`` in an instance: elementwise operators treat all axes alike, so one
 symbolic axis stands for any number of them."""
@@ -41,6 +53,10 @@ class Instance:
     lhs: tuple[Value, ...]
     rhs: tuple[Value, ...]
     where: tuple[Constraint, ...]
+    types: str = REALS_ONLY
+    """The element types for which it holds, one of `HOLDS_FOR`."""
+    facts: tuple[Fact, ...] = ()
+    """What `where` says of the values of constants."""
 
     @cached_property
     def free_symbols(self) -> frozenset[str]:
@@ -74,14 +90,23 @@ class Rule:
     reverse: tuple[str, ...] | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Further lines of the stanza, such as `proof` and `numerics`."""
+    types: str | None = None
+    """The element types for which it holds, one of `HOLDS_FOR`; None: not said, so reals."""
+    any_rank: bool = False
+    """Whether what holds at the first of `ranks` holds at every higher one, slice by slice."""
 
     def instance(self, rank: int) -> Instance:
         """The rule at one rank. Raises RuleFileError where it makes no sense."""
         return _instance(self, rank)
 
     def instances(self) -> Iterator[Instance]:
-        """The rule at each of its ranks."""
+        """The rule at each of the ranks at which it is proved one by one."""
         return map(self.instance, self.ranks)
+
+    def usable_instances(self) -> Iterator[Instance]:
+        """The rule at each rank at which it may be applied."""
+        further = range(max(self.ranks) + 1, MAX_RANK + 1) if self.any_rank else ()
+        return map(self.instance, (*self.ranks, *further))
 
     def reversed(self) -> Rule:
         """The rule from right to left, named `NAME.reverse`. It must have a `reverse`."""
@@ -93,7 +118,19 @@ class Rule:
             rhs=self.lhs,
             where=self.reverse,
             reverse=None,
+            notes=self._turned_notes(),
         )
+
+    def _turned_notes(self) -> dict[str, str]:
+        if self.numerics is None:
+            return dict(self.notes)
+        return {**self.notes, "numerics": str(self.numerics.turned())}
+
+    @cached_property
+    def numerics(self) -> Numerics | None:
+        """What rounding does to its sides; None where nobody measured. Raises RuleFileError."""
+        text = self.notes.get("numerics")
+        return None if text is None else parse_numerics(text)
 
     def directions(self) -> tuple[Rule, ...]:
         """The rule in each direction that was proved, as rules to be used from left to right."""
@@ -104,6 +141,11 @@ class Rule:
     def names(self) -> Names:
         """The names that the rule declares. Raises RuleFileError."""
         return _declared_names(parse_inputs(self.inputs), self.params)
+
+    @cached_property
+    def value_names(self) -> frozenset[str]:
+        """Names of which a condition may state a fact: the inputs and the real attributes."""
+        return frozenset(name for name, _ in parse_inputs(self.inputs)) | self.names.reals
 
     @cached_property
     def operators(self) -> frozenset[str]:
@@ -125,19 +167,21 @@ class Rule:
         if self.params:
             line("param", self.params)
         if self.ranks != (0,):
-            line("rank", " ".join(map(str, self.ranks)))
+            line("rank", " ".join(map(str, self.ranks)) + (" ..." if self.any_rank else ""))
         line("from", self.lhs)
         line("to", self.rhs)
         if self.where:
             line("where", ", ".join(self.where))
         if self.reverse is not None:
             line("reverse", ", ".join(self.reverse) or "always")
+        if self.types is not None:
+            line("types", self.types)
         for key, text in self.notes.items():
             line(key, text)
         return "\n".join(lines) + "\n"
 
 
-_KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "proof", "numerics")
+_KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "types", "proof", "numerics")
 
 
 def parse_rules(text: str, source: str = "rules") -> list[Rule]:
@@ -145,23 +189,25 @@ def parse_rules(text: str, source: str = "rules") -> list[Rule]:
 
     Raises RuleFileError that names `source` and the line.
     """
-    rules: list[Rule] = []
+    stanzas = parse_stanzas(text, source)
+    return [make_rule(stanza, f"{source}:{line}") for line, stanza in stanzas]
+
+
+def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[str, str]]]:
+    """The stanzas of a text, each with its line and the texts behind its keys.
+
+    Raises RuleFileError that names `source` and the line.
+    """
     stanza: dict[str, str] = {}
     start = 0
-
-    def finish() -> None:
-        if stanza:
-            rules.append(_make_rule(stanza, f"{source}:{start}"))
-            stanza.clear()
-
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, _, rest = line.strip().partition(" ")
         if key == "rule":
-            finish()
-            start = number
-            stanza["rule"] = rest.strip()
+            if stanza:
+                yield start, stanza
+            start, stanza = number, {"rule": rest.strip()}
         elif not stanza or key not in _KEYS or not line[0].isspace():
             raise RuleFileError(
                 f"{key!r} is no line of a rule",
@@ -172,11 +218,12 @@ def parse_rules(text: str, source: str = "rules") -> list[Rule]:
             raise RuleFileError(f"a second line {key!r}", f"{source}:{number}")
         else:
             stanza[key] = rest.strip()
-    finish()
-    return rules
+    if stanza:
+        yield start, stanza
 
 
-def _make_rule(stanza: Mapping[str, str], where: str) -> Rule:
+def make_rule(stanza: Mapping[str, str], where: str) -> Rule:
+    """The rule of a stanza that was found at `where`. Raises RuleFileError."""
     name = stanza["rule"]
     if not re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", name):
         raise RuleFileError(f"{name!r} is no rule name", where, "use small letters, digits and -")
@@ -184,10 +231,14 @@ def _make_rule(stanza: Mapping[str, str], where: str) -> Rule:
         if key not in stanza:
             raise RuleFileError(f"rule {name} has no line {key!r}", where)
     try:
-        ranks = tuple(map(int, stanza["rank"].split())) if "rank" in stanza else (0,)
+        words = stanza.get("rank", "0").split()
+        ranks = tuple(map(int, words[:-1] if words[-1:] == ["..."] else words))
         reverse = stanza.get("reverse")
         if not ranks or min(ranks) < 0 or len(set(ranks)) < len(ranks):
             raise RuleFileError("the ranks are no list of different numbers from 0 on")
+        types = stanza.get("types")
+        if types is not None and types not in HOLDS_FOR:
+            raise RuleFileError(f"{types!r} are no types", do=f"use one of: {'; '.join(HOLDS_FOR)}")
         rule = Rule(
             name,
             " ".join(stanza["in"].split()),
@@ -198,8 +249,11 @@ def _make_rule(stanza: Mapping[str, str], where: str) -> Rule:
             _conditions(stanza.get("where", "")),
             None if reverse is None else () if reverse == "always" else _conditions(reverse),
             {key: stanza[key] for key in ("proof", "numerics") if key in stanza},
+            types,
+            words[-1:] == ["..."],
         )
-        for _ in rule.instances():
+        _ = rule.numerics  # a malformed line is an error at once
+        for _ in rule.usable_instances():
             pass
     except RuleFileError as error:
         raise RuleFileError(error.what, f"{where}, rule {name}", error.do) from None
@@ -252,6 +306,8 @@ class _Scope:
         return tuple(result)
 
     def _check(self, size: Size, known: frozenset[str]) -> None:
+        if any(opaque_integers(size)):
+            raise RuleFileError(f"the size {size} depends on the data of a tensor")
         unknown = sorted(free_symbols(size) - known)
         if unknown:
             raise RuleFileError(
@@ -260,15 +316,32 @@ class _Scope:
             )
 
 
+SORT_NAMES = {None: REAL, "real": REAL, "bool": BOOL, "int": INT}
+"""How inputs say what their elements are."""
+
+_INPUT = re.compile(r"([A-Za-z]\w*)\s*\[([^\]]*)\](?::(\w+))?\s*")
+
+
+def parse_sorts(text: str) -> dict[str, str]:
+    """The sort of each input in ``x[N, *S] c[...]:bool``."""
+    sorts: dict[str, str] = {}
+    for match in _INPUT.finditer(text):
+        name, _, sort = match.groups()
+        if sort not in SORT_NAMES:
+            raise RuleFileError(f"{sort!r} is no sort", do="write :bool, :int or nothing")
+        sorts[name] = SORT_NAMES[sort]
+    return sorts
+
+
 def parse_inputs(text: str) -> list[tuple[str, list[ast.expr] | None]]:
     """``x[N, *S] y[...]`` as pairs of a name and its dimensions (None for ``...``)."""
     inputs: list[tuple[str, list[ast.expr] | None]] = []
     rest = text.strip()
     while rest:
-        match = re.match(r"([A-Za-z]\w*)\s*\[([^\]]*)\]\s*", rest)
+        match = _INPUT.match(rest)
         if match is None:
             raise RuleFileError(f"{rest!r} is no input", do="write name[dims]")
-        name, dims = match.groups()
+        name, dims, _ = match.groups()
         if dims.strip() == "...":
             inputs.append((name, None))
         else:
@@ -325,6 +398,7 @@ def _instance(rule: Rule, rank: int) -> Instance:
     scope = _Scope(rank, names.scalars, names.vectors, names.reals, {})
     broadcast = any(dims is None for _, dims in inputs)
     leaves: dict[str, Value] = {}
+    sorts = parse_sorts(rule.inputs)
     for name, dims in inputs:
         if name in leaves:
             raise RuleFileError(f"a second input {name}")
@@ -333,7 +407,7 @@ def _instance(rule: Rule, rank: int) -> Instance:
             raise RuleFileError(f"the input {name} has a negative size")
         if broadcast and dims is not None:
             raise RuleFileError("inputs of any shape do not mix with inputs of a given shape")
-        leaves[name] = leaf(name, TensorType(REAL, shape))
+        leaves[name] = leaf(name, TensorType(sorts[name], shape))
     scope = replace(scope, leaves=leaves)
     lhs, rhs = _side(rule.lhs, scope), _side(rule.rhs, scope)
     if len(lhs) != len(rhs):
@@ -345,8 +419,20 @@ def _instance(rule: Rule, rank: int) -> Instance:
                 node.op.elementwise or node.op.name == "Scalar"
             ):
                 raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
+    if any(a.type.dtype != b.type.dtype for a, b in zip(lhs, rhs, strict=True)):
+        raise RuleFileError("the two sides have different element types")
+    facts = {
+        text: fact for text in rule.where if (fact := fact_of(text, rule.value_names)) is not None
+    }
     return Instance(
-        rank, tuple(leaves.values()), broadcast, lhs, rhs, tuple(conditions_at(rule.where, scope))
+        rank,
+        tuple(leaves.values()),
+        broadcast,
+        lhs,
+        rhs,
+        tuple(conditions_at((text for text in rule.where if text not in facts), scope)),
+        rule.types or REALS_ONLY,
+        tuple(facts.values()),
     )
 
 
@@ -370,46 +456,80 @@ def _side(text: str, scope: _Scope) -> tuple[Value, ...]:
     return tuple(_value(item, scope) for item in trees)
 
 
-def _value(tree: ast.expr, scope: _Scope) -> Value:
+def _value(tree: ast.expr, scope: _Scope, dtype: str = REAL) -> Value:
+    """The value of an expression; `dtype` is what a number or a constant operator is then."""
     match tree:
         case ast.Name(id=name) if name in scope.leaves:
             return scope.leaves[name]
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(position))):
-            outputs = _call(call, scope)
+            outputs = _call(call, scope, dtype)
             if position >= len(outputs):
                 raise RuleFileError(f"{ast.unparse(call)} has no output {position}")
             return outputs[position]
         case ast.Call():
-            outputs = _call(tree, scope)
+            outputs = _call(tree, scope, dtype)
             if len(outputs) != 1:
                 raise RuleFileError(
                     f"{ast.unparse(tree)} has several outputs", do="choose one: [0]"
                 )
             return outputs[0]
         case ast.Constant() | ast.UnaryOp() | ast.BinOp():
-            return apply("Scalar", (), {"value": _real(tree, scope)}, dtype=REAL)[0]
+            return apply("Scalar", (), {"value": _real(tree, scope)}, dtype=dtype)[0]
     raise RuleFileError(f"{ast.unparse(tree)!r} is no declared input, operator or number")
 
 
-def _call(tree: ast.Call, scope: _Scope) -> tuple[Value, ...]:
+def _arguments(op: Operator, trees: list[ast.expr], scope: _Scope, dtype: str) -> list[Value]:
+    """The inputs of an operator; a constant has the element type that its place asks for."""
+    found: dict[int, Value] = {}
+    for position, tree in enumerate(trees):
+        if not _is_constant(tree, scope):
+            found[position] = _value(tree, scope, dtype)
+            if op.taken(position) == ELEMENT:
+                dtype = found[position].type.dtype
+    for position, tree in enumerate(trees):
+        if position not in found:
+            taken = op.taken(position)
+            found[position] = _value(tree, scope, dtype if taken == ELEMENT else taken)
+    return [found[position] for position in range(len(trees))]
+
+
+def _is_constant(tree: ast.expr, scope: _Scope) -> bool:
+    """Whether an expression reads no input, so that its place says its element type."""
+    match tree:
+        case ast.Call(args=args):
+            return all(_is_constant(arg, scope) for arg in args)
+        case ast.Subscript(value=value):
+            return _is_constant(value, scope)
+        case ast.Name(id=name):
+            return name not in scope.leaves
+    return True
+
+
+def _call(tree: ast.Call, scope: _Scope, dtype: str) -> tuple[Value, ...]:
     name = ast.unparse(tree.func)
     try:
         op = operator(name)
     except KeyError:
-        raise RuleFileError(f"there is no operator {name}") from None
-    args = [_value(arg, scope) for arg in tree.args]
+        close = difflib.get_close_matches(name, [op.name for op in operators()], n=3)
+        advice = f"did you mean {' or '.join(close)}?" if close else ""
+        raise RuleFileError(f"there is no operator {name}", do=advice) from None
+    args = _arguments(op, tree.args, scope, dtype)
     attributes: dict[str, Attribute] = {}
     for keyword in tree.keywords:
         if keyword.arg is None or keyword.arg not in op.attributes:
             raise RuleFileError(f"{name} has no attribute {keyword.arg}")
         spec = op.attributes[keyword.arg]
         attributes[keyword.arg] = _attribute(keyword.value, spec.kind, args, scope)
-    return apply(op, args, attributes, dtype=REAL)
+    return apply(op, args, attributes, dtype=dtype)
 
 
 def _attribute(tree: ast.expr, kind: Kind, args: list[Value], scope: _Scope) -> Attribute:
     if kind is Kind.REAL:
         return _real(tree, scope)
+    if kind is Kind.TEXT:
+        if not isinstance(tree, ast.Constant) or not isinstance(tree.value, str):
+            raise RuleFileError(f"{ast.unparse(tree)!r} is no text in quotes")
+        return tree.value
     if kind in (Kind.INT, Kind.AXIS):
         size = scope.sizes(tree)
         negative = isinstance(size, int) and size < 0
@@ -452,7 +572,7 @@ def attribute_symbols(values: Iterable[Value]) -> frozenset[str]:
         for attribute in node.attributes.values():
             parts: tuple[Any, ...] = attribute if isinstance(attribute, tuple) else (attribute,)
             for part in parts:
-                if not isinstance(part, Fraction | RealSymbol):
+                if not isinstance(part, Fraction | RealSymbol | str):
                     names |= free_symbols(part)
     return frozenset(names)
 

@@ -2,14 +2,15 @@
 
 Shapes, attributes and tensor indices are all written with ``+ - * // %`` and work alike on
 ``int`` and on `Expr`. An `Expr` is kept canonical (a sum of monomials with integer coefficients
-over symbols and floor quotients), so equal polynomials are equal objects, and an expression
-without symbols is an ``int``.
+over symbols, floor quotients and opaque integers), so equal polynomials are equal objects, and an
+expression without these is an ``int``.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, total_ordering
 from typing import Any, TypeAlias, Union
@@ -48,7 +49,67 @@ class Quotient:
         return f"{_operand(self.numerator)}//{_operand(self.denominator)}"
 
 
-Atom: TypeAlias = Symbol | Quotient
+class OpaqueInteger(ABC):
+    """An integer of which is known only that it is the same wherever its arguments are.
+
+    It depends on the data of tensors, and never occurs in shapes and attributes.
+    """
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """A text that identifies it."""
+
+    @property
+    @abstractmethod
+    def symbols(self) -> frozenset[str]:
+        """The names of the size symbols that it depends on."""
+
+    @abstractmethod
+    def substitute(self, values: Mapping[str, Size]) -> Size:
+        """It with symbols replaced. Raises ZeroDivisionError."""
+
+    @abstractmethod
+    def evaluate(self, values: Mapping[str, int], tensors: Mapping[str, Any]) -> int:
+        """The integer that it is for these sizes and tensors. Raises IndexError."""
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True)
+class Lookup(OpaqueInteger):
+    """The element of an integer or Boolean `tensor` at `index`: printed ``tensor[index]``.
+
+    A Boolean is 0 or 1. Out of bounds it is some integer, and not read.
+    """
+
+    tensor: str
+    index: tuple[Size, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return f"{self.tensor}[{', '.join(map(str, self.index)) or '()'}]"
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        return frozenset[str]().union(*map(free_symbols, self.index))
+
+    def substitute(self, values: Mapping[str, Size]) -> Size:
+        return _single(Lookup(self.tensor, tuple(substitute(i, values) for i in self.index)))
+
+    def evaluate(self, values: Mapping[str, int], tensors: Mapping[str, Any]) -> int:
+        position = tuple(evaluate(i, values, tensors) for i in self.index)
+        array = tensors[self.tensor]
+        if any(not 0 <= p < n for p, n in zip(position, array.shape, strict=True)):
+            raise IndexError(f"{self.tensor}{list(position)} of shape {list(array.shape)}")
+        return int(array[position])
+
+    def __str__(self) -> str:
+        return self.key
+
+
+Atom: TypeAlias = Symbol | Quotient | OpaqueInteger
 Monomial: TypeAlias = tuple[Atom, ...]
 
 
@@ -150,7 +211,7 @@ def _operand(size: Size) -> str:
 def _print(terms: Iterable[tuple[Monomial, int]]) -> str:
     text = ""
     for monomial, coefficient in terms:
-        factors = [str(atom) if isinstance(atom, Symbol) else f"({atom})" for atom in monomial]
+        factors = [f"({atom})" if isinstance(atom, Quotient) else str(atom) for atom in monomial]
         if abs(coefficient) != 1 or not factors:
             factors.insert(0, str(abs(coefficient)))
         body = "*".join(factors)
@@ -181,6 +242,16 @@ def _make(total: Mapping[Monomial, int]) -> Size:
 def symbol(name: str) -> Expr:
     """The symbol `name` as an expression."""
     return Expr((((Symbol(name),), 1),))
+
+
+def atom_size(atom: Atom) -> Expr:
+    """An atom as an expression."""
+    return _single(atom)
+
+
+def lookup(tensor: str, index: Iterable[Size]) -> Expr:
+    """The element of an integer or Boolean tensor as an expression."""
+    return _single(Lookup(tensor, tuple(index)))
 
 
 def symbols(names: str) -> tuple[Expr, ...]:
@@ -274,12 +345,14 @@ def _divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
 
 
 def free_symbols(size: Size) -> frozenset[str]:
-    """The names of all symbols of `size`, those inside quotients included."""
+    """The names of all symbols of `size`, those inside quotients and opaque integers included."""
     names: set[str] = set()
     for monomial, _ in _terms(size):
         for atom in monomial:
             if isinstance(atom, Symbol):
                 names.add(atom.name)
+            elif isinstance(atom, OpaqueInteger):
+                names |= atom.symbols
             else:
                 names |= free_symbols(atom.numerator) | free_symbols(atom.denominator)
     return frozenset(names)
@@ -298,6 +371,8 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
         for atom in monomial:
             if isinstance(atom, Symbol):
                 product = product * values.get(atom.name, _single(atom))
+            elif isinstance(atom, OpaqueInteger):
+                product = product * atom.substitute(values)
             else:
                 numerator = substitute(atom.numerator, values)
                 denominator = substitute(atom.denominator, values)
@@ -310,8 +385,53 @@ def _single(atom: Atom) -> Expr:
     return Expr((((atom,), 1),))
 
 
-def evaluate(size: Size, values: Mapping[str, int]) -> int:
-    """The integer that `size` is under `values`. Raises SizeError where a symbol has no value."""
+def atoms(size: Size) -> Iterator[Atom]:
+    """The atoms of a size, those inside quotients and lookups included, innermost first."""
+    for monomial, _ in _terms(size):
+        for atom in monomial:
+            if isinstance(atom, Quotient):
+                yield from atoms(atom.numerator)
+                yield from atoms(atom.denominator)
+            elif isinstance(atom, Lookup):
+                for i in atom.index:
+                    yield from atoms(i)
+            yield atom
+
+
+def opaque_integers(size: Size) -> Iterator[OpaqueInteger]:
+    """The opaque integers in a size, innermost first."""
+    return (atom for atom in atoms(size) if isinstance(atom, OpaqueInteger))
+
+
+def replace_opaque(size: Size, change: Callable[[OpaqueInteger], Size]) -> Size:
+    """`size` with every outermost opaque integer replaced. Raises ZeroDivisionError."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, coefficient in size.terms:
+        product: Size = coefficient
+        for atom in monomial:
+            if isinstance(atom, OpaqueInteger):
+                product = product * change(atom)
+            elif isinstance(atom, Quotient):
+                numerator = replace_opaque(atom.numerator, change)
+                denominator = replace_opaque(atom.denominator, change)
+                product = product * floor_divide(numerator, denominator)
+            else:
+                product = product * _single(atom)
+        total = total + product
+    return total
+
+
+def evaluate(
+    size: Size, values: Mapping[str, int], tensors: Mapping[str, Any] | None = None
+) -> int:
+    """The integer that `size` is under `values`, where it looks up elements of `tensors`.
+
+    Raises SizeError where a symbol has no value, IndexError for a lookup out of bounds.
+    """
+    if tensors is not None:
+        size = replace_opaque(size, lambda atom: atom.evaluate(values, tensors))
     result = substitute(size, values)
     if not isinstance(result, int):
         raise SizeError(f"{', '.join(sorted(free_symbols(result)))} has no value in {size}")
@@ -351,7 +471,10 @@ def parse_size(text: str) -> Size:
 
 
 def from_ast(tree: ast.expr) -> Size:
-    """The size that a Python expression tree of names, integers and ``+ - * // %`` denotes."""
+    """The size that a Python expression tree denotes.
+
+    It consists of names, integers, ``+ - * // %`` and lookups ``tensor[index]``.
+    """
     match tree:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
@@ -359,6 +482,10 @@ def from_ast(tree: ast.expr) -> Size:
             return symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -from_ast(operand)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=parts)):
+            return lookup(name, map(from_ast, parts))
+        case ast.Subscript(value=ast.Name(id=name), slice=part):
+            return lookup(name, (from_ast(part),))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](from_ast(left), from_ast(right))
     raise SizeError(f"{ast.unparse(tree)!r} is no size expression")

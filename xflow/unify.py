@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
+import numpy as np
+
 from xflow.ops.registry import Attribute, RealSymbol
+from xflow.ops.sorts import SORTS, sort_of
 from xflow.size import Expr, Size, coefficient_of, divide, free_symbols, substitute, symbol
 
 Equation: TypeAlias = tuple[Size, Size]
@@ -81,8 +84,8 @@ def attribute_equations(
         if not isinstance(target, Fraction):
             return False
         return reals.setdefault(pattern.name, target) == target
-    if isinstance(pattern, Fraction) or isinstance(target, Fraction):
-        return pattern == target
+    if isinstance(pattern, Fraction | str) or isinstance(target, Fraction | str):
+        return _same_literal(pattern, target)
     if isinstance(pattern, tuple):
         if not isinstance(target, tuple) or len(pattern) != len(target):
             return False
@@ -95,12 +98,17 @@ def attribute_equations(
 
 
 def instantiate(
-    attribute: Attribute, sizes: Mapping[str, Size], reals: Mapping[str, Fraction]
+    attribute: Attribute,
+    sizes: Mapping[str, Size],
+    reals: Mapping[str, Fraction],
+    dtypes: Mapping[str, str] | None = None,
 ) -> Attribute | None:
     """`attribute` with the rule's symbols replaced; None for a real symbol without a value.
 
-    Raises ZeroDivisionError.
+    `dtypes` are the element types for the sorts of the rule. Raises ZeroDivisionError.
     """
+    if isinstance(attribute, str):
+        return (dtypes or {}).get(attribute, attribute)
     if isinstance(attribute, RealSymbol):
         return reals.get(attribute.name)
     if isinstance(attribute, tuple):
@@ -108,6 +116,15 @@ def instantiate(
     if isinstance(attribute, Expr):
         return substitute(attribute, sizes)
     return attribute
+
+
+def _same_literal(pattern: Attribute, target: Attribute) -> bool:
+    """Whether two literals are equal; reals are where ONNX, with 32 bits, stores them alike."""
+    if isinstance(pattern, str) and isinstance(target, str) and pattern in SORTS:
+        return sort_of(target) == pattern  # which of its types it is says the matcher
+    if isinstance(pattern, Fraction) and isinstance(target, Fraction):
+        return pattern == target or np.float32(pattern) == np.float32(target)
+    return pattern == target
 
 
 def may_equal(pattern: Attribute, target: Attribute) -> bool:
@@ -118,8 +135,8 @@ def may_equal(pattern: Attribute, target: Attribute) -> bool:
             and len(pattern) == len(target)
             and not any(isinstance(p, int) and p != t for p, t in zip(pattern, target, strict=True))
         )
-    if isinstance(pattern, int | Fraction):
-        return pattern == target
+    if isinstance(pattern, int | Fraction | str):
+        return _same_literal(pattern, target)
     return not isinstance(target, tuple)
 
 

@@ -1,15 +1,32 @@
 """The operators. Importing this package fills the registry."""
 
+from xflow.ops import activations as activations
+from xflow.ops import blocks as blocks
+from xflow.ops import cast as cast
+from xflow.ops import choice as choice
 from xflow.ops import constants as constants
 from xflow.ops import conv as conv
+from xflow.ops import conv_transpose as conv_transpose
+from xflow.ops import einsum as einsum
 from xflow.ops import elementwise as elementwise
+from xflow.ops import expand as expand
 from xflow.ops import functions as functions
+from xflow.ops import gather as gather
 from xflow.ops import gemm as gemm
+from xflow.ops import global_pool as global_pool
+from xflow.ops import layer_norm as layer_norm
+from xflow.ops import logic as logic
 from xflow.ops import matmul as matmul
 from xflow.ops import normalize as normalize
+from xflow.ops import norms as norms
 from xflow.ops import pad as pad
 from xflow.ops import parts as parts
 from xflow.ops import pool as pool
 from xflow.ops import reduce as reduce
+from xflow.ops import resize as resize
 from xflow.ops import shape as shape
+from xflow.ops import slices as slices
+from xflow.ops import smooth as smooth
+from xflow.ops import softmax as softmax
 from xflow.ops import squeeze as squeeze
+from xflow.ops import tile as tile

@@ -47,6 +47,14 @@ def flag(attributes: Attributes, name: str) -> bool:
     return value == 1
 
 
+def word(attributes: Attributes, name: str, known: Sequence[str]) -> str:
+    """An attribute that is one of the words `known`."""
+    value = attributes[name]
+    require(value in known, f"{name} must be one of {', '.join(known)}, not {value}")
+    assert isinstance(value, str)
+    return value
+
+
 def axis(attributes: Attributes, name: str, rank: int) -> int:
     """An attribute that names one of `rank` axes."""
     value = attributes[name]

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from xflow.ops.registry import Attributes, Need, Operator, Reader, Shape
+import numpy as np
+
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    Need,
+    Operator,
+    Reader,
+    RealSymbol,
+    Shape,
+    broadcast,
+)
 from xflow.ops.spec import Index, Scalar
+from xflow.size import Size, product
 
 if TYPE_CHECKING:  # graph imports this package, so its functions are imported where they are used
     from xflow.graph import Value
@@ -33,7 +47,7 @@ class Composite(Operator):
         from xflow.graph import TensorType, leaf  # noqa: PLC0415 - see above
 
         leaves = tuple(
-            leaf(f"{self.name}.{position}", TensorType("REAL", tuple(shape)))
+            leaf(f"{self.name}.{position}", TensorType(self.sort(position), tuple(shape)))
             for position, shape in enumerate(shapes)
         )
         return leaves, self.define(leaves, attributes)
@@ -68,3 +82,65 @@ class Composite(Operator):
             return lambda i: op.at(sources, below, node.attributes, value.index, i)
 
         return reader(outputs[output])(index)
+
+
+Operand: TypeAlias = "Value | int | Fraction | RealSymbol"
+"""An input of an operator in a definition; a number stands for a `Scalar`."""
+
+
+def made(name: str, *operands: Operand, **attributes: Attribute) -> Value:
+    """The output of the operator `name`, whose first value among `operands` gives the type."""
+    from xflow.graph import Value, apply  # noqa: PLC0415 - see above
+
+    dtype = next(value.type.dtype for value in operands if isinstance(value, Value))
+
+    def value(operand: Operand) -> Value:
+        if isinstance(operand, Value):
+            return operand
+        real = operand if isinstance(operand, RealSymbol) else Fraction(operand)
+        return apply("Scalar", (), {"value": real}, dtype=dtype)[0]
+
+    return apply(name, [value(operand) for operand in operands], attributes)[0]
+
+
+def scaled(factor: Fraction | RealSymbol, value: Value) -> Value:
+    """``factor * value``, which is the value itself for a factor of 1."""
+    return value if factor == 1 else made("Mul", factor, value)
+
+
+def real(attributes: Attributes, name: str) -> Fraction | RealSymbol:
+    """A real attribute: a number or a symbol for one."""
+    value = attributes[name]
+    assert isinstance(value, Fraction | RealSymbol), f"{name} must be a real number, not {value}"
+    return value
+
+
+class ElementwiseComposite(Composite):
+    """A composite that acts on elements: `formula` defines it, `compute` is its numpy reading."""
+
+    elementwise = True
+    cost: ClassVar[int] = 1
+    """Arithmetic operations for each output element, with a function counted as several."""
+
+    @abstractmethod
+    def formula(self, inputs: Sequence[Value], attributes: Attributes) -> Value:
+        """The output, computed by simpler elementwise operators."""
+
+    @abstractmethod
+    def compute(self, arrays: Sequence[Array], attributes: Attributes) -> Array:
+        """The output array, by a way that is accurate for floats."""
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        return (self.formula(inputs, attributes),)
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        self.check(shapes, attributes, need)
+        return [broadcast(shapes, need)]
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.asarray(self.compute(arrays, attributes))]
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return product(outputs[0]) * self.cost * max(1, len(shapes) - 1)

@@ -5,6 +5,7 @@ Their `numpy` readings are float64; who needs another element type converts them
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -27,7 +28,8 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.spec import ONE, ZERO, Element, Index, Literal, where
+from xflow.ops.sorts import SORTS
+from xflow.ops.spec import ONE, ZERO, Element, Index, Literal, call, where
 from xflow.ops.spec import Scalar as Expression
 from xflow.size import Size
 
@@ -36,6 +38,7 @@ class Constant(Operator):
     """An operator without inputs."""
 
     arity = (0, 0)
+    sorts = SORTS
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -78,6 +81,31 @@ class Scalar(Constant):
         value = attributes["value"]
         assert isinstance(value, Fraction), f"the real {value} has no value"
         return [np.asarray(float(value))]
+
+
+@register
+class Pi(Constant):
+    """The number pi, of shape []."""
+
+    name = "Pi"
+    elementwise = True
+    examples = (Example(()),) * 3
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        return [()]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        return call("pi")
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.asarray(math.pi)]
 
 
 class Filled(Constant):

@@ -94,8 +94,9 @@ class Conv(Operator):
         def product_at(k: Index) -> Scalar:
             c, *offset = k
             here = window.positions(tuple(i), tuple(offset))
-            element = inputs[0]((n, first + c, *here)) * inputs[1]((o, *k))
-            return where(window.guards(tuple(i), tuple(offset)), element, ZERO)
+            element = inputs[0]((n, first + c, *here))
+            # The padding is multiplied, too: a weight that is not defined leaves no output defined.
+            return where(window.guards(tuple(i), tuple(offset)), element, ZERO) * inputs[1]((o, *k))
 
         total = over_box(sum_over, w[1:], product_at)
         return total + inputs[2]((o,)) if len(inputs) == 3 else total

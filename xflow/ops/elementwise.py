@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import reduce
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from xflow.ops.composite import Composite, made, scaled
 from xflow.ops.registry import (
     Array,
     Attributes,
@@ -20,8 +22,12 @@ from xflow.ops.registry import (
     broadcast_index,
     register,
 )
-from xflow.ops.spec import Index, Scalar, call, times
+from xflow.ops.sorts import NUMBERS
+from xflow.ops.spec import Index, Literal, Scalar, call, times
 from xflow.size import Size, product
+
+if TYPE_CHECKING:
+    from xflow.graph import Value
 
 BINARY_EXAMPLES = (
     Example(((2, 3), (2, 3))),
@@ -82,7 +88,7 @@ class Binary(Elementwise):
 
     since = 7
     arity = (2, 2)
-    examples = BINARY_EXAMPLES
+    examples: ClassVar[Sequence[Example]] = BINARY_EXAMPLES
 
 
 class Variadic(Elementwise):
@@ -104,6 +110,7 @@ class Add(Binary):
     """``x + y``."""
 
     name = op_type = "Add"
+    sorts = NUMBERS
     commutative = True
 
     def of(self, *elements: Scalar) -> Scalar:
@@ -118,6 +125,7 @@ class Sub(Binary):
     """``x - y``."""
 
     name = op_type = "Sub"
+    sorts = NUMBERS
 
     def of(self, *elements: Scalar) -> Scalar:
         return elements[0] - elements[1]
@@ -131,6 +139,7 @@ class Mul(Binary):
     """``x * y``."""
 
     name = op_type = "Mul"
+    sorts = NUMBERS
     commutative = True
 
     def of(self, *elements: Scalar) -> Scalar:
@@ -159,6 +168,7 @@ class Max(Variadic):
     """The greatest of the inputs."""
 
     name = op_type = "Max"
+    sorts = NUMBERS
 
     def of(self, *elements: Scalar) -> Scalar:
         return elements[0] if len(elements) == 1 else call("max", *elements)
@@ -172,9 +182,88 @@ class Min(Variadic):
     """The least of the inputs."""
 
     name = op_type = "Min"
+    sorts = NUMBERS
 
     def of(self, *elements: Scalar) -> Scalar:
         return elements[0] if len(elements) == 1 else call("min", *elements)
 
     def compute(self, *arrays: Array) -> Array:
         return np.asarray(reduce(np.minimum, arrays))
+
+
+class Accumulation(Composite):
+    """A variadic elementwise operator that is defined by additions."""
+
+    elementwise = True
+    since = Variadic.since
+    arity = Variadic.arity
+    commutative = True
+    examples = (*Variadic.examples, Example(((2, 3), (2, 3), (2, 3))))
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        return [broadcast(shapes, need)]
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        return (reduce(lambda total, x: made("Add", total, x), inputs),)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.asarray(reduce(np.add, arrays))]
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return product(outputs[0]) * max(1, len(shapes) - 1)
+
+
+@register
+class Sum(Accumulation):
+    """The sum of the inputs."""
+
+    name = op_type = "Sum"
+
+
+@register
+class Mean(Accumulation):
+    """The mean of the inputs."""
+
+    name = op_type = "Mean"
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        (total,) = super().define(inputs, attributes)
+        return (scaled(Fraction(1, len(inputs)), total),)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        (total,) = super().numpy(arrays, attributes)
+        return [np.asarray(total / len(arrays))]
+
+
+@register
+class Pow(Binary):
+    """``x ** y``.
+
+    It is defined where x is positive, where y is an integer (not negative at ``x = 0``), and at
+    ``x = 0 < y``. A literal exponent that is a small multiple of 1/2 is read as a product of
+    copies of x and its root.
+    """
+
+    name = op_type = "Pow"
+    since = 7
+    cost = 16
+
+    def of(self, *elements: Scalar) -> Scalar:
+        base, exponent = elements
+        if not isinstance(exponent, Literal) or abs(exponent.value) > MAX_EXPONENT:
+            return call("power", base, exponent)
+        whole, half = divmod(abs(exponent.value), 1)
+        if half not in (0, HALF) or exponent.value == 0:  # x ** 0 must not hide x
+            return call("power", base, exponent)
+        value = times(*[base] * int(whole), *[call("sqrt", base)] * (half == HALF))
+        return value if exponent.value > 0 else 1 / value
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.asarray(np.power(*arrays))
+
+
+HALF = Fraction(1, 2)
+MAX_EXPONENT = 8
+"""The largest literal exponent that is read as a product."""

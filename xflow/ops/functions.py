@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from xflow.ops.elementwise import Elementwise
 from xflow.ops.registry import Array, Example, register
+from xflow.ops.sorts import NUMBERS, SORTS
 from xflow.ops.spec import Scalar, call
 
 
@@ -21,6 +24,7 @@ class Identity(Unary):
     """Its input."""
 
     name = op_type = "Identity"
+    sorts = SORTS
     since = 1
     cost = 0
 
@@ -36,6 +40,7 @@ class Neg(Unary):
     """``-x``."""
 
     name = op_type = "Neg"
+    sorts = NUMBERS
 
     def of(self, *elements: Scalar) -> Scalar:
         return -elements[0]
@@ -153,3 +158,96 @@ class Reciprocal(Unary):
 
     def compute(self, *arrays: Array) -> Array:
         return np.asarray(1 / arrays[0])
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: Array) -> Array:
+    """The error function of every element, in the element type of `x`."""
+    return np.asarray(_erf(x)).astype(x.dtype)
+
+
+@register
+class Erf(Unary):
+    """The error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t^2)`` from 0 to x."""
+
+    name = op_type = "Erf"
+    since = 9
+    cost = 12
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return call("erf", elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return erf(arrays[0])
+
+
+@register
+class Sin(Unary):
+    """The sine."""
+
+    name = op_type = "Sin"
+    since = 7
+    cost = 10
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return call("sin", elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.asarray(np.sin(arrays[0]))
+
+
+@register
+class Cos(Unary):
+    """The cosine."""
+
+    name = op_type = "Cos"
+    since = 7
+    cost = 10
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return call("cos", elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.asarray(np.cos(arrays[0]))
+
+
+@register
+class Sign(Unary):
+    """-1, 0 or 1."""
+
+    name = op_type = "Sign"
+    since = 9
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return call("sign", elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.asarray(np.sign(arrays[0]))
+
+
+@register
+class Floor(Unary):
+    """The greatest integer that is not greater."""
+
+    name = op_type = "Floor"
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return call("floor", elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.asarray(np.floor(arrays[0]))
+
+
+@register
+class Ceil(Unary):
+    """The least integer that is not less."""
+
+    name = op_type = "Ceil"
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return -call("floor", -elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.asarray(np.ceil(arrays[0]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xflow.constraint import at_least, equal, less
-from xflow.ops.arguments import axes, axis, declare, integers, literals, sizes
+from xflow.ops.arguments import axis, declare, integers, sizes
 from xflow.ops.registry import (
     Array,
     Attributes,
@@ -28,8 +28,6 @@ from xflow.ops.registry import (
 from xflow.ops.shape import Movement, Understood
 from xflow.ops.spec import Index, Scalar, where
 from xflow.size import Size
-
-INT64_MAX = 2**63 - 1
 
 
 @register
@@ -168,134 +166,3 @@ def _equal_parts(extent: Size, call: OnnxCall) -> tuple[int, ...] | None:
     if last < 0 or (last != part and call.opset < 18):
         return None
     return (*(part,) * (count - 1), last)
-
-
-@register
-class Slice(Movement):
-    """``x[start : end : step]`` along each of `axes`, with ``0 <= start <= end <= extent``."""
-
-    name = op_type = "Slice"
-    attributes = declare(
-        starts=AttributeSpec(Kind.INTS),
-        ends=AttributeSpec(Kind.INTS),
-        axes=AttributeSpec(Kind.AXES),
-        steps=AttributeSpec(Kind.INTS),
-    )
-    examples = (
-        Example(((5,),), {"starts": (1,), "ends": (4,), "axes": (0,), "steps": (1,)}),
-        Example(((5, 3),), {"starts": (0, 1), "ends": (5, 3), "axes": (0, 1), "steps": (2, 1)}),
-        Example(((2, 7, 3),), {"starts": (1,), "ends": (6,), "axes": (1,), "steps": (3,)}),
-        Example(((2, 4),), {"starts": (2,), "ends": (2,), "axes": (1,), "steps": (1,)}),
-        Example(((2, 4),), {"starts": (3,), "ends": (4,), "axes": (1,), "steps": (5,)}),
-    )
-
-    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        result = list(shapes[0])
-        for k, start, end, step in self._cuts(attributes, len(result)):
-            need(at_least(start, 0), f"Slice starts at {start}")
-            need(at_least(end, start), f"Slice ends at {end}, before its start {start}")
-            need(at_least(result[k], end), f"Slice ends at {end}, beyond the extent {result[k]}")
-            need(at_least(step, 1), f"Slice has the step {step}")
-            result[k] = (end - start + step - 1) // step
-        return [tuple(result)]
-
-    def _cuts(self, attributes: Attributes, rank: int) -> list[tuple[int, Size, Size, Size]]:
-        named = axes(attributes, "axes", rank)
-        columns = (sizes(attributes, key, len(named)) for key in ("starts", "ends", "steps"))
-        return list(zip(named, *columns, strict=True))
-
-    def at(
-        self,
-        inputs: Sequence[Reader],
-        shapes: Sequence[Shape],
-        attributes: Attributes,
-        output: int,
-        index: Index,
-    ) -> Scalar:
-        position = list(index)
-        for k, start, _, step in self._cuts(attributes, len(index)):
-            position[k] = start + index[k] * step
-        return inputs[0](tuple(position))
-
-    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
-        cuts = [slice(None)] * arrays[0].ndim
-        for k, start, end, step in self._cuts(attributes, len(cuts)):
-            cuts[k] = slice(start, end, step)
-        return [arrays[0][tuple(cuts)]]
-
-    def from_onnx(self, call: OnnxCall) -> Understood | None:
-        source = call.shapes[0]
-        if source is None:
-            return None
-        given = _slice_arguments(call)
-        if given is None:
-            return None
-        starts, ends, named, steps = given
-        named = named or list(range(len(starts)))
-        steps = steps or [1] * len(starts)
-        if {len(starts)} != {len(ends), len(named), len(steps)}:
-            return None
-        if any(not -len(source) <= k < len(source) for k in named):
-            return None
-        cuts = []
-        for start, end, k, step in zip(starts, ends, named, steps, strict=True):
-            found = _clamp(start, end, step, source[k])
-            if found is None:
-                return None
-            cuts.append((k + len(source) if k < 0 else k, *found, step))
-        cuts.sort(key=lambda cut: cut[0])
-        columns = [tuple(column) for column in zip(*cuts, strict=True)] or [(), (), (), ()]
-        return dict(zip(("axes", "starts", "ends", "steps"), columns, strict=True)), (0,)
-
-    def to_onnx(
-        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
-    ) -> OnnxCall | None:
-        cuts = self._cuts(attributes, len(shapes[0]))
-        # The end of an axis of unknown extent is written as a number that no extent exceeds.
-        columns: list[list[Size]] = [
-            [start for _, start, _, _ in cuts],
-            [INT64_MAX if end == shapes[0][k] else end for k, _, end, _ in cuts],
-            [k for k, _, _, _ in cuts],
-            [step for _, _, _, step in cuts],
-        ]
-        known = [literals(column) for column in columns]
-        if any(column is None for column in known):
-            return None
-        if opset < 10:
-            if any(step != 1 for _, _, _, step in cuts):
-                return None
-            plain = dict(zip(("starts", "ends", "axes"), columns, strict=False))
-            return OnnxCall("Slice", opset, "", plain, tuple(shapes))
-        constants = {k: np.asarray(column, dtype=np.int64) for k, column in enumerate(known, 1)}
-        return OnnxCall("Slice", opset, "", {}, tuple(shapes), constants)
-
-
-def _slice_arguments(call: OnnxCall) -> list[list[int]] | None:
-    """Starts, ends, axes and steps of a node, empty where omitted; None where not known."""
-    if call.opset < 10:
-        if set(call.attributes) - {"starts", "ends", "axes"}:
-            return None
-        return [list(call.attributes.get(key, ())) for key in ("starts", "ends", "axes", "steps")]
-    if call.attributes:
-        return None
-    given: list[list[int]] = []
-    for position in range(1, 5):
-        if position >= len(call.shapes) or call.shapes[position] is None:
-            given.append([])
-        elif position in call.constants:
-            given.append([int(v) for v in call.constants[position].reshape(-1)])
-        else:
-            return None
-    return given
-
-
-def _clamp(start: int, end: int, step: int, extent: Size) -> tuple[Size, Size] | None:
-    """Start and end within an axis; None for a backward step and what the extent decides."""
-    if step < 1:
-        return None
-    if not isinstance(extent, int):
-        return (0, extent) if start == 0 and end >= 2**31 - 1 else None
-    start, end = (
-        min(max(value + extent if value < 0 else value, 0), extent) for value in (start, end)
-    )
-    return start, max(start, end)

@@ -1,4 +1,4 @@
-"""Pooling: averages and maxima over windows, or over all trailing axes."""
+"""Pooling: averages and maxima over windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from xflow.constraint import at_least, less
-from xflow.ops.arguments import declare, flag, integers, quotient, sizes
+from xflow.ops.arguments import declare, flag, integers, literals, quotient, sizes
+from xflow.ops.pad import pad
 from xflow.ops.registry import (
     Array,
     Attribute,
@@ -42,6 +43,7 @@ from xflow.size import Size, product
 KERNEL = AttributeSpec(Kind.INTS)
 PADS = AttributeSpec(Kind.INTS, repeated(0, 2))
 ONES = AttributeSpec(Kind.INTS, repeated(1))
+FLAG = AttributeSpec(Kind.INT, 0, flag=True)
 EXAMPLES = (
     Example(((1, 2, 4, 3),), {"kernel_shape": (2, 2)}),
     Example(((2, 1, 3, 4),), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
@@ -54,18 +56,48 @@ EXAMPLES = (
 
 
 class Pool(Operator):
-    """A reduction over each position of a window on the trailing axes of [N, C, *S]."""
+    """A reduction over each position of a window on the trailing axes of [N, C, *S].
+
+    With `ceil_mode` a last window may reach beyond the padded input, but not begin behind the
+    input. As it covers no more of the input, that is the same as larger pads at the end.
+    """
 
     def window(self, shapes: Sequence[Shape], attributes: Attributes) -> Window:
-        """The geometry. Raises ShapeError."""
+        """The geometry, with pads at the end as far as `ceil_mode` reaches. Raises ShapeError."""
+        return _extended(self._padded(shapes, attributes), self._beyond(shapes, attributes))
+
+    def _padded(self, shapes: Sequence[Shape], attributes: Attributes) -> Window:
+        """The geometry with the pads that are given."""
         rank = len(shapes[0]) - 2
         return Window.of(shapes[0], sizes(attributes, "kernel_shape", rank), attributes)
+
+    def _beyond(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[Size, ...]:
+        """How far the last windows reach beyond the padded input, for each axis."""
+        window = self._padded(shapes, attributes)
+        up = flag(attributes, "ceil_mode")
+        return tuple(axis.beyond if up else 0 for axis in window.axes)
+
+    def canonical(self, attributes: Attributes, shapes: Sequence[Shape]) -> Attributes:
+        if not flag(attributes, "ceil_mode") or len(shapes[0]) < 3:
+            return attributes
+        if any(isinstance(p, int) and p < 0 for p in sizes(attributes, "pads")):
+            return attributes  # which is wrong, and must not look right after rounding up
+        padded, beyond = self._padded(shapes, attributes), self._beyond(shapes, attributes)
+        counted = flag(attributes, "count_include_pad") if "count_include_pad" in attributes else 0
+        if counted and not all(n == 0 for n in beyond):
+            # Pads count, and what lies beyond them does not: only without pads that is the same.
+            if any(p != 0 for p in sizes(attributes, "pads")):
+                return attributes
+            attributes = {**attributes, "count_include_pad": 0}
+        axes = _extended(padded, beyond).axes
+        pads = (*(axis.begin for axis in axes), *(axis.end for axis in axes))
+        return {**attributes, "pads": pads, "ceil_mode": 0}
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         x = shapes[0]
         require(3 <= len(x) <= 5, f"{self.name} takes 1 to 3 spatial axes, not {len(x) - 2}")
+        self._padded(shapes, attributes).check(need)
         window = self.window(shapes, attributes)
-        window.check(need)
         for axis in filter(lambda axis: axis.bordered, window.axes):
             # No window lies in the border alone: it starts less than a kernel before the input,
             # and of positions `dilation` apart one is among the first `dilation` of the input.
@@ -99,12 +131,11 @@ class Pool(Operator):
             found["dilations"] = dilations
         if "count_include_pad" in self.attributes:
             found["count_include_pad"] = int(call.attributes.get("count_include_pad", 0))
+        # Pads that are chosen for the output's extent leave nothing to round.
         same = str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
-        if call.attributes.get("ceil_mode", 0) and not same:
-            # Rounding up is understood where there is nothing to round.
-            for axis in Window.of(x, kernel, found).axes:
-                if (axis.extent + axis.begin + axis.end - axis.reach - 1) % axis.stride != 0:
-                    return None
+        found["ceil_mode"] = 0 if same else int(call.attributes.get("ceil_mode", 0))
+        if found["ceil_mode"] and literals(x[2:]) is None:
+            return None  # the pads that this amounts to could not be written
         return found, (0,)
 
     def to_onnx(
@@ -117,11 +148,19 @@ class Pool(Operator):
         plain = dict(call.attributes)
         if "dilations" in plain and all(d == 1 for d in plain["dilations"]):
             del plain["dilations"]
-        if plain.get("count_include_pad") == 0:
-            del plain["count_include_pad"]
-        if ("dilations" in plain and opset < 10) or ("count_include_pad" in plain and opset < 7):
+        for name in ("count_include_pad", "ceil_mode"):
+            if plain.get(name) == 0:
+                del plain[name]
+        since = {"dilations": 10, "ceil_mode": 10, "count_include_pad": 7}
+        if any(name in plain and opset < first for name, first in since.items()):
             return None
         return replace(call, attributes=plain)
+
+
+def _extended(window: Window, beyond: Sequence[Size]) -> Window:
+    """The window with so much more border at the end of each axis."""
+    rows = zip(window.axes, beyond, strict=True)
+    return Window(tuple(replace(axis, end=axis.end + more) for axis, more in rows))
 
 
 @register
@@ -129,11 +168,14 @@ class MaxPool(Pool):
     """The maximum over each window; borders never win."""
 
     name = op_type = "MaxPool"
-    attributes = declare(kernel_shape=KERNEL, pads=PADS, strides=ONES, dilations=ONES)
+    attributes = declare(
+        kernel_shape=KERNEL, pads=PADS, strides=ONES, dilations=ONES, ceil_mode=FLAG
+    )
     examples = (
         *EXAMPLES,
         Example(((1, 1, 5),), {"kernel_shape": (2,), "dilations": (3,)}),
         Example(((1, 2, 4),), {"kernel_shape": (3,), "dilations": (2,), "pads": (1, 2)}),
+        Example(((1, 1, 6, 5),), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
     )
 
     def at(
@@ -155,6 +197,7 @@ class MaxPool(Pool):
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         kernel = integers(attributes, "kernel_shape")
+        assert not flag(attributes, "ceil_mode"), "is written as pads"
         covered = patches(arrays[0], kernel, attributes, -np.inf)
         return [covered.max(axis=tuple(range(-len(kernel), 0)))]
 
@@ -168,11 +211,33 @@ class AveragePool(Pool):
         kernel_shape=KERNEL,
         pads=PADS,
         strides=ONES,
-        count_include_pad=AttributeSpec(Kind.INT, 0, flag=True),
+        count_include_pad=FLAG,
+        ceil_mode=FLAG,
     )
     examples = (
         *EXAMPLES,
         *(replace(e, attributes={**e.attributes, "count_include_pad": 1}) for e in EXAMPLES[:6]),
+        Example(((1, 2, 6, 5),), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
+        Example(
+            ((1, 1, 4, 5),),
+            {
+                "kernel_shape": (3, 2),
+                "pads": (1, 0, 1, 0),
+                "strides": (2, 2),
+                "ceil_mode": 1,
+                "count_include_pad": 1,
+            },
+        ),
+        Example(
+            ((1, 2, 6),),
+            {
+                "kernel_shape": (4,),
+                "pads": (1, 1),
+                "strides": (3,),
+                "ceil_mode": 1,
+                "count_include_pad": 1,
+            },
+        ),
     )
 
     def at(
@@ -191,26 +256,34 @@ class AveragePool(Pool):
             return where(window.guards(i, k), here, ZERO)
 
         total = over_box(sum_over, window.kernel, element)
-        bordered = () if flag(attributes, "count_include_pad") else window.axes
-        counts = [_count(axis, here) for axis, here in zip(bordered, i, strict=False)]
+        # Not counted are the borders, or only what lies beyond them.
+        include = flag(attributes, "count_include_pad")
+        beyond = self._beyond(shapes, attributes)
+        rows = zip(window.axes, beyond, strict=True)
+        limits = [axis.within(axis.end - more) if include else axis for axis, more in rows]
+        counts = [_count(axis, here) for axis, here in zip(limits, i, strict=True)]
         inside = [n for n in counts if n is not None]
         # Where no border is left out, the number of elements is the kernel's extent.
-        whole = [
-            axis.kernel
-            for number, axis in enumerate(window.axes)
-            if number >= len(counts) or counts[number] is None
-        ]
-        mean = quotient(total, product(whole))
+        columns = zip(window.axes, counts, strict=True)
+        mean = quotient(total, product(axis.kernel for axis, n in columns if n is None))
         return mean / times(*inside) if inside else mean
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         kernel = integers(attributes, "kernel_shape")
         over = tuple(range(-len(kernel), 0))
-        total = patches(arrays[0], kernel, attributes, 0).sum(axis=over)
-        if flag(attributes, "count_include_pad"):
-            return [total / int(np.prod(kernel))]
         ones = np.ones((1, 1, *arrays[0].shape[2:]), dtype=arrays[0].dtype)
-        return [total / patches(ones, kernel, attributes, 0).sum(axis=over)]
+        if not flag(attributes, "ceil_mode"):
+            total = patches(arrays[0], kernel, attributes, 0).sum(axis=over)
+            if flag(attributes, "count_include_pad"):
+                return [total / int(np.prod(kernel))]
+            return [total / patches(ones, kernel, attributes, 0).sum(axis=over)]
+        # The given pads are made elements, so that those beyond them are the only border.
+        rank, given = len(kernel), integers(attributes, "pads")
+        borders = (0, 0, *given[:rank], 0, 0, *given[rank:])
+        beyond = (*(0,) * rank, *self._beyond([arrays[0].shape], attributes))
+        rest = {**attributes, "pads": beyond}
+        total = patches(pad(arrays[0], borders), kernel, rest, 0).sum(axis=over)
+        return [total / patches(pad(ones, borders, 1), kernel, rest, 0).sum(axis=over)]
 
 
 def _count(axis: Axis, i: Size) -> Scalar | None:
@@ -218,44 +291,3 @@ def _count(axis: Axis, i: Size) -> Scalar | None:
     if not axis.bordered:
         return None
     return sum_over(axis.kernel, lambda k: where(axis.guards(i, k), ONE, ZERO))
-
-
-@register
-class GlobalAveragePool(Operator):
-    """The mean over all trailing axes of [N, C, *S], which stay with extent 1."""
-
-    name = op_type = "GlobalAveragePool"
-    examples = (
-        Example(((2, 2, 3, 2),)),
-        Example(((1, 2, 4),)),
-        Example(((1, 1, 2, 1, 3),)),
-        Example(((2, 3, 1, 1),)),
-    )
-
-    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        x = shapes[0]
-        require(len(x) >= 3, "GlobalAveragePool takes at least one spatial axis")
-        for n in x[2:]:
-            need(at_least(n, 1), "the mean over an empty axis")
-        return [(*x[:2], *(1,) * (len(x) - 2))]
-
-    def at(
-        self,
-        inputs: Sequence[Reader],
-        shapes: Sequence[Shape],
-        attributes: Attributes,
-        output: int,
-        index: Index,
-    ) -> Scalar:
-        space = shapes[0][2:]
-        total = over_box(sum_over, space, lambda k: inputs[0]((*index[:2], *k)))
-        return quotient(total, product(space))
-
-    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
-        over = tuple(range(2, arrays[0].ndim))
-        return [np.asarray(arrays[0].mean(axis=over, keepdims=True))]
-
-    def flops(
-        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
-    ) -> Size:
-        return product(shapes[0])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,17 @@ from xflow.ops.registry import (
     normalise_attribute,
     register,
 )
-from xflow.ops.spec import Index, Scalar, over_box, sum_over
-from xflow.size import Size, product
+from xflow.ops.spec import (
+    Index,
+    Scalar,
+    ScalarLike,
+    max_over,
+    over_box,
+    product_over,
+    scalar,
+    sum_over,
+)
+from xflow.size import Expr, Size, product
 
 EXAMPLES = (
     Example(((2, 3),)),
@@ -36,21 +45,31 @@ EXAMPLES = (
     Example(((2, 3),), {"axes": ()}),
     Example(((2, 3),), {"axes": (0, 1), "keepdims": 0}),
     Example(((0, 3),), {"axes": (1,)}),
+    Example(((),)),
 )
+
+
+Over: TypeAlias = Callable[[Size, Callable[[Expr], ScalarLike]], Scalar]
+"""`sum_over` and the like."""
 
 
 class Reduction(Operator):
     """A reduction over `axes`, by default all; they stay with extent 1 if `keepdims` is 1.
 
-    Without any axis it is the identity (ONNX: `noop_with_empty_axes`).
+    Without any axis it is the identity (ONNX: `noop_with_empty_axes`) if `noop` is set; if not, it
+    does to each element what it does to a single one, which ONNX cannot say.
     """
 
     attributes = declare(
         axes=AttributeSpec(Kind.AXES, lambda shapes: tuple(range(len(shapes[0])))),
         keepdims=AttributeSpec(Kind.INT, 1, flag=True),
     )
-    input_since: ClassVar[int]
+    input_since: ClassVar[int] = 18
     """The opset from which on ONNX passes the axes as an input."""
+    noop: ClassVar[bool] = True
+    """Whether it is the identity without any axis."""
+    over: ClassVar[tuple[Over, ...]] = (sum_over,)
+    """How elements are combined, in a tuple so that it is no method."""
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         reduced = axes(attributes, "axes", len(shapes[0]))
@@ -75,7 +94,7 @@ class Reduction(Operator):
             position = dict(zip((*kept, *reduced), (*outer, *inner), strict=True))
             return inputs[0](tuple(position[k] for k in range(rank)))
 
-        return over_box(sum_over, tuple(shapes[0][k] for k in reduced), element)
+        return over_box(self.over[0], tuple(shapes[0][k] for k in reduced), element)
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -99,6 +118,8 @@ class Reduction(Operator):
             return None
         if not named and not call.attributes.get("noop_with_empty_axes", 0):
             named = list(range(len(source)))
+        if source and not named and not self.noop:
+            return None
         return {
             "axes": normalise_attribute(Kind.AXES, named, len(source)),
             "keepdims": int(call.attributes.get("keepdims", 1)),
@@ -108,6 +129,8 @@ class Reduction(Operator):
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int
     ) -> OnnxCall | None:
         named = list(integers(attributes, "axes"))
+        if shapes[0] and not named and not self.noop:
+            return None
         plain: dict[str, Any] = {"keepdims": int(flag(attributes, "keepdims"))}
         if opset < self.input_since:
             if not named and shapes[0]:
@@ -115,7 +138,7 @@ class Reduction(Operator):
             if named:  # a scalar has none to name
                 plain["axes"] = named
             return OnnxCall(self.op_type, opset, "", plain, tuple(shapes))
-        if not named:
+        if not named and self.noop:
             plain["noop_with_empty_axes"] = 1
         constants = {1: np.asarray(named, dtype=np.int64)}
         return OnnxCall(self.op_type, opset, "", plain, tuple(shapes), constants)
@@ -134,19 +157,23 @@ class ReduceSum(Reduction):
         return [np.asarray(arrays[0].sum(axis=reduced, keepdims=keep))]
 
 
-@register
-class ReduceMean(Reduction):
-    """The mean over `axes`, none of them empty."""
+class NonEmptyReduction(Reduction):
+    """A reduction that has no value over nothing."""
 
-    name = op_type = "ReduceMean"
-    input_since = 18
     examples = EXAMPLES
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         result = super().shape(shapes, attributes, need)
         for k in integers(attributes, "axes"):
-            need(at_least(shapes[0][k], 1), f"the mean over the empty axis {k}")
+            need(at_least(shapes[0][k], 1), f"{self.name} over the empty axis {k}")
         return result
+
+
+@register
+class ReduceMean(NonEmptyReduction):
+    """The mean over `axes`, none of them empty."""
+
+    name = op_type = "ReduceMean"
 
     def at(
         self,
@@ -162,3 +189,45 @@ class ReduceMean(Reduction):
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         reduced, keep = integers(attributes, "axes"), flag(attributes, "keepdims")
         return [np.asarray(arrays[0].mean(axis=reduced, keepdims=keep))]
+
+
+@register
+class ReduceMax(NonEmptyReduction):
+    """The greatest element over `axes`, none of them empty."""
+
+    name = op_type = "ReduceMax"
+    over = (max_over,)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        reduced, keep = integers(attributes, "axes"), flag(attributes, "keepdims")
+        return [np.asarray(arrays[0].max(axis=reduced, keepdims=keep))]
+
+
+def min_over(extent: Size, body: Callable[[Expr], ScalarLike]) -> Scalar:
+    """The least of ``body(k)`` for ``0 <= k < extent``."""
+    return -max_over(extent, lambda k: -scalar(body(k)))
+
+
+@register
+class ReduceMin(NonEmptyReduction):
+    """The least element over `axes`, none of them empty."""
+
+    name = op_type = "ReduceMin"
+    over = (min_over,)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        reduced, keep = integers(attributes, "axes"), flag(attributes, "keepdims")
+        return [np.asarray(arrays[0].min(axis=reduced, keepdims=keep))]
+
+
+@register
+class ReduceProd(Reduction):
+    """The product over `axes`."""
+
+    name = op_type = "ReduceProd"
+    over = (product_over,)
+    examples = (*EXAMPLES, Example(((2, 0),), {"axes": (1,)}))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        reduced, keep = integers(attributes, "axes"), flag(attributes, "keepdims")
+        return [np.asarray(arrays[0].prod(axis=reduced, keepdims=keep))]

@@ -7,6 +7,7 @@ module knows what an operator means.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from xflow.constraint import Constraint, equal
 from xflow.errors import ShapeError
+from xflow.ops.sorts import BOOL, ELEMENT, REAL, sort_of
 from xflow.ops.spec import Index, Scalar
 from xflow.size import Expr, Size, product
 
@@ -37,8 +39,8 @@ class RealSymbol:
         return self.name
 
 
-Attribute: TypeAlias = Size | tuple[Size, ...] | Fraction | RealSymbol
-"""The value of an attribute: an integer, integers, a rational real, or a symbol for one."""
+Attribute: TypeAlias = Size | tuple[Size, ...] | Fraction | RealSymbol | str
+"""The value of an attribute: an integer, integers, a rational real, a symbol for one, a word."""
 
 Attributes: TypeAlias = Mapping[str, Attribute]
 
@@ -54,6 +56,8 @@ class Kind(Enum):
     """Several axes; stored non-negative and ascending."""
     PERMUTATION = "permutation"
     REAL = "real"
+    TEXT = "text"
+    """A word that chooses a meaning, such as a mode: always literal, and equal or not."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class OnnxCall:
     `attributes` are plain Python values (int, float, str, lists of them). `inputs` are positions
     of the operator's own inputs: in `from_onnx` every ONNX input has a shape in `shapes` (None
     for an omitted input) and, if it is a known constant, an array in `constants`. In `to_onnx`,
-    `constants` are the parameter inputs to be added, by ONNX input position.
+    `constants` are the parameter inputs to be added, by ONNX input position; one of floats is
+    converted to the element type of the output.
     """
 
     op_type: str
@@ -115,6 +120,12 @@ class OnnxCall:
     shapes: tuple[Shape | None, ...] = ()
     constants: Mapping[int, Array] = field(default_factory=dict)
     outputs: int = 1
+    types: tuple[str | None, ...] = ()
+    """ONNX names of the inputs' element types; empty where nobody asked."""
+
+    def input_count(self, own: int) -> int:
+        """The number of ONNX inputs with `own` inputs of ours; some may be named but omitted."""
+        return max(own + len(self.constants), 0, *(k + 1 for k in self.constants))
 
 
 @dataclass(frozen=True)
@@ -123,13 +134,17 @@ class Example:
 
     shapes: tuple[tuple[int, ...], ...]
     attributes: Attributes = field(default_factory=dict)
+    types: tuple[str, ...] = ()
+    """Sorts of the inputs; empty: as the operator takes them, real where it takes any."""
 
 
 class Operator(ABC):
     """One operator. Subclasses declare; the registry holds one instance of each.
 
-    Inputs and outputs are tensors of reals. Everything that ONNX passes as a constant input but
-    that determines a shape (axes, pads, split, shape) is an attribute here.
+    Inputs and outputs are tensors of reals unless `takes`, `gives` and `sorts` say otherwise.
+    Everything that ONNX passes as a constant input but that determines a shape (axes, pads, split,
+    shape) is an attribute here. A Boolean element is a `Scalar` made of choices between 1 and 0,
+    see `xflow.ops.spec.choose`.
     """
 
     name: ClassVar[str]
@@ -146,6 +161,14 @@ class Operator(ABC):
     """Attributes that ONNX passes as a constant input, with its position."""
     elementwise: ClassVar[bool] = False
     """Acts on elements alone, with ONNX broadcasting, whatever the shape."""
+    takes: ClassVar[tuple[str, ...]] = (ELEMENT,)
+    """Element types of the inputs: ``T``, one type for all, or ``BOOL`` or ``INT``. The last one
+    repeats."""
+    gives: ClassVar[tuple[str, ...]] = (ELEMENT,)
+    """Element types of the outputs, likewise."""
+    sorts: ClassVar[frozenset[str]] = frozenset({REAL})
+    """What ``T`` may be: the sorts of numbers for which ONNX means what `at` and `numpy` say.
+    ``INT`` needs that this is so for integers that wrap around."""
     commutative: ClassVar[bool] = False
     """The value does not depend on the order of the inputs (only a hint, proved in tests)."""
     examples: ClassVar[Sequence[Example]] = ()
@@ -178,6 +201,59 @@ class Operator(ABC):
         """Arithmetic operations at these shapes; by default one an output element."""
         return sum((product(shape) for shape in outputs), start=0)
 
+    def element_types(
+        self, inputs: Sequence[str], attributes: Attributes, dtype: str
+    ) -> tuple[str, ...]:
+        """The element types of the outputs (the last one repeats) for those of the inputs.
+
+        They are sorts or ONNX names; `dtype` is what ``T`` is where no input says it. Raises
+        ShapeError where the operator does not take these types.
+        """
+        element = self._bind(inputs) or dtype
+        if ELEMENT in (*self.takes, *self.gives) and sort_of(element) not in self.sorts:
+            raise ShapeError(f"{self.name} takes no elements of type {element}")
+        return tuple(element if given == ELEMENT else given for given in self.gives)
+
+    def _bind(self, inputs: Sequence[str]) -> str | None:
+        """What ``T`` is for inputs of these types; None where no input says it."""
+        element: str | None = None
+        for position, dtype in enumerate(inputs):
+            taken = self.taken(position)
+            if taken == ELEMENT:
+                if element is not None and dtype != element:
+                    raise ShapeError(f"the inputs of {self.name} differ in element type")
+                element = dtype
+            elif sort_of(dtype) != taken:
+                words = "Booleans" if taken == BOOL else "integers"
+                raise ShapeError(f"input {position} of {self.name} must be {words}, not {dtype}")
+        return element
+
+    def taken(self, position: int) -> str:
+        """The element type of an input: ``T``, ``BOOL`` or ``INT``."""
+        return self.takes[min(position, len(self.takes) - 1)]
+
+    def sort(self, position: int) -> str:
+        """The sort of an input in a rule that is over reals where it may be."""
+        taken = self.taken(position)
+        return REAL if taken == ELEMENT else taken
+
+    def ranges(
+        self, shapes: Sequence[Shape], attributes: Attributes
+    ) -> Mapping[int, tuple[Size, Size]]:
+        """Inputs whose elements are indices: ``(low, high)`` for ``low <= element < high``.
+
+        The operator is not defined where one of them is not in its range.
+        """
+        return {}
+
+    def observed(self, array: Array) -> Mapping[str, Attribute] | None:
+        """Of a constant operator: what data says of its attributes; None: it cannot be this."""
+        return {}
+
+    def canonical(self, attributes: Attributes, shapes: Sequence[Shape]) -> Attributes:
+        """The one way to write complete attributes that mean the same. Raises ShapeError."""
+        return attributes
+
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
         """Attributes, and the ONNX input positions that are our inputs; None: not understood.
 
@@ -200,6 +276,8 @@ class Operator(ABC):
                 value = call.attributes[name]
             else:
                 continue  # the default, which `graph.apply` fills in
+            if spec.kind is Kind.REAL and not math.isfinite(value):
+                return None
             found[name] = normalise_attribute(spec.kind, value, rank)
         known = {*self.attributes, *self.ignored}
         if any(name not in known for name in call.attributes):
@@ -242,6 +320,8 @@ def normalise_attribute(kind: Kind, value: Any, rank: int) -> Attribute:
     """An ONNX attribute value in our form: axes non-negative, reals as exact fractions."""
     if kind is Kind.REAL:
         return Fraction(value)
+    if kind is Kind.TEXT:
+        return str(value)
     if kind is Kind.INT:
         return int(value)
     if kind is Kind.AXIS:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xflow.constraint import at_least, equal
 from xflow.ops.arguments import declare, integers, sizes
+from xflow.ops.composite import Composite
 from xflow.ops.registry import (
     Array,
     Attribute,
@@ -24,14 +27,20 @@ from xflow.ops.registry import (
     register,
     require,
 )
+from xflow.ops.sorts import SORTS
 from xflow.ops.spec import Index, Scalar
 from xflow.size import Size, divide, product
+
+if TYPE_CHECKING:
+    from xflow.graph import Value
 
 Understood = tuple[dict[str, Attribute], tuple[int, ...]]
 
 
 class Movement(Operator):
     """An operator that moves elements and computes nothing."""
+
+    sorts = SORTS
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -167,6 +176,44 @@ class Reshape(Movement):
             return None
         constants = {1: np.asarray(written, dtype=np.int64)}
         return OnnxCall("Reshape", opset, "", plain, tuple(shapes), constants)
+
+
+@register
+class Flatten(Composite):
+    """A matrix: the axes before `axis` are its rows, the others its columns."""
+
+    name = op_type = "Flatten"
+    sorts = SORTS
+    attributes = declare(axis=AttributeSpec(Kind.AXIS, 1))
+    examples = (
+        Example(((2, 3, 4),)),
+        Example(((2, 3, 2),), {"axis": 2}),
+        Example(((2, 3, 2),), {"axis": 3}),
+        Example(((2, 3),), {"axis": 0}),
+        Example(((3,),)),
+        Example(((),), {"axis": 0}),
+        Example(((3, 0, 2),)),
+    )
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
+
+        source = inputs[0].shape
+        cut = attributes["axis"]
+        require(isinstance(cut, int) and 0 <= cut <= len(source), f"Flatten at axis {cut}")
+        assert isinstance(cut, int)
+        return apply("Reshape", inputs, {"shape": (product(source[:cut]), product(source[cut:]))})
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        cut = attributes["axis"]
+        assert isinstance(cut, int)
+        # Not -1 for the columns: numpy cannot tell their number where there are no rows.
+        return [arrays[0].reshape(prod(arrays[0].shape[:cut]), prod(arrays[0].shape[cut:]))]
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return 0
 
 
 def _groups(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:

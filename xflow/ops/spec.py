@@ -2,8 +2,9 @@
 
 An operator's `at` returns a `Scalar`: an expression over elements of its inputs at symbolic
 indices, with sums and maxima over ranges, choices on index conditions and a few real functions.
-All of it is read over the real numbers. The verifier reasons about these expressions; `evaluate`
-reads them concretely, which is how tests hold them against other readings.
+All of it is read over the real numbers: a Boolean is 1 or 0, a choice on one is an `If` whose
+condition speaks of the opaque integer that the Boolean is. The verifier reasons about these
+expressions; `evaluate` reads them concretely, which is how tests hold them against other readings.
 """
 
 from __future__ import annotations
@@ -14,10 +15,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
-from xflow.constraint import Constraint
-from xflow.size import Expr, Size, symbol
+from xflow.constraint import Constraint, Relation, at_least, equal
+from xflow.errors import ShapeError
+from xflow.size import (
+    Expr,
+    OpaqueInteger,
+    Size,
+    atom_size,
+    free_symbols,
+    lookup,
+    substitute,
+    symbol,
+)
 from xflow.size import evaluate as evaluate_size
 
 Index: TypeAlias = tuple[Size, ...]
@@ -93,6 +105,15 @@ class Times(Scalar):
 @dataclass(frozen=True)
 class SumOver(Scalar):
     """The sum of `body` for ``0 <= variable < extent``; 0 over an empty range."""
+
+    variable: str
+    extent: Size
+    body: Scalar
+
+
+@dataclass(frozen=True)
+class ProductOver(Scalar):
+    """The product of `body` for ``0 <= variable < extent``; 1 over an empty range."""
 
     variable: str
     extent: Size
@@ -203,6 +224,11 @@ def sum_over(extent: Size, body: Callable[[Expr], ScalarLike]) -> Scalar:
     return _bind(SumOver, extent, body)
 
 
+def product_over(extent: Size, body: Callable[[Expr], ScalarLike]) -> Scalar:
+    """The product of ``body(k)`` for ``0 <= k < extent``."""
+    return _bind(ProductOver, extent, body)
+
+
 def max_over(extent: Size, body: Callable[[Expr], ScalarLike]) -> Scalar:
     """``max(body(k) for 0 <= k < extent)``."""
     return _bind(MaxOver, extent, body)
@@ -213,7 +239,7 @@ def over_box(
     extents: tuple[Size, ...],
     body: Callable[[Index], ScalarLike],
 ) -> Scalar:
-    """`sum_over` or `max_over` over a box: one variable for each of `extents`."""
+    """`sum_over`, `product_over` or `max_over` over a box: one variable for each of `extents`."""
 
     def inner(index: Index) -> ScalarLike:
         if len(index) == len(extents):
@@ -234,6 +260,137 @@ def where(conditions: tuple[Constraint, ...], then: ScalarLike, other: ScalarLik
     if not open_conditions:
         return scalar(then)
     return If(tuple(open_conditions), scalar(then), scalar(other))
+
+
+@dataclass(frozen=True)
+class Order(OpaqueInteger):
+    """How two real numbers compare: 1 if `left` is greater than `right`, 0 if equal, else -1."""
+
+    left: Scalar
+    right: Scalar
+
+    @cached_property
+    def key(self) -> str:
+        return f"order({self.left!r}, {self.right!r})"
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        return free_of_scalar(self.left) | free_of_scalar(self.right)
+
+    def substitute(self, values: Mapping[str, Size]) -> Size:
+        if not self.symbols & values.keys():
+            return atom_size(self)
+        return order(substitute_scalar(self.left, values), substitute_scalar(self.right, values))
+
+    def evaluate(self, values: Mapping[str, int], tensors: Mapping[str, Any]) -> int:
+        left, right = (evaluate(side, tensors, values) for side in (self.left, self.right))
+        assert left is not None
+        assert right is not None
+        return int(left > right) - int(left < right)
+
+    def __str__(self) -> str:
+        return self.key
+
+
+def order(left: ScalarLike, right: ScalarLike) -> Size:
+    """1 where `left` is greater than `right`, 0 where they are equal, -1 where it is less."""
+    a, b = scalar(left), scalar(right)
+    if isinstance(a, Literal) and isinstance(b, Literal):
+        return (a.value > b.value) - (a.value < b.value)
+    return 0 if a == b else atom_size(Order(a, b))
+
+
+def truth(tensor: str, index: Index) -> Scalar:
+    """The element of a Boolean tensor, as 1 or 0."""
+    return where((at_least(lookup(tensor, index), 1),), ONE, ZERO)
+
+
+def is_less(left: ScalarLike, right: ScalarLike) -> Scalar:
+    """1 where ``left < right``, otherwise 0."""
+    return where((at_least(order(right, left), 1),), ONE, ZERO)
+
+
+def is_equal(left: ScalarLike, right: ScalarLike) -> Scalar:
+    """1 where ``left == right``, otherwise 0."""
+    return where((equal(order(left, right), 0),), ONE, ZERO)
+
+
+def choose(condition: Scalar, then: ScalarLike, other: ScalarLike) -> Scalar:
+    """`then` where the Boolean `condition` is 1, `other` where it is 0."""
+    match condition:
+        case Literal(value):
+            return scalar(then if value else other)
+        case If(conditions, yes, no):
+            return where(conditions, choose(yes, then, other), choose(no, then, other))
+    raise ShapeError("a choice on what is no Boolean")
+
+
+def at_integer(value: Scalar, body: Callable[[Size], Scalar]) -> Scalar:
+    """`body` at the integer that `value`, an element of a tensor of integers, is."""
+    match value:
+        case Literal(number) if number.denominator == 1:
+            return body(int(number))
+        case OfSize(size):
+            return body(size)
+        case Element(tensor, index):
+            return body(lookup(tensor, index))
+        case If(conditions, then, other):
+            return where(conditions, at_integer(then, body), at_integer(other, body))
+    raise ShapeError("an index that is computed from others")
+
+
+def free_of_scalar(expression: Scalar) -> frozenset[str]:
+    """The names of the symbols in `expression` that it does not bind."""
+    match expression:
+        case OfSize(size):
+            return free_symbols(size)
+        case Element(_, index):
+            return frozenset[str]().union(*map(free_symbols, index))
+        case Plus(args) | Times(args) | Call(_, args):
+            return frozenset[str]().union(*map(free_of_scalar, args))
+        case (
+            SumOver(variable, extent, body)
+            | ProductOver(variable, extent, body)
+            | MaxOver(variable, extent, body)
+        ):
+            return free_symbols(extent) | (free_of_scalar(body) - {variable})
+        case If(conditions, then, other):
+            inside = frozenset[str]().union(*(c.symbols for c in conditions))
+            return inside | free_of_scalar(then) | free_of_scalar(other)
+    return frozenset()
+
+
+def substitute_scalar(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
+    """Replace symbols in a scalar; bound variables are never among them, and none is captured."""
+
+    def again(e: Scalar) -> Scalar:
+        return substitute_scalar(e, values)
+
+    match expression:
+        case OfSize(size):
+            result = substitute(size, values)
+            return OfSize(result) if isinstance(result, Expr) else Literal(Fraction(result))
+        case Element(tensor, index):
+            return Element(tensor, tuple(substitute(i, values) for i in index))
+        case Plus(args):
+            return plus(*map(again, args))
+        case Times(args):
+            return times(*map(again, args))
+        case (
+            SumOver(variable, extent, body)
+            | ProductOver(variable, extent, body)
+            | MaxOver(variable, extent, body)
+        ):
+            if any(variable in free_symbols(value) for value in values.values()):
+                name = fresh_name()
+                body = substitute_scalar(body, {variable: symbol(name)})
+                variable = name
+            return type(expression)(variable, substitute(extent, values), again(body))
+        case If(conditions, then, other):
+            return where(tuple(c.substitute(values) for c in conditions), again(then), again(other))
+        case Call(function, args):
+            return Call(function, tuple(map(again, args)))
+    return expression
 
 
 def call(function: str, *args: ScalarLike) -> Scalar:
@@ -259,6 +416,13 @@ def _exact_sqrt(x: Fraction) -> Fraction | None:
     return root if root * root == x else None
 
 
+def _power(x: Any, y: Any) -> Any:
+    """``x ** y``; 1 for y = 0. Raises ZeroDivisionError or ValueError where it is undefined."""
+    if isinstance(y, Fraction) and y.denominator == 1:
+        return x ** int(y)
+    return math.pow(x, y)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reciprocal": lambda x: 1 / x,
     "max": max,
@@ -269,9 +433,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": _exact_or_float(_exact_sqrt, math.sqrt),
     "tanh": _exact_or_float(lambda x: Fraction(0) if x == 0 else None, math.tanh),
     "erf": _exact_or_float(lambda x: Fraction(0) if x == 0 else None, math.erf),
+    "sin": _exact_or_float(lambda x: Fraction(0) if x == 0 else None, math.sin),
+    "cos": _exact_or_float(lambda x: Fraction(1) if x == 0 else None, math.cos),
+    "pi": lambda: math.pi,
+    "power": _power,
+    "sign": lambda x: Fraction((x > 0) - (x < 0)),
+    "floor": lambda x: Fraction(math.floor(x)),
 }
 """The real functions of the language, each with a concrete reading that is exact on fractions
-where the result is rational."""
+where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an
+integer y."""
 
 
 def evaluate(
@@ -283,18 +454,23 @@ def evaluate(
     None stands for `Bottom`. Raises IndexError for an access out of bounds, ZeroDivisionError.
     """
 
+    def holds(condition: Constraint, env: Mapping[str, int]) -> bool:
+        value = evaluate_size(condition.difference, env, tensors)
+        return value >= 0 if condition.relation is Relation.AT_LEAST else value == 0
+
     def read(e: Scalar, env: Mapping[str, int]) -> Any:
         match e:
             case Literal(value):
                 return value
             case OfSize(size):
-                return Fraction(evaluate_size(size, env))
+                return Fraction(evaluate_size(size, env, tensors))
             case Element(tensor, index):
-                position = tuple(evaluate_size(i, env) for i in index)
+                position = tuple(evaluate_size(i, env, tensors) for i in index)
                 array = tensors[tensor]
                 if any(not 0 <= p < n for p, n in zip(position, array.shape, strict=True)):
                     raise IndexError(f"{tensor}{list(position)} of shape {list(array.shape)}")
-                return array[position]
+                element = array[position]
+                return Fraction(int(element)) if array.dtype.kind in "iu" else element
             case Plus(args):
                 return sum((read(arg, env) for arg in args), start=Fraction(0))
             case Times(args):
@@ -302,6 +478,10 @@ def evaluate(
             case SumOver(variable, extent, body):
                 span = range(evaluate_size(extent, env))
                 return sum((read(body, {**env, variable: k}) for k in span), start=Fraction(0))
+            case ProductOver(variable, extent, body):
+                span = range(evaluate_size(extent, env))
+                factors = (read(body, {**env, variable: k}) for k in span)
+                return math.prod(factors, start=Fraction(1))
             case MaxOver(variable, extent, body):
                 span = range(evaluate_size(extent, env))
                 values = [read(body, {**env, variable: k}) for k in span]
@@ -309,8 +489,7 @@ def evaluate(
             case Bottom():
                 return None
             case If(conditions, then, other):
-                holds = all(c.substitute(env).decided for c in conditions)
-                return read(then if holds else other, env)
+                return read(then if all(holds(c, env) for c in conditions) else other, env)
             case Call(function, args):
                 return FUNCTIONS[function](*(read(arg, env) for arg in args))
         raise TypeError(type(e))

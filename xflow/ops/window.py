@@ -7,7 +7,7 @@ Along one axis, output position i and kernel position k meet at input position
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,27 @@ class Axis:
         low = () if self.begin == 0 else (at_least(here, 0),)
         high = () if self.end == 0 else (less(here, self.extent),)
         return (*low, *high)
+
+    def within(self, end: Size) -> Axis:
+        """The same window over an input that holds its border: all before, and `end` behind."""
+        extent = self.begin + self.extent + end
+        return replace(self, extent=extent, begin=0, end=self.end - end)
+
+    @property
+    def beyond(self) -> Size:
+        """How far a last window reaches beyond the borders when output extents are rounded up.
+
+        A window that would begin behind the input is left out. Where that takes unknown sizes
+        to say, it is not looked at: such a border is not smaller than the kernel.
+        """
+        padded = self.extent + self.begin + self.end
+        if self.stride == 0:
+            return 0  # nothing is right then, which is for `check` to say
+        more = (self.reach + 1 - padded) % self.stride
+        start = padded + more - self.reach - 1 - self.extent - self.begin
+        if isinstance(start, int) and start >= 0:
+            return 0
+        return more
 
     @property
     def bordered(self) -> bool:

@@ -1,0 +1,123 @@
+"""Conversions between element types, as far as they keep the value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xflow.errors import ShapeError
+from xflow.ops.arguments import declare
+from xflow.ops.elementwise import Elementwise
+from xflow.ops.registry import (
+    Array,
+    Attributes,
+    AttributeSpec,
+    Example,
+    Kind,
+    OnnxCall,
+    Reader,
+    Shape,
+    register,
+)
+from xflow.ops.shape import Understood
+from xflow.ops.sorts import BOOL, FLOATS, INT, INTEGERS, REAL
+from xflow.ops.spec import ONE, ZERO, Index, Scalar, choose, is_equal
+
+CODES = {
+    **{"FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7},
+    **{"BOOL": 9, "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "BFLOAT16": 16},
+}
+"""The numbers of element types in ONNX."""
+
+_NAMES = {code: name for name, code in CODES.items()}
+_PRECISION = {"BFLOAT16": 8, "FLOAT16": 11, "FLOAT": 24, "DOUBLE": 53}
+"""Bits of integers up to which all are represented."""
+
+
+def keeps_values(source: str, target: str) -> bool:
+    """Whether every value of an element type, or of a sort, is one of another, too."""
+    if source in (BOOL, target):
+        return source != INT  # tensors of sort INT may be of different types
+    if source in INTEGERS and target in INTEGERS:
+        a: Any = np.iinfo(source.lower())
+        b: Any = np.iinfo(target.lower())
+        return bool(b.min <= a.min and a.max <= b.max)
+    if source in INTEGERS and target in FLOATS:
+        return bool(np.iinfo(source.lower()).bits <= _PRECISION[target])
+    wider = {"FLOAT16": ("FLOAT", "DOUBLE"), "BFLOAT16": ("FLOAT", "DOUBLE"), "FLOAT": ("DOUBLE",)}
+    return target in wider.get(source, ())
+
+
+@register
+class Cast(Elementwise):
+    """The same values as elements of the type `to`; as Booleans, whether they are not 0.
+
+    Casts that round, wrap around or cut off are not described.
+    """
+
+    name = op_type = "Cast"
+    since = 6
+    attributes = declare(to=AttributeSpec(Kind.TEXT))
+    cost = 0
+    examples = (
+        Example(((2, 3),), {"to": "FLOAT"}, (BOOL,)),
+        Example(((2, 3),), {"to": "INT64"}, (BOOL,)),
+        Example(((),), {"to": "FLOAT16"}, (BOOL,)),
+        Example(((2, 3),), {"to": "BOOL"}, (REAL,)),
+        Example(((3,),), {"to": "BOOL"}, (INT,)),
+        Example(((0, 2),), {"to": "BOOL"}, (BOOL,)),
+        Example(((3, 1),), {"to": "DOUBLE"}, (REAL,)),
+    )
+
+    def element_types(
+        self, inputs: Sequence[str], attributes: Attributes, dtype: str
+    ) -> tuple[str, ...]:
+        target = attributes["to"]
+        known = target in CODES or target in (REAL, INT)
+        if not isinstance(target, str) or not known:
+            raise ShapeError(f"there is no element type {target}")
+        numeric = inputs[0] in (*CODES, REAL, INT)
+        if not (keeps_values(inputs[0], target) or (target == BOOL and numeric)):
+            raise ShapeError(f"a Cast of {inputs[0]} to {target} may change the value")
+        return (target,)
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        element = inputs[0](index)
+        return choose(is_equal(element, 0), ZERO, ONE) if attributes["to"] == BOOL else element
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        target = attributes["to"]
+        assert isinstance(target, str)
+        return [arrays[0].astype(_numpy_type(target))]
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        target = _NAMES.get(call.attributes.get("to", 0))
+        known = {"to", "saturate", "round_mode"}  # these two say how to round to few bits
+        if target is None or set(call.attributes) - known:
+            return None
+        return {"to": target}, (0,)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        target = attributes["to"]
+        if not isinstance(target, str) or target not in CODES:
+            return None
+        return OnnxCall("Cast", opset, "", {"to": CODES[target]}, tuple(shapes))
+
+
+def _numpy_type(target: str) -> Any:
+    special = {REAL: "float64", INT: "int64", BOOL: "bool", "FLOAT": "float32", "DOUBLE": "float64"}
+    if target == "BFLOAT16":
+        return ml_dtypes.bfloat16
+    return np.dtype(special.get(target, target.lower()))

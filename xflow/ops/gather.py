@@ -1,0 +1,163 @@
+"""Elements at places that other tensors name, and the constants that name places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from xflow.constraint import at_least
+from xflow.ops.arguments import axis, declare, size
+from xflow.ops.constants import Constant
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    AttributeSpec,
+    Example,
+    Kind,
+    Need,
+    Reader,
+    Shape,
+    register,
+)
+from xflow.ops.shape import Movement
+from xflow.ops.sorts import BOOL, ELEMENT, INT
+from xflow.ops.spec import Index as Position
+from xflow.ops.spec import OfSize, Scalar, at_integer, scalar, where
+from xflow.size import Expr, Size
+
+
+@register
+class Gather(Movement):
+    """Slices of the first input along `axis`, at the places that the second names.
+
+    A negative place counts from the end. The second input's axes stand where `axis` stood.
+    """
+
+    name = op_type = "Gather"
+    arity = (2, 2)
+    takes: ClassVar[tuple[str, ...]] = (ELEMENT, INT)
+    attributes = declare(axis=AttributeSpec(Kind.AXIS, 0))
+    examples = (
+        Example(((4, 3), (2,))),
+        Example(((4, 3), (2, 2)), {"axis": 1}),
+        Example(((2, 3, 2), ()), {"axis": 1}),
+        Example(((5,), (1, 3))),
+        Example(((2, 3), (0,)), {"axis": 1}),
+        Example(((3, 2), (2,)), types=(BOOL, INT)),
+        Example(((3, 2), (2,)), types=(INT, INT)),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        source, places = shapes
+        along = axis(attributes, "axis", len(source))
+        return [(*source[:along], *places, *source[along + 1 :])]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Position,
+    ) -> Scalar:
+        source, places = shapes
+        along = axis(attributes, "axis", len(source))
+        end = along + len(places)
+
+        def element(place: Size) -> Scalar:
+            return inputs[0]((*index[:along], place, *index[end:]))
+
+        def counted(place: Size) -> Scalar:
+            return where((at_least(place, 0),), element(place), element(place + source[along]))
+
+        return at_integer(inputs[1](index[along:end]), counted)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        along = axis(attributes, "axis", arrays[0].ndim)
+        places, extent = arrays[1].astype(np.int64), arrays[0].shape[along]
+        if places.size and not -extent <= places.min() <= places.max() < extent:
+            # numpy itself does not look where nothing comes of it
+            raise IndexError(f"an index is out of range for an axis of extent {extent}")
+        return [np.take(arrays[0], places, axis=along)]
+
+    def ranges(
+        self, shapes: Sequence[Shape], attributes: Attributes
+    ) -> Mapping[int, tuple[Size, Size]]:
+        extent = shapes[0][axis(attributes, "axis", len(shapes[0]))]
+        return {1: (-extent, extent)}
+
+
+class Places(Constant):
+    """A constant of consecutive integers; the attribute `start` is the first of them."""
+
+    sorts = frozenset({INT})
+
+    def observed(self, array: Array) -> Mapping[str, Attribute] | None:
+        places = array.reshape(-1)
+        if places.size == 0 or np.any(np.diff(places.astype(object)) != 1):
+            return None
+        return {"start": int(places[0])}
+
+
+@register
+class Place(Places):
+    """The integer `start`, of shape []."""
+
+    name = "Place"
+    attributes = declare(start=AttributeSpec(Kind.INT))
+    examples = (Example((), {"start": 3}), Example((), {"start": -1}), Example((), {"start": 0}))
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        size(attributes, "start")
+        return [()]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Position,
+    ) -> Scalar:
+        return scalar(size(attributes, "start"))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.asarray(size(attributes, "start"), dtype=np.int64)]
+
+
+@register
+class PlacesFrom(Places):
+    """The `n` integers from `start` on."""
+
+    name = "PlacesFrom"
+    attributes = declare(start=AttributeSpec(Kind.INT, 0), n=AttributeSpec(Kind.INT))
+    examples = (
+        Example((), {"start": 3, "n": 2}),
+        Example((), {"start": 0, "n": 1}),
+        Example((), {"start": -2, "n": 0}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        n = size(attributes, "n")
+        need(at_least(n, 0), f"a list of {n} places")
+        return [(n,)]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Position,
+    ) -> Scalar:
+        place = size(attributes, "start") + index[0]
+        return OfSize(place) if isinstance(place, Expr) else scalar(place)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        start, n = size(attributes, "start"), size(attributes, "n")
+        assert isinstance(start, int)
+        assert isinstance(n, int)
+        return [np.arange(start, start + n, dtype=np.int64)]

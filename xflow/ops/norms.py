@@ -1,0 +1,132 @@
+"""Reductions of a function of the elements: composites of ReduceSum, squares, roots and logs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from xflow.ops.arguments import flag, integers
+from xflow.ops.composite import Composite, made
+from xflow.ops.reduce import EXAMPLES, Reduction
+from xflow.ops.registry import Array, Attributes, Example, Need, Shape, register
+from xflow.size import Size, product
+
+if TYPE_CHECKING:
+    from xflow.graph import Value
+
+
+class ComposedReduction(Composite, Reduction):
+    """A reduction with a definition."""
+
+    noop = False
+    cost: ClassVar[int] = 2
+    """Arithmetic operations for each element of the input."""
+    examples = (
+        Example(((2, 3),), {"axes": (1,)}),
+        Example(((2, 3, 2),), {"axes": (2,)}),
+        *(e for e in EXAMPLES if e.attributes.get("axes") != ()),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        return Reduction.shape(self, shapes, attributes, need)
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        return (self.formula(inputs[0], attributes),)
+
+    @abstractmethod
+    def formula(self, x: Value, attributes: Attributes) -> Value:
+        """The output, by simpler operators."""
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        reduced, keep = integers(attributes, "axes"), flag(attributes, "keepdims")
+        return [np.asarray(self.reduce(arrays[0], reduced, keep))]
+
+    @abstractmethod
+    def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        """The output array, by a way that is accurate for floats."""
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return self.cost * product(shapes[0])
+
+
+OVER_NOTHING = Example(((2, 0),), {"axes": (1,)})
+
+
+@register
+class ReduceSumSquare(ComposedReduction):
+    """The sum of squares over `axes`."""
+
+    name = op_type = "ReduceSumSquare"
+    examples = (*ComposedReduction.examples, OVER_NOTHING)
+
+    def formula(self, x: Value, attributes: Attributes) -> Value:
+        return made("ReduceSum", made("Mul", x, x), **attributes)
+
+    def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        return np.asarray(np.asarray(np.square(x)).sum(axis=axes, keepdims=keep))
+
+
+@register
+class ReduceL1(ComposedReduction):
+    """The sum of absolute values over `axes`."""
+
+    name = op_type = "ReduceL1"
+    examples = (*ComposedReduction.examples, OVER_NOTHING)
+
+    def formula(self, x: Value, attributes: Attributes) -> Value:
+        return made("ReduceSum", made("Abs", x), **attributes)
+
+    def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        return np.asarray(np.asarray(np.abs(x)).sum(axis=axes, keepdims=keep))
+
+
+@register
+class ReduceL2(ComposedReduction):
+    """The root of the sum of squares over `axes`."""
+
+    name = op_type = "ReduceL2"
+    examples = (*ComposedReduction.examples, OVER_NOTHING)
+
+    def formula(self, x: Value, attributes: Attributes) -> Value:
+        return made("Sqrt", made("ReduceSumSquare", x, **attributes))
+
+    def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        largest = np.abs(x).max(axis=axes, keepdims=True, initial=0)
+        scaled = x / np.where(largest == 0, np.ones_like(largest), largest)  # never overflows
+        root = np.sqrt(np.square(scaled).sum(axis=axes, keepdims=True)) * largest
+        return root if keep else np.asarray(root.squeeze(axes))
+
+
+@register
+class ReduceLogSum(ComposedReduction):
+    """The logarithm of the sum over `axes`, which is positive."""
+
+    name = op_type = "ReduceLogSum"
+    cost = 1
+
+    def formula(self, x: Value, attributes: Attributes) -> Value:
+        return made("Log", made("ReduceSum", x, **attributes))
+
+    def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        return np.asarray(np.log(x.sum(axis=axes, keepdims=keep)))
+
+
+@register
+class ReduceLogSumExp(ComposedReduction):
+    """The logarithm of the sum of exponentials over `axes`, not all elements being absent."""
+
+    name = op_type = "ReduceLogSumExp"
+    cost = 10
+
+    def formula(self, x: Value, attributes: Attributes) -> Value:
+        return made("Log", made("ReduceSum", made("Exp", x), **attributes))
+
+    def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        largest = x.max(axis=axes, keepdims=True, initial=-np.inf)
+        total = np.log(np.exp(x - largest).sum(axis=axes, keepdims=True)) + largest
+        return total if keep else np.asarray(total.squeeze(axes))

@@ -1,0 +1,133 @@
+"""Enlarging by repeating elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xflow.constraint import at_least
+from xflow.ops.arguments import declare, integers, literals, sizes
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    AttributeSpec,
+    Example,
+    Kind,
+    Need,
+    OnnxCall,
+    Reader,
+    Shape,
+    is_concrete,
+    register,
+)
+from xflow.ops.shape import Movement
+from xflow.ops.sorts import REAL
+from xflow.ops.spec import Index, Scalar
+
+SILENT = frozenset({"cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias"})
+"""Attributes that say nothing in the mode nearest."""
+
+
+@register
+class Resize(Movement):
+    """Every element ``scales[k]`` times in a row along each axis k: ``y[i] = x[i div s]``.
+
+    This is what ONNX's Resize to the nearest element does for whole factors.
+    """
+
+    name = op_type = "Resize"
+    since = 11
+    sorts = frozenset({REAL})
+    attributes = declare(scales=AttributeSpec(Kind.INTS))
+    examples = (
+        Example(((1, 2, 2, 3),), {"scales": (1, 1, 2, 2)}),
+        Example(((1, 1, 3, 2),), {"scales": (1, 1, 3, 1)}),
+        Example(((2, 1, 3),), {"scales": (1, 1, 4)}),
+        Example(((2, 3),), {"scales": (2, 3)}),
+        Example(((1, 2, 1, 2, 2),), {"scales": (1, 1, 2, 1, 3)}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        scales = sizes(attributes, "scales", len(shapes[0]))
+        for s in scales:
+            need(at_least(s, 1), f"Resize by the factor {s}")
+        return [tuple(n * s for n, s in zip(shapes[0], scales, strict=True))]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        scales = sizes(attributes, "scales", len(shapes[0]))
+        return inputs[0](tuple(i // s for i, s in zip(index, scales, strict=True)))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        result = arrays[0]
+        for axis, scale in enumerate(integers(attributes, "scales")):
+            result = np.repeat(result, scale, axis=axis)
+        return [result]
+
+    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        source, given = call.shapes[0], call.attributes
+        modes = ("mode", "coordinate_transformation_mode", "nearest_mode")
+        known = {*modes, *SILENT, "axes", "keep_aspect_ratio_policy"}
+        if source is None or set(given) - known or given.get("mode", "nearest") != "nearest":
+            return None
+        if given.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+            return None
+        for position, shape in enumerate(call.shapes[1:], 1):
+            # A region of interest has no influence in the modes that are understood.
+            if shape is not None and position not in call.constants and position != 1:
+                return None
+        axes = [int(k) % len(source) for k in given.get("axes", range(len(source)))]
+        factors = _factors(call, [source[k] for k in axes])
+        if factors is None or len(factors) != len(axes) or not _repeats(call, factors):
+            return None
+        by_axis = dict(zip(axes, factors, strict=True))
+        return {"scales": tuple(by_axis.get(k, 1) for k in range(len(source)))}, (0,)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        if not is_concrete(attributes):
+            return None
+        plain = {
+            "mode": "nearest",
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
+        scales = np.asarray(integers(attributes, "scales"), dtype=np.float32)
+        constants = {1: np.zeros(0, dtype=np.float32), 2: scales}
+        return OnnxCall("Resize", opset, "", plain, tuple(shapes), constants)
+
+
+def _factors(call: OnnxCall, extents: Sequence[object]) -> list[int] | None:
+    """The whole factors of a node for axes of these extents; None where there are none."""
+    scales, wanted = call.constants.get(2, np.zeros(0)), call.constants.get(3, np.zeros(0))
+    if (scales.size > 0) == (wanted.size > 0):
+        return None
+    if scales.size:
+        found = [float(s) for s in scales.reshape(-1)]
+        return [int(s) for s in found] if all(s >= 1 and s.is_integer() for s in found) else None
+    known = literals([n for n in extents if isinstance(n, int)])
+    target = [int(n) for n in wanted.reshape(-1)]
+    if known is None or len(known) != len(target) or 0 in known:
+        return None
+    whole = all(m >= n and m % n == 0 for n, m in zip(known, target, strict=True))
+    return [m // n for n, m in zip(known, target, strict=True)] if whole else None
+
+
+def _repeats(call: OnnxCall, factors: Sequence[int]) -> bool:
+    """Whether output element ``q * s + r`` is nearest to input element q for all ``r < s``."""
+    transformation = call.attributes.get("coordinate_transformation_mode", "half_pixel")
+    rounding = call.attributes.get("nearest_mode", "round_prefer_floor")
+    if transformation == "asymmetric":  # it lies at q + r / s
+        return rounding == "floor" or (rounding == "round_prefer_floor" and max(factors) <= 2)
+    # It lies at q + (r + 1/2) / s - 1/2, which is less than 1/2 away from q.
+    middle = {"half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"}
+    return transformation in middle and rounding.startswith("round_prefer")
