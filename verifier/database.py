@@ -13,7 +13,11 @@ from pathlib import Path
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import load_rules
 from xflow.verifier.prove import Proved, Refuted, prove
-from xflow.verifier.refute import Counterexample, search_counterexample
+from xflow.verifier.refutation.counterexample import Counterexample
+from xflow.verifier.refutation.refute import search_counterexample
+from xflow.verifier.refutation.shrink import shrink
+from xflow.verifier.rounding.measure import measure
+from xflow.verifier.types import claims_too_much, types_of
 
 Progress = Callable[[int, int], None]
 
@@ -34,16 +38,24 @@ def refute_rule(rule: Rule) -> Failure | None:
     for direction in rule.directions():
         found = search_counterexample(direction)
         if isinstance(found, Counterexample):
-            return Failure(direction.name, str(Refuted(found)))
+            return Failure(direction.name, str(Refuted(shrink(direction, found))))
     return None
 
 
 def verify_rule(rule: Rule) -> Failure | None:
-    """Prove `rule` as it stands, in every direction that it claims; conditions are not inferred."""
+    """Prove `rule` as it stands, in every direction that it claims; conditions are not inferred.
+
+    What it says of rounding, if anything, must be what is measured.
+    """
+    if claims_too_much(rule):
+        return Failure(rule.name, f"not shown for the types {rule.types}, but {types_of(rule)}")
     for direction in rule.directions():
         verdict = prove(direction, infer=False, both_ways=False)
         if not isinstance(verdict, Proved):
             return Failure(direction.name, str(verdict))
+    measured = rule.numerics and measure(rule)
+    if measured != rule.numerics:
+        return Failure(rule.name, f"its numerics line is wrong, measured is: {measured}")
     return None
 
 

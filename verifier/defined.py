@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
-from xflow.constraint import at_least, equal, in_range
-from xflow.graph import Leaf, Value
+from xflow.constraint import equal, in_range
+from xflow.graph import Leaf, Value, read_leaf
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Operator, Reader
+from xflow.ops.sorts import REAL
 from xflow.ops.spec import (
     ZERO,
     Call,
@@ -23,32 +25,41 @@ from xflow.ops.spec import (
     Index,
     MaxOver,
     Plus,
+    ProductOver,
     Scalar,
     SumOver,
     Times,
     plus,
+    substitute_scalar,
     times,
     where,
 )
-from xflow.size import symbol
-from xflow.verifier.arithmetic import Arithmetic
-from xflow.verifier.match import Equality, least_points
-from xflow.verifier.normal import branches
-from xflow.verifier.terms import (
+from xflow.size import atom_size, opaque_integers, symbol
+from xflow.verifier.algebra.affine import least_points
+from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.algebra.choices import branches
+from xflow.verifier.algebra.comparisons import Sign, decided, orders, with_signs
+from xflow.verifier.algebra.factors import common_powers, split_exponentials
+from xflow.verifier.algebra.functions import constant_of
+from xflow.verifier.algebra.signs import Signs
+from xflow.verifier.algebra.terms import (
     Base,
     Function,
     Group,
     Guards,
-    Maximum,
     Normal,
     SizeAtom,
     Term,
+    elements,
     free_of_normal,
     make_normal,
     scale,
+    substitute_normal,
 )
+from xflow.verifier.matching.match import Equality
 
-PARTIAL = frozenset({"reciprocal", "sqrt", "log"})
+MAX_INSTANCES = 4
+PARTIAL = frozenset({"reciprocal", "sqrt", "log", "power"})
 UNFOLDED_ZERO = Element("%0", ())
 """Stands for 0 in what `read_unfolded` returns; no input has this name."""
 
@@ -60,14 +71,15 @@ def read_unfolded(value: Value, index: Index) -> Scalar:
     """
     node = value.node
     if isinstance(node.op, Leaf):
-        return Element(node.op.key, tuple(index))
+        return read_leaf(value, index)
     assert isinstance(node.op, Operator), node.op
     if isinstance(node.op, Composite):
         return read_unfolded(node.op.define(node.inputs, node.attributes)[value.index], index)
     shapes = [source.shape for source in node.inputs]
     inputs = [_unfolded_reader(source) for source in node.inputs]
     result = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
-    return UNFOLDED_ZERO if result == ZERO else result
+    # Booleans and indices are not multiplied: their zeros hide nothing.
+    return UNFOLDED_ZERO if result == ZERO and value.type.dtype == REAL else result
 
 
 def _unfolded_reader(source: Value) -> Reader:
@@ -87,6 +99,8 @@ def folded(scalar: Scalar) -> Scalar:
             return SumOver(variable, extent, folded(body))
         case MaxOver(variable, extent, body):
             return MaxOver(variable, extent, folded(body))
+        case ProductOver(variable, extent, body):
+            return ProductOver(variable, extent, folded(body))
         case If(conditions, then, other):
             return where(conditions, folded(then), folded(other))
         case Call(function, args):
@@ -99,13 +113,22 @@ def is_partial(scalar: Scalar) -> bool:
     match scalar:
         case Plus(args) | Times(args):
             return any(map(is_partial, args))
-        case SumOver(_, _, body) | MaxOver(_, _, body):
+        case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
             return is_partial(body)
-        case If(_, then, other):
-            return is_partial(then) or is_partial(other)
+        case If(conditions, then, other):
+            compared = (side for order in orders(conditions) for side in (order.left, order.right))
+            return any(map(is_partial, (then, other, *compared)))
         case Call(function, args):
             return function in PARTIAL or any(map(is_partial, args))
     return False
+
+
+_DOMAINS = {
+    "reciprocal": frozenset({-1, 1}),
+    "sqrt": frozenset({0, 1}),
+    "log": frozenset({1}),
+}
+"""The signs of numbers at which partial functions are defined."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +139,18 @@ class Demand:
     argument: Normal
     path: Guards
 
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Conditions on the values of inputs that would meet it, see `xflow.facts`."""
+        if len(self.argument.terms) != 1:
+            return ()
+        (term,) = self.argument.terms
+        relation = {"reciprocal": "!=", "sqrt": ">=", "log": ">"}.get(self.function)
+        names = [base.tensor.lstrip("%") for base, _ in term.powers if isinstance(base, Element)]
+        if relation is None or len(names) < len(term.powers):
+            return ()
+        return tuple(dict.fromkeys(f"{name} {relation} 0" for name in names))
+
 
 def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[Demand]:
     """What `scalar`, from `read_unfolded`, needs to be defined."""
@@ -125,8 +160,21 @@ def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[D
         case Plus(args) | Times(args):
             for arg in args:
                 yield from demands(arg, equality, path)
-        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
+        case SumOver(variable, 1, body) | MaxOver(variable, 1, body):
+            yield from demands(substitute_scalar(body, {variable: 0}), equality, path)
+        case (
+            SumOver(variable, extent, body)
+            | MaxOver(variable, extent, body)
+            | ProductOver(variable, extent, body)
+        ):
             yield from demands(body, equality, (*path, *in_range(symbol(variable), extent)))
+        case If(conditions, _, _) if any(orders(conditions)):
+            # What is compared is read first. Only then there are conditions that say something.
+            for order in orders(conditions):
+                yield from demands(order.left, equality, path)
+                yield from demands(order.right, equality, path)
+            choice = decided(scalar, equality.comparisons, path, folded)
+            yield from demands(choice, equality, path)
         case If(conditions, then, other):
             for guards, branch in branches(conditions, then, other):
                 if not equality.arithmetic.contradictory((*path, *guards)):
@@ -135,9 +183,29 @@ def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[D
             for arg in args:
                 yield from demands(arg, equality, path)
             if function in PARTIAL:
-                for guards, case in equality.normalizer.split(folded(args[0]), path):
-                    inner = (*path, *guards)
-                    yield Demand(function, equality.normalizer.normal(case, inner), inner)
+                subjects = [(function, args[0])]
+                if function == "power":
+                    subjects = list(_power_subjects(scalar, equality, path))
+                for partial, subject in subjects:
+                    plain = with_signs(folded(subject), equality.comparisons, path, folded)
+                    for guards, case in equality.normalizer.split(plain, path):
+                        inner = (*path, *guards)
+                        yield Demand(partial, equality.normalizer.normal(case, inner), inner)
+
+
+def _power_subjects(power: Call, equality: Equality, path: Guards) -> Iterator[tuple[str, Scalar]]:
+    """What must lie in the domain of which function for a power to be defined."""
+    base, exponent = power.args
+    plain = with_signs(folded(exponent), equality.comparisons, path, folded)
+    constant = constant_of(equality.normalizer.normal(plain, path))
+    if constant is None or constant.denominator > 2:
+        # The domain depends on both arguments: the demand is on the power itself.
+        yield "power", power
+        return
+    if constant.denominator == 2:
+        yield "sqrt", base
+    if constant < 0:
+        yield "reciprocal", base
 
 
 def outside(demand: Demand) -> Iterator[Demand]:
@@ -161,28 +229,86 @@ class Domain:
     def _arithmetic(self) -> Arithmetic:
         return self._equality.arithmetic
 
-    def unmet(self, wanted: Iterable[Demand]) -> str | None:
-        """The first demand that does not follow, in words; None if all do."""
-        for demand in dict.fromkeys(wanted):
-            if not self._met(demand):
-                return f"{demand.function} of {demand.argument.key} may be undefined"
-        return None
+    def unmet(self, wanted: Iterable[Demand]) -> Demand | None:
+        """The first demand that does not follow; None if all do."""
+        return next((d for d in dict.fromkeys(wanted) if not self._met(d)), None)
 
     def _met(self, demand: Demand) -> bool:
-        if any(self._same(demand, given) for given in self._given):
+        if self._is_given(demand):
+            return True
+        domain = _DOMAINS.get(demand.function, frozenset())
+        if self._possible_signs(demand.argument, demand.path) <= domain:
             return True
         if demand.function == "sqrt":
-            return self._not_negative(demand.argument, demand.path)
+            return self._signs.is_nonnegative(demand.argument, demand.path)
         if demand.function == "log":
-            return self._positive(demand.argument, demand.path)
+            return self._signs.is_positive(demand.argument, demand.path)
+        if demand.function == "power":
+            return self._power_defined(demand.argument, demand.path)
         return self._not_zero(demand.argument, demand.path)
 
-    def _same(self, demand: Demand, given: Demand) -> bool:
+    def _is_given(self, demand: Demand) -> bool:
+        """Whether the same is given wherever the demand is made, in one piece or in several."""
+        parts: list[Guards] = []
+        for given in self._given:
+            if given.function != demand.function:
+                continue
+            for each in self._at(given, demand):
+                both = (*demand.path, *each.path)
+                if self._arithmetic.contradictory(both):
+                    continue
+                if self._multiple(demand.argument, each.argument, both):
+                    if self._reaches(demand.path, each.path):
+                        return True
+                    parts.append(each.path)
+        # As of one choice on the left side, where both branches ask for it.
+        return len(parts) > 1 and self._arithmetic.covered(demand.path, parts)
+
+    def _possible_signs(self, normal: Normal, path: Guards) -> frozenset[int]:
+        """The signs that the comparisons on `path` leave to a number."""
+        for guard in path:
+            for atom in opaque_integers(guard.difference):
+                if not isinstance(atom, Sign):
+                    continue
+                negated = make_normal(scale(atom.normal.terms, Fraction(-1)))
+                for factor, compared in ((1, atom.normal), (-1, negated)):
+                    if self._multiple(normal, compared, path):
+                        sign = factor * atom_size(atom)
+                        return frozenset(
+                            value
+                            for value in (-1, 0, 1)
+                            if not self._arithmetic.contradictory((*path, equal(sign, value)))
+                        )
+        return frozenset({-1, 0, 1})
+
+    def _power_defined(self, power: Normal, path: Guards) -> bool:
+        """Whether a power is one of a positive number, which is defined for any exponent."""
+        if len(power.terms) != 1 or len(power.terms[0].powers) != 1:
+            return False
+        base, _ = power.terms[0].powers[0]
         return (
-            demand.function == given.function
-            and self._reaches(demand.path, given.path)
-            and self._multiple(demand.argument, given.argument, demand.path)
+            isinstance(base, Function)
+            and base.name == "power"
+            and not power.terms[0].guards
+            and not power.terms[0].variables
+            and self._signs.is_positive(base.args[0], path)
         )
+
+    def _at(self, given: Demand, demand: Demand) -> Iterator[Demand]:
+        """What is given for all values of bound variables, at values that may give `demand`."""
+        yield given
+        symbols = free_of_normal(given.argument).union(*(guard.symbols for guard in given.path))
+        names = {name: f"{name}'" for name in sorted(symbols) if name.startswith("_k")}
+        if not names or given.function != demand.function:
+            return
+        renamed = substitute_normal(given.argument, {k: symbol(v) for k, v in names.items()})
+        sources = [e for term in renamed.terms for e in elements(term.powers)]
+        targets = [e for term in demand.argument.terms for e in elements(term.powers)]
+        unknown = frozenset(names.values())
+        for solution in islice(self._equality.solve(sources, targets, unknown, {}), MAX_INSTANCES):
+            values = {old: solution[new] for old, new in names.items()}
+            path = tuple(guard.substitute(values) for guard in given.path)
+            yield Demand(given.function, substitute_normal(given.argument, values), path)
 
     def _reaches(self, path: Guards, given: Guards) -> bool:
         return all(self._arithmetic.implied(guard, path) for guard in given)
@@ -191,6 +317,7 @@ class Domain:
         """Whether one is a positive multiple of the other."""
         if not left.terms or not right.terms:
             return left == right
+        left, right = split_exponentials(left)[1], split_exponentials(right)[1]
         a, b = abs(left.terms[0].coefficient), abs(right.terms[0].coefficient)
         return self._equality.equal(
             make_normal(scale(left.terms, 1 / a)), make_normal(scale(right.terms, 1 / b)), path
@@ -204,11 +331,14 @@ class Domain:
         return self._group_not_zero(normal, path)
 
     def _base_not_zero(self, base: Base, path: Guards) -> bool:
-        if isinstance(base, SizeAtom):
-            zero = equal(base.size, 0)
-            return self._arithmetic.contradictory((*path, zero))
+        if isinstance(base, SizeAtom) and self._arithmetic.contradictory(
+            (*path, equal(base.size, 0))
+        ):
+            return True
         if isinstance(base, Group):
             return True  # it occurs in a denominator already
+        if isinstance(base, Element) and self._signs.fact(base) in ("!=", ">"):
+            return True
         if isinstance(base, Function) and base.name == "exp":
             return True
         unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
@@ -220,52 +350,13 @@ class Domain:
                 continue
             if self._multiple(normal, given.argument, path):
                 return True
-            terms = given.argument.terms
-            if len(terms) == 1 and not terms[0].variables and not terms[0].guards:
-                for base, _ in terms[0].powers:
-                    unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
-                    if self._equality.equal(normal, unit, path):
-                        return True
-        return self._positive(normal, path)
+            # A product that is not 0 has no factor that is.
+            for base in common_powers(given.argument):
+                unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
+                if self._equality.equal(normal, unit, path):
+                    return True
+        return self._signs.is_positive(normal, path)
 
-    def _not_negative(self, normal: Normal, path: Guards) -> bool:
-        return all(self._term_not_negative(term, path) for term in normal.terms)
-
-    def _positive(self, normal: Normal, path: Guards) -> bool:
-        return self._not_negative(normal, path) and any(
-            not term.variables
-            and not term.guards
-            and all(self._base_positive(base, path) for base, _ in term.powers)
-            for term in normal.terms
-        )
-
-    def _term_not_negative(self, term: Term, path: Guards) -> bool:
-        return term.coefficient >= 0 and all(
-            exponent % 2 == 0 or self._base_not_negative(base, (*path, *term.guards))
-            for base, exponent in term.powers
-        )
-
-    def _base_not_negative(self, base: Base, path: Guards) -> bool:
-        match base:
-            case Function("exp" | "sqrt", _):
-                return True
-            case SizeAtom(size):
-                return self._arithmetic.implied(at_least(size, 0), path)
-            case Group(body):
-                return self._not_negative(body, path)
-            case Maximum(options):
-                return any(
-                    not o.guards and not o.variables and self._not_negative(o.body, path)
-                    for o in options
-                )
-            case Element():
-                return False
-        return False
-
-    def _base_positive(self, base: Base, path: Guards) -> bool:
-        match base:
-            case Function("exp", _):
-                return True
-            case SizeAtom(size):
-                return self._arithmetic.implied(at_least(size, 1), path)
-        return False
+    @property
+    def _signs(self) -> Signs:
+        return Signs(self._arithmetic, self._equality.normalizer.facts)

@@ -19,14 +19,39 @@ from fractions import Fraction
 
 import z3
 
-from xflow.constraint import Constraint, Relation
-from xflow.size import Expr, Monomial, Quotient, Size, Symbol
+from xflow.constraint import Constraint, Relation, at_least
+from xflow.size import (
+    Atom,
+    Expr,
+    Lookup,
+    Monomial,
+    OpaqueInteger,
+    Quotient,
+    Size,
+    Symbol,
+    atom_size,
+    atoms,
+    coefficient_of,
+    free_symbols,
+    substitute,
+)
 
 RESOURCE_LIMITS = (1_000_000, 1_000_000, 2_000_000)
 NONLINEAR_LIMIT = 4_000_000
 MAX_PARTNERS = 12
+MAX_DIGIT = 7
+"""The greatest value of a factor for which products by all its values are spelled out."""
 
 Guards = tuple[Constraint, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """That each element of a tensor of this shape is an integer in ``low <= element < high``."""
+
+    shape: tuple[Size, ...]
+    low: Size
+    high: Size
 
 
 class Effort(Enum):
@@ -62,8 +87,12 @@ class Arithmetic:
         self._lemmas: list[z3.BoolRef] = []
         self._product_definitions: list[z3.BoolRef] = []
         self._factored_products = 0
-        self._multiples: dict[Symbol | Quotient, list[tuple[z3.ArithRef, z3.ArithRef]]] = {}
+        self._opaque: dict[OpaqueInteger, z3.ArithRef] = {}
+        self._ranges: dict[str, list[Range]] = {}
+        self._multiples: dict[Atom, list[tuple[z3.ArithRef, z3.ArithRef]]] = {}
         self._memo: dict[tuple[object, ...], bool] = {}
+        self._formulas: dict[Constraint, z3.BoolRef] = {}
+        self._assumptions: dict[Guards, z3.BoolRef] = {}
 
     @property
     def assumed(self) -> tuple[Constraint, ...]:
@@ -92,7 +121,7 @@ class Arithmetic:
         rest = tuple(c for c, value in decided if value is None)
         key = (effort, tuple(self._assumed), rest)
         if key not in self._memo:
-            formulas = [self._formula(c) for c in (*self._assumed, *rest)]
+            formulas = [self._assumption(), *map(self._formula, rest)]
             self._memo[key] = self._unsat(formulas, effort)
         return self._memo[key]
 
@@ -128,8 +157,8 @@ class Arithmetic:
                 )
                 value = z3.RealVal(str(weight), self._context)
                 pieces.append(z3.If(holds, value, z3.RealVal(0, self._context)))
-            formulas = [self._formula(c) for c in self._assumed]
-            self._memo[memo] = self._unsat([*formulas, z3.Sum(pieces) != 0], Effort.NONLINEAR)
+            formulas = [self._assumption(), z3.Sum(pieces) != 0]
+            self._memo[memo] = self._unsat(formulas, Effort.NONLINEAR)
         if self._memo[memo]:
             self.obligations.append(
                 {
@@ -143,7 +172,7 @@ class Arithmetic:
 
     def covered(self, guards: Guards, alternatives: Sequence[Guards]) -> bool:
         """Whether wherever `guards` hold, all conditions of some alternative hold."""
-        formulas = [self._formula(c) for c in (*self._assumed, *guards)]
+        formulas = [self._assumption(), *map(self._formula, guards)]
         false = z3.BoolVal(False, self._context)
         options = [
             z3.And([self._formula(g) for g in option] or [z3.BoolVal(True, self._context)])
@@ -177,11 +206,24 @@ class Arithmetic:
             self._solvers[level].add(*known[done:])
             self._asserted[level][number] = len(known)
 
+    def _assumption(self) -> z3.BoolRef:
+        """Everything that is assumed, as one formula."""
+        key = tuple(self._assumed)
+        if key not in self._assumptions:
+            true = z3.BoolVal(True, self._context)
+            self._assumptions[key] = z3.And([true, *map(self._formula, key)])
+        return self._assumptions[key]
+
     def _formula(self, condition: Constraint) -> z3.BoolRef:
-        if condition.decided is not None:
-            return z3.BoolVal(condition.decided, self._context)
-        term = self._size(condition.difference)
-        return term >= 0 if condition.relation is Relation.AT_LEAST else term == 0
+        if condition not in self._formulas:
+            if condition.decided is not None:
+                formula = z3.BoolVal(condition.decided, self._context)
+            else:
+                term = self._size(condition.difference)
+                at_least = condition.relation is Relation.AT_LEAST
+                formula = term >= 0 if at_least else term == 0
+            self._formulas[condition] = formula
+        return self._formulas[condition]
 
     def _size(self, size: Size) -> z3.ArithRef:
         if isinstance(size, int):
@@ -202,10 +244,46 @@ class Arithmetic:
         if monomial not in self._products:
             for atom in monomial:
                 self._atom(atom)
-            self._products[monomial] = z3.Int(f"m{len(self._products)}!", self._context)
+            # An atom that is a quotient is defined by products, this one perhaps among them.
+            name = f"m{len(self._products)}!"
+            self._products.setdefault(monomial, z3.Int(name, self._context))
         return self._products[monomial]
 
-    def _atom(self, atom: Symbol | Quotient) -> z3.ArithRef:
+    def declare_range(self, tensor: str, given: Range) -> None:
+        """Take for granted that every element of an integer tensor lies in a range."""
+        self._ranges.setdefault(tensor, []).append(given)
+        for atom, name in list(self._opaque.items()):
+            if isinstance(atom, Lookup) and atom.tensor == tensor:
+                self._define_range(atom, name, given)
+
+    def _define_range(self, atom: Lookup, name: z3.ArithRef, given: Range) -> None:
+        if len(atom.index) != len(given.shape):
+            return
+        inside = [z3.BoolVal(True, self._context)]
+        for i, n in zip(atom.index, given.shape, strict=True):
+            inside += [self._size(i) >= 0, self._size(n - i) >= 1]
+        low, high = name >= self._size(given.low), name < self._size(given.high)
+        self._definitions.append(z3.Implies(z3.And(inside), z3.And(low, high)))
+
+    def _opaque_integer(self, atom: OpaqueInteger) -> z3.ArithRef:
+        if atom not in self._opaque:
+            name = z3.Int(f"o{len(self._opaque)}!", self._context)
+            known = list(self._opaque.items())
+            self._opaque[atom] = name
+            if isinstance(atom, Lookup):
+                # Elements of one tensor at equal indices are equal.
+                for other, value in known:
+                    if isinstance(other, Lookup) and other.tensor == atom.tensor:
+                        pairs = zip(atom.index, other.index, strict=True)
+                        same = [self._size(a) == self._size(b) for a, b in pairs]
+                        self._definitions.append(z3.Implies(z3.And(same), name == value))
+                for given in self._ranges.get(atom.tensor, ()):
+                    self._define_range(atom, name, given)
+        return self._opaque[atom]
+
+    def _atom(self, atom: Atom) -> z3.ArithRef:
+        if isinstance(atom, OpaqueInteger):
+            return self._opaque_integer(atom)
         if isinstance(atom, Symbol):
             if atom.name not in self._names:
                 self._names[atom.name] = z3.Int(atom.name, self._context)
@@ -219,7 +297,44 @@ class Arithmetic:
             low, high = self._size(rest), self._size(atom.denominator - rest - 1)
             positive = self._size(atom.denominator) >= 1
             self._definitions.append(z3.Implies(positive, z3.And(low >= 0, high >= 0)))
+            self._relate(atom)
         return self._quotients[atom]
+
+    def _relate(self, atom: Quotient) -> None:
+        """What a quotient is where an assumed equation makes it simpler: ``b*h // g`` is h.
+
+        As a fact it says under which equation, and that all that is divided by is positive, as
+        then numerators, denominators and quotients of equal numbers are equal.
+        """
+        quotient = atom_size(atom)
+        inside = quotients(quotient)
+        for equation in self._assumed:
+            if equation.relation is not Relation.EQUAL:
+                continue
+            for name in sorted(equation.symbols):
+                split = coefficient_of(equation.difference, name)
+                if split is None or abs(split[0]) != 1 or name not in free_symbols(quotient):
+                    continue
+                try:
+                    value = substitute(quotient, {name: -split[0] * split[1]})
+                except ZeroDivisionError:
+                    continue
+                if len(quotients(value)) >= len(inside):
+                    continue
+                positive = [self._size(each.denominator) >= 1 for each in inside]
+                same = self._quotients[atom] == self._size(value)
+                given = z3.And(self._formula(equation), *positive)
+                self._definitions.append(z3.Implies(given, same))
+
+    def _further_values(self, atom: Atom) -> range:
+        """Values from 2 on that an unknown may have where it is assumed to be a small digit.
+
+        Products by each of them are worth a lemma, which is true whatever is assumed.
+        """
+        for value in range(2, MAX_DIGIT + 1):
+            if at_least(value, Expr((((atom,), 1),))) in self._assumed:
+                return range(2, value + 1)
+        return range(0)
 
     def _extend_lemmas(self) -> None:
         """True facts about the products that came up since the last call."""
@@ -238,6 +353,7 @@ class Arithmetic:
                     z3.Implies(z3.And(a >= 1, b >= 1), z3.And(product >= a, product >= b)),
                     z3.Implies(a == 0, product == 0),
                     z3.Implies(a == 1, product == b),
+                    *(z3.Implies(a == n, product == n * b) for n in self._further_values(atom)),
                 ]
                 for x, ax in self._multiples.setdefault(atom, [])[:MAX_PARTNERS]:
                     self._lemmas += [
@@ -246,3 +362,8 @@ class Arithmetic:
                         z3.Implies(x == b, ax == product),
                     ]
                 self._multiples[atom].append((b, product))
+
+
+def quotients(size: Size) -> list[Quotient]:
+    """The quotients in a size, those inside of others included."""
+    return [atom for atom in atoms(size) if isinstance(atom, Quotient)]

@@ -15,20 +15,27 @@ from itertools import islice, permutations, product
 
 from xflow.constraint import equal
 from xflow.ops.spec import Element
-from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
-from xflow.verifier.arithmetic import Arithmetic
-from xflow.verifier.normal import Normalizer, TooLargeError
-from xflow.verifier.terms import (
+from xflow.size import Size, free_symbols, symbol
+from xflow.verifier.algebra.affine import (
+    free_symbols_of,
+    is_bijection,
+    least_points,
+    solve_indices,
+)
+from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.algebra.comparisons import Comparisons
+from xflow.verifier.algebra.normal import Normalizer
+from xflow.verifier.algebra.terms import (
     Base,
     Function,
     Group,
     Guards,
     Maximum,
     Normal,
-    Option,
     Powers,
     SizeAtom,
     Term,
+    TooLargeError,
     base_key,
     elements,
     free_of_base,
@@ -37,24 +44,30 @@ from xflow.verifier.terms import (
     map_powers,
     scale,
     shape_of,
-    substitute_normal,
     substitute_term,
 )
+from xflow.verifier.certificate import Recorder
+from xflow.verifier.matching.covers import Covers
+from xflow.verifier.matching.ties import cut_at_ties
 
 MAX_MAPS = 24
 MAX_CHOICES = 64
+MAX_PARTS = 60
+"""Terms into which a sum is cut at ties of what its guards compare."""
 
 
 class Equality:
     """Decides equality of normal forms under the assumptions of an `Arithmetic`.
 
-    `maps` records the substitutions of bound variables that a successful proof used.
+    `recorder` keeps what a successful proof found, for the certificate.
     """
 
     def __init__(self, arithmetic: Arithmetic):
         self.arithmetic = arithmetic
         self.normalizer = Normalizer(arithmetic)
-        self.maps: list[dict[str, str]] = []
+        self.comparisons = Comparisons(self)
+        self._covers = Covers(self)
+        self.recorder = Recorder()
         self._both_defined = True
         """Whether both sides of the present comparison are defined wherever its guards hold."""
 
@@ -66,11 +79,28 @@ class Equality:
 
     def vanishes(self, terms: Sequence[Term], guards: Guards = ()) -> bool:
         """Whether a sum of terms is 0 wherever `guards` hold."""
+        mark = self.recorder.mark()
         with self.arithmetic.assuming(guards):
-            return self._vanishes(list(make_normal(self.normalizer.simplify(terms)).terms))
+            shown = self._vanishes(list(make_normal(self.normalizer.simplify(terms)).terms))
+        if not shown:
+            self.recorder.rewind(mark)
+        return shown
 
     def _vanishes(self, terms: list[Term]) -> bool:
         if self._groups_vanish(terms):
+            return True
+        cut = [cut_at_ties(term, self.normalizer) for term in terms]
+        apart = [
+            part
+            for term, parts in zip(terms, cut, strict=True)
+            for part in ([term] if parts is None else parts)
+        ]
+        # Each cut leaves less to cut, so that this ends.
+        if (
+            any(parts is not None for parts in cut)
+            and len(apart) <= MAX_PARTS
+            and self._vanishes(list(make_normal(self.normalizer.simplify(apart)).terms))
+        ):
             return True
         terms = self._with_shared_denominators(terms)
         base = self._denominator(terms)
@@ -94,7 +124,9 @@ class Equality:
 
     def _group_vanishes(self, group: list[Term]) -> bool:
         """Whether terms of one profile sum to 0; they may fall into several products."""
-        rest = group
+        # All others are moved to the product of the first, each where its own guards hold: the
+        # fewer guards the first has, the more of them agree with it there.
+        rest = sorted(group, key=lambda term: len(term.guards))
         while rest:
             first, others = rest[0], rest[1:]
             choices: list[tuple[Term, list[dict[str, Size]]]] = []
@@ -117,9 +149,8 @@ class Equality:
                 moved = substitute_term(term, mapping)
                 weighted.append((moved.coefficient, moved.guards))
             if self.arithmetic.vanishes(weighted):
-                for mapping in maps:
-                    if mapping:
-                        self.maps.append({k: str(v) for k, v in mapping.items()})
+                moves = ((term, m) for (term, _), m in zip(choices, maps, strict=True))
+                self.recorder.group(first, moves)
                 return True
         return False
 
@@ -142,7 +173,7 @@ class Equality:
             moved = substitute_term(source, mapping)
             # Under the guards of the moved term alone: then any two terms of a group agree where
             # both of them count, also where the target does not.
-            with self._comparing(moved.powers, target.guards, moved.guards):
+            with self.comparing(moved.powers, target.guards, moved.guards):
                 same = self.same_product(moved.powers, target.powers, moved.guards)
             if same:
                 yield mapping
@@ -156,14 +187,14 @@ class Equality:
         loose = sorted(unknown - free_symbols_of(sources))
         partners = [v for v in target.variables if v not in free_symbols_of(targets)]
         if not loose:
-            yield from self._solve(sources, targets, unknown, {})
+            yield from self.solve(sources, targets, unknown, {})
         elif len(loose) == len(partners):
             for order in permutations(partners):
                 known = dict(zip(loose, map(symbol, order), strict=True))
-                yield from self._solve(sources, targets, unknown, dict(known))
+                yield from self.solve(sources, targets, unknown, dict(known))
 
     @contextmanager
-    def _comparing(self, powers: Powers, needed: Guards, guards: Guards) -> Iterator[None]:
+    def comparing(self, powers: Powers, needed: Guards, guards: Guards) -> Iterator[None]:
         """Note whether the other side, which is read where `needed` hold, is read at `guards`."""
         outer = self._both_defined
         if any(not isinstance(base, Element | SizeAtom) for base, _ in powers):
@@ -173,7 +204,7 @@ class Equality:
         finally:
             self._both_defined = outer
 
-    def _solve(
+    def solve(
         self,
         sources: list[Element],
         targets: list[Element],
@@ -184,17 +215,22 @@ class Equality:
         if not unknown - known.keys():
             yield known
             return
+        stuck: list[Element] = []
         for position, source in enumerate(sources):
             names = frozenset().union(*map(free_symbols, source.index))
             if not names & (unknown - known.keys()):
                 continue
+            learnt = False
             for target in dict.fromkeys(targets):
                 if target.tensor != source.tensor or len(target.index) != len(source.index):
                     continue
                 solution = solve_indices(source.index, target.index, unknown, known)
                 if solution is not None and len(solution) > len(known):
-                    yield from self._solve(sources[position + 1 :], targets, unknown, solution)
-            # An access from which nothing could be learnt may be passed over.
+                    learnt = True
+                    rest = [*stuck, *sources[position + 1 :]]
+                    yield from self.solve(rest, targets, unknown, solution)
+            if not learnt:  # it may tell more when others have, or be passed over
+                stuck.append(source)
 
     # Products ----------------------------------------------------------------------------------
 
@@ -231,45 +267,8 @@ class Equality:
             case Group(), Group():
                 return self.equal(left.body, right.body, guards)
             case Maximum(), Maximum():
-                return self._covers(left, right, guards) and self._covers(right, left, guards)
+                return self._covers.same(left, right, guards)
         return False
-
-    def _covers(self, covering: Maximum, covered: Maximum, guards: Guards) -> bool:
-        """Whether each value of `covered` is among those of `covering`."""
-        return all(
-            self._option_covered(option, covering.options, guards) for option in covered.options
-        )
-
-    def _option_covered(self, option: Option, options: Sequence[Option], guards: Guards) -> bool:
-        """Whether at each point of `option` some option has the same body and holds."""
-        witnesses: list[Guards] = []
-        for other in options:
-            for mapping in islice(self._witnesses(other, option), MAX_MAPS):
-                body = substitute_normal(other.body, mapping)
-                needed = tuple(g.substitute(mapping) for g in other.guards)
-                here = (*guards, *option.guards)
-                powers = tuple(power for term in body.terms for power in term.powers)
-                with self._comparing(powers, needed, here):
-                    same = self.equal(body, option.body, here)
-                if same:
-                    witnesses.append(needed)
-        return self.arithmetic.covered((*guards, *option.guards), witnesses)
-
-    def _witnesses(self, other: Option, option: Option) -> Iterator[dict[str, Size]]:
-        """Values of the variables of `other`, over those of `option`, to try."""
-        names = {name: f"{name}'" for name in other.variables}
-        body = substitute_normal(other.body, {old: symbol(new) for old, new in names.items()})
-        unknown = frozenset(names.values())
-        sources = [e for term in body.terms for e in elements(term.powers)]
-        targets = [e for term in option.body.terms for e in elements(term.powers)]
-        found = False
-        for solution in self._solve(sources, targets, unknown, {}):
-            found = True
-            yield {old: solution[new] for old, new in names.items()}
-        if found or free_symbols_of(sources) & unknown:
-            return
-        # No access tells: the body is the same at every point, and a least point will do.
-        yield from least_points(other.variables, other.guards)
 
     # Denominators ------------------------------------------------------------------------------
 
@@ -349,22 +348,6 @@ class Equality:
         return list(make_normal(self.normalizer.simplify(cleared)).terms)
 
 
-def least_points(variables: Sequence[str], guards: Guards) -> Iterator[dict[str, Size]]:
-    """Values of `variables` at which some guard of each is just satisfied."""
-    lows = [
-        [
-            -split[1]
-            for guard in guards
-            if (split := coefficient_of(guard.difference, name))
-            and split[0] == 1
-            and not free_symbols(split[1]) & set(variables)
-        ]
-        for name in variables
-    ]
-    for choice in product(*lows):
-        yield dict(zip(variables, choice, strict=True))
-
-
 def profile(term: Term) -> tuple[object, ...]:
     """What two terms share if an affine map can make their products equal."""
     shapes = sorted((shape_of(base), exponent) for base, exponent in term.powers)
@@ -374,88 +357,3 @@ def profile(term: Term) -> tuple[object, ...]:
 def has_bound(base: Base) -> bool:
     """Whether a bound variable from outside occurs in `base`."""
     return any(name.startswith("_k") for name in free_of_base(base))
-
-
-def free_symbols_of(accesses: Sequence[Element]) -> frozenset[str]:
-    """The symbols in the indices of some accesses."""
-    return frozenset().union(*(free_symbols(i) for e in accesses for i in e.index))
-
-
-def solve_indices(
-    source: Sequence[Size],
-    target: Sequence[Size],
-    unknown: frozenset[str],
-    known: dict[str, Size],
-) -> dict[str, Size] | None:
-    """Values of `unknown` that make the `source` indices the `target` ones; None if impossible.
-
-    Equations that are not linear in one remaining unknown are left aside: the caller compares
-    the products afterwards anyway.
-    """
-    solution = dict(known)
-    equations = [a - b for a, b in zip(source, target, strict=True)]
-    progress = True
-    while progress:
-        progress = False
-        for equation in equations:
-            rest = substitute(equation, solution)
-            names = free_symbols(rest) & unknown
-            if len(names) != 1:
-                continue
-            (name,) = names
-            value = solve_for(rest, name)
-            if value is not None:
-                solution[name] = value
-                progress = True
-    return solution
-
-
-def solve_for(equation: Size, name: str) -> Size | None:
-    """The polynomial that `name` must be for ``equation == 0``; None where there is none."""
-    split = coefficient_of(equation, name)
-    if split is not None:
-        coefficient, rest = split
-        if abs(coefficient) == 1:
-            return -rest * coefficient
-        whole, remainder = divide(-rest, coefficient)
-        return whole if remainder == 0 else None
-    # a symbolic coefficient: name*d + rest, with d dividing rest
-    with_one = substitute(equation, {name: 1})
-    rest = substitute(equation, {name: 0})
-    slope = with_one - rest
-    if name in free_symbols(slope) or equation != slope * symbol(name) + rest or slope == 0:
-        return None
-    whole, remainder = divide(-rest, slope)
-    return whole if remainder == 0 else None
-
-
-def is_bijection(mapping: dict[str, Size], variables: Sequence[str]) -> bool:
-    """Whether an affine map is a bijection of Z^n: its matrix has determinant +-1."""
-    matrix: list[list[Fraction]] = []
-    for value in mapping.values():
-        row = []
-        for variable in variables:
-            split = coefficient_of(value, variable)
-            if split is None:
-                return False
-            row.append(Fraction(split[0]))
-        matrix.append(row)
-    return abs(determinant(matrix)) == 1
-
-
-def determinant(matrix: list[list[Fraction]]) -> Fraction:
-    """The determinant, by elimination."""
-    rows = [list(row) for row in matrix]
-    result = Fraction(1)
-    for column in range(len(rows)):
-        pivot = next((r for r in range(column, len(rows)) if rows[r][column]), None)
-        if pivot is None:
-            return Fraction(0)
-        if pivot != column:
-            rows[column], rows[pivot] = rows[pivot], rows[column]
-            result = -result
-        result *= rows[column][column]
-        for r in range(column + 1, len(rows)):
-            factor = rows[r][column] / rows[column][column]
-            rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column], strict=True)]
-    return result

@@ -14,9 +14,13 @@ from typing import TypeAlias
 
 from xflow.constraint import Constraint
 from xflow.ops.spec import Element, fresh_name
-from xflow.size import Expr, Size, free_symbols, substitute, symbol
+from xflow.size import Expr, Lookup, Size, free_symbols, opaque_integers, substitute, symbol
 
 Guards: TypeAlias = tuple[Constraint, ...]
+
+
+class TooLargeError(Exception):
+    """The normal form has too many terms; the verdict is `Unknown`."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +293,11 @@ def elements(powers: Powers) -> Iterator[Element]:
 def _elements_of(base: Base) -> Iterator[Element]:
     match base:
         case Element():
+            # Places that are looked up hint at how to match their own indices, too.
+            for i in base.index:
+                for atom in opaque_integers(i):
+                    if isinstance(atom, Lookup):
+                        yield Element(atom.tensor, atom.index)
             yield base
         case Function(_, args):
             for arg in args:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
-from math import gcd, lcm
+from typing import TypeGuard
 
 from xflow.constraint import Constraint, Relation, at_least, in_range, less
 from xflow.ops import spec
 from xflow.ops.spec import (
-    Bottom,
     Call,
     Element,
     If,
@@ -18,24 +18,28 @@ from xflow.ops.spec import (
     MaxOver,
     OfSize,
     Plus,
+    ProductOver,
     Scalar,
     SumOver,
     Times,
-    plus,
-    where,
+    substitute_scalar,
 )
-from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
-from xflow.verifier.arithmetic import Arithmetic
-from xflow.verifier.terms import (
+from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, symbol
+from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.algebra.choices import assume, branches, outer_condition
+from xflow.verifier.algebra.digits import merged
+from xflow.verifier.algebra.factors import canonical
+from xflow.verifier.algebra.functions import MAX_POWER, apply_function, constant_of
+from xflow.verifier.algebra.maxima import Maxima
+from xflow.verifier.algebra.pins import pinned_by_floor, pinned_value
+from xflow.verifier.algebra.terms import (
     Base,
     Function,
-    Group,
     Guards,
-    Maximum,
     Normal,
-    Option,
     SizeAtom,
     Term,
+    TooLargeError,
     free_of_base,
     make_normal,
     make_term,
@@ -43,13 +47,10 @@ from xflow.verifier.terms import (
     scale,
     substitute_term,
 )
+from xflow.verifier.algebra.tropical import Tropical
 
 MAX_TERMS = 400
 ONE_TERM = Term(Fraction(1))
-
-
-class TooLargeError(Exception):
-    """The normal form has too many terms; the verdict is `Unknown`."""
 
 
 class Normalizer:
@@ -57,6 +58,27 @@ class Normalizer:
 
     def __init__(self, arithmetic: Arithmetic):
         self.arithmetic = arithmetic
+        self._tropical = Tropical(self)
+        self._maxima = Maxima(self)
+        self.facts: Mapping[str, str] = {}
+        """Relations to 0 that hold for all elements of some inputs."""
+        self.merges = False
+        """Whether two variables that are digits of one number become one."""
+        self.unrolls = False
+        """Whether sums and maxima over a few values are written out."""
+        self._copies = 1
+        self.tropical = False
+        """Whether maxima and roots are simplified, see `tropical`."""
+
+    @contextmanager
+    def set(self, *, merges: bool, unrolls: bool, tropical: bool = False) -> Iterator[None]:
+        """Choose what is done beyond the usual inside the block."""
+        before = self.merges, self.unrolls, self.tropical
+        self.merges, self.unrolls, self.tropical = merges, unrolls, tropical
+        try:
+            yield
+        finally:
+            self.merges, self.unrolls, self.tropical = before
 
     def normal(self, scalar: Scalar, path: Guards = ()) -> Normal:
         """The normal form of `scalar` where `path` holds. Raises TooLargeError."""
@@ -81,14 +103,20 @@ class Normalizer:
             case Times(args):
                 return reduce(self.times, (self._terms(arg, path) for arg in args), [ONE_TERM])
             case SumOver(variable, extent, body):
-                if extent == 1:
-                    return self._terms(substitute_scalar(body, {variable: 0}), path)
+                if self.written_out(extent):
+                    return [
+                        term
+                        for k in self.values(extent)
+                        for term in self._terms(substitute_scalar(body, {variable: k}), path)
+                    ]
                 span = in_range(symbol(variable), extent)
                 inner = self._terms(body, (*path, *span))
                 return [
                     make_term(t.coefficient, (variable, *t.variables), (*span, *t.guards), t.powers)
                     for t in inner
                 ]
+            case ProductOver(variable, extent, body):
+                return self._terms(unrolled(variable, extent, body), path)
             case If(conditions, then, other):
                 terms = []
                 for guards, branch in branches(conditions, then, other):
@@ -101,6 +129,23 @@ class Normalizer:
                     terms += guarded(self._function(case, (*path, *guards)), guards)
                 return terms
         raise TypeError(f"{type(scalar).__name__} has no value of its own")
+
+    def written_out(self, extent: Size) -> TypeGuard[int]:
+        """Whether a sum or maximum over this many values is written out, value by value."""
+        return isinstance(extent, int) and (
+            extent == 1
+            or (
+                self.unrolls and 0 <= extent <= MAX_UNROLLED and self._copies * extent <= MAX_COPIES
+            )
+        )
+
+    def values(self, extent: int) -> Iterator[int]:
+        """The values of a variable over a range that is written out."""
+        copies, self._copies = self._copies, self._copies * max(extent, 1)
+        try:
+            yield from range(extent)
+        finally:
+            self._copies = copies
 
     def times(self, left: list[Term], right: list[Term]) -> list[Term]:
         if len(left) * len(right) > MAX_TERMS:
@@ -119,11 +164,36 @@ class Normalizer:
                     rest.append((base, odd))
                 left = [make_term(term.coefficient, term.variables, term.guards, rest)]
                 inner = list(base.args[0].terms)
-                factor = inner if power > 0 else self._reciprocal(Normal(tuple(inner)))
+                factor = inner if power > 0 else apply_function("reciprocal", base.args[0])
                 for _ in range(abs(power)):
                     left = self.times(left, factor)
                 return left
+        if self.tropical:
+            for step in (self._tropical.squared, self._tropical.inverted, self._joined_roots):
+                reduced = step(term)
+                if reduced is not None:
+                    return reduced
         return [term]
+
+    def _joined_roots(self, term: Term) -> list[Term] | None:
+        """Rewrite ``sqrt(x) sqrt(y)`` as ``sqrt(x y)``, which holds wherever both are defined."""
+        roots = [(b, e) for b, e in term.powers if isinstance(b, Function) and b.name == "sqrt"]
+        if len(roots) < 2:
+            return None
+        rest = [power for power in term.powers if power not in roots]
+        factors = [
+            list(base.args[0].terms) if exponent > 0 else apply_function("reciprocal", base.args[0])
+            for base, exponent in roots
+        ]
+        inside = [ONE_TERM]
+        for factor in factors:
+            inside = self.times(inside, factor)
+        joined = self._root(make_normal(inside), term.guards)
+        return self.times([make_term(term.coefficient, term.variables, term.guards, rest)], joined)
+
+    def _root(self, normal: Normal, path: Guards) -> list[Term]:
+        simpler = self._tropical.root(normal, path) if self.tropical else None
+        return apply_function("sqrt", normal) if simpler is None else simpler
 
     # Choices -----------------------------------------------------------------------------------
 
@@ -147,99 +217,40 @@ class Normalizer:
 
     def _function(self, scalar: Scalar, path: Guards) -> list[Term]:
         if isinstance(scalar, MaxOver):
-            return self._maximum(self._options(scalar, path), path)
+            return self._maxima.normal(scalar, path)
         assert isinstance(scalar, Call)
         name, args = scalar.function, scalar.args
         if name == "min":
             negated = Call("max", tuple(spec.times(-1, arg) for arg in args))
             return scale(self._terms(negated, path), Fraction(-1))
         if name == "max":
-            return self._maximum(self._options(scalar, path), path)
+            return self._maxima.normal(scalar, path)
         if name == "abs":
             return self._terms(Call("max", (args[0], spec.times(-1, args[0]))), path)
-        normal = self.normal(args[0], path)
-        if name == "reciprocal":
-            return self._reciprocal(normal)
-        if name == "exp":
-            return [exponential(normal)]
-        constant = constant_of(normal)
-        if constant is not None and (name, constant) in KNOWN_VALUES:
-            value = KNOWN_VALUES[name, constant]
-            return [Term(value)] if value else []
-        sign = Fraction(1)
-        if name in ODD_FUNCTIONS and normal.terms and normal.terms[0].coefficient < 0:
-            sign, normal = Fraction(-1), make_normal(scale(normal.terms, Fraction(-1)))
-        return [make_term(sign, powers=[(Function(name, (normal,)), 1)])]
+        if name == "power":
+            return self._power(args[0], args[1], path)
+        if len(args) != 1:
+            normals = tuple(canonical(self.normal(arg, path)) for arg in args)
+            return [make_term(Fraction(1), powers=[(Function(name, normals), 1)])]
+        if name == "sqrt":
+            return self._root(self.normal(args[0], path), path)
+        if name == "exp" and self.tropical:
+            return self._tropical.exponential(self.normal(args[0], path), path)
+        return apply_function(name, self.normal(args[0], path))
 
-    def _reciprocal(self, normal: Normal) -> list[Term]:
-        if len(normal.terms) == 1:
-            (term,) = normal.terms
-            if not term.variables and not term.guards:
-                inverse = [(base, -exponent) for base, exponent in term.powers]
-                return [make_term(1 / term.coefficient, powers=inverse)]
-        if not normal.terms:
-            raise TooLargeError("a reciprocal of zero")
-        lead = normal.terms[0].coefficient
-        unit = make_normal(scale(normal.terms, 1 / lead))
-        return [make_term(1 / lead, powers=[(Group(unit), -1)])]
-
-    # Maxima ------------------------------------------------------------------------------------
-
-    def _options(self, scalar: Scalar, path: Guards) -> list[Option]:
-        match scalar:
-            case Bottom():
-                return []
-            case Call("max", args):
-                return [option for arg in args for option in self._options(arg, path)]
-            case MaxOver(variable, extent, body):
-                if extent == 1:
-                    return self._options(substitute_scalar(body, {variable: 0}), path)
-                span = in_range(symbol(variable), extent)
-                return [
-                    Option((variable, *o.variables), (*span, *o.guards), o.body)
-                    for o in self._options(body, (*path, *span))
-                ]
-            case If(conditions, then, other):
-                return [
-                    Option(o.variables, (*guards, *o.guards), o.body)
-                    for guards, branch in branches(conditions, then, other)
-                    if not self.arithmetic.contradictory((*path, *guards))
-                    for o in self._options(branch, (*path, *guards))
-                ]
-        normal = self.normal(scalar, path)
-        if len(normal.terms) == 1:
-            (term,) = normal.terms
-            if len(term.powers) == 1 and not term.variables and not term.guards:
-                base, exponent = term.powers[0]
-                if isinstance(base, Maximum) and exponent == 1 and term.coefficient > 0:
-                    return [
-                        Option(
-                            o.variables,
-                            o.guards,
-                            make_normal(scale(o.body.terms, term.coefficient)),
-                        )
-                        for o in base.options
-                    ]
-        return [Option((), (), normal)]
-
-    def _maximum(self, options: list[Option], path: Guards) -> list[Term]:
-        kept: dict[Option, None] = {}
-        for option in options:
-            if not self.arithmetic.contradictory((*path, *option.guards)):
-                kept[option] = None
-        if not kept:
-            raise TooLargeError("a maximum over nothing")
-        if len(kept) == 1:
-            (option,) = kept
-            if not option.variables and not option.guards:
-                return list(option.body.terms)
-        content = common_content(o.body for o in kept)
-        unit = [
-            Option(o.variables, o.guards, make_normal(scale(o.body.terms, 1 / content)))
-            for o in kept
-        ]
-        base = Maximum(tuple(sorted(unit, key=lambda o: o.key)))
-        return [make_term(content, powers=[(base, 1)])]
+    def _power(self, base: Scalar, exponent: Scalar, path: Guards) -> list[Term]:
+        """A power; one whose exponent is a small literal multiple of 1/2 is multiplied out."""
+        normals = self.normal(base, path), self.normal(exponent, path)
+        constant = constant_of(normals[1])
+        if constant is None or constant.denominator > 2 or abs(constant) > MAX_POWER:
+            arguments = tuple(map(canonical, normals))
+            return [make_term(Fraction(1), powers=[(Function("power", arguments), 1)])]
+        factor = list(normals[0].terms)
+        if constant.denominator == 2:
+            factor = self._root(normals[0], path)
+        if constant < 0:
+            factor = apply_function("reciprocal", make_normal(factor))
+        return reduce(self.times, [factor] * abs(constant.numerator), [ONE_TERM])
 
     # Simplification ----------------------------------------------------------------------------
 
@@ -253,7 +264,7 @@ class Normalizer:
     def _simplify(self, term: Term, path: Guards) -> list[Term]:
         if term.coefficient == 0 or self.arithmetic.contradictory((*path, *term.guards)):
             return []
-        for change in (self._resolve_quotients, self._pin, self._drop_unused):
+        for change in (self._resolve_quotients, self._pin, self._drop_unused, self._merge):
             changed = change(term, path)
             if changed is not None:
                 return self.simplify(changed, path)
@@ -263,6 +274,8 @@ class Normalizer:
         """Replace quotients that the guards determine: ``k // m = 0`` where ``0 <= k < m``."""
         guards = (*path, *term.guards)
         for quotient in sorted(quotients_of(term), key=lambda q: q.key):
+            if not any(name.startswith("_") for name in free_symbols(quotient.numerator)):
+                continue  # guards bound indices: of a quotient of sizes they say nothing
             for value in (0, -1, 1):
                 low = at_least(quotient.numerator, value * quotient.denominator)
                 high = less(quotient.numerator, (value + 1) * quotient.denominator)
@@ -281,7 +294,17 @@ class Normalizer:
                 rest = tuple(v for v in term.variables if v != variable)
                 reduced = Term(term.coefficient, rest, term.guards, term.powers)
                 return [substitute_term(reduced, {variable: value})]
+        for variable in term.variables:
+            value = pinned_by_floor(variable, term, self.arithmetic, path)
+            if value is not None:
+                rest = tuple(v for v in term.variables if v != variable)
+                reduced = Term(term.coefficient, rest, term.guards, term.powers)
+                return [substitute_term(reduced, {variable: value})]
         return None
+
+    def _merge(self, term: Term, path: Guards) -> list[Term] | None:
+        made = merged(term, self.arithmetic, path) if self.merges else None
+        return None if made is None else [made]
 
     def _drop_unused(self, term: Term, path: Guards) -> list[Term] | None:
         """Sum out a variable that no factor mentions: a factor of the length of its range."""
@@ -321,14 +344,29 @@ class Normalizer:
         return [term]
 
 
-KNOWN_VALUES = {
-    ("sqrt", Fraction(1)): Fraction(1),
-    ("sqrt", Fraction(0)): Fraction(0),
-    ("log", Fraction(1)): Fraction(0),
-    ("tanh", Fraction(0)): Fraction(0),
-    ("erf", Fraction(0)): Fraction(0),
-}
-ODD_FUNCTIONS = frozenset({"tanh", "erf"})
+MAX_UNROLLED = 16
+MAX_COPIES = 64
+"""Copies of one body that nested ranges may make."""
+
+
+def unrolled(variable: str, extent: Size, body: Scalar) -> Scalar:
+    """A product over a range of literal extent, factor by factor. Raises TooLargeError."""
+    if not isinstance(extent, int) or extent > MAX_UNROLLED:
+        raise TooLargeError(f"a product over {extent} factors")
+    # `variable` is bound here alone, so that nothing is captured; no factors make 1.
+    return spec.times(*(substitute_scalar(body, {variable: k}) for k in range(extent)))
+
+
+def has_few(scalar: Scalar) -> bool:
+    """Whether a sum or maximum over a few values, of one at least, occurs in `scalar`."""
+    match scalar:
+        case SumOver(_, extent, body) | MaxOver(_, extent, body):
+            return (isinstance(extent, int) and 1 < extent <= MAX_UNROLLED) or has_few(body)
+        case Plus(args) | Times(args) | Call(_, args):
+            return any(map(has_few, args))
+        case If(_, then, other):
+            return has_few(then) or has_few(other)
+    return False
 
 
 def size_terms(size: Size) -> list[Term]:
@@ -344,116 +382,6 @@ def size_terms(size: Size) -> list[Term]:
 def guarded(terms: Iterable[Term], guards: Guards) -> list[Term]:
     """The terms where `guards` hold, 0 elsewhere."""
     return [make_term(t.coefficient, t.variables, (*guards, *t.guards), t.powers) for t in terms]
-
-
-def branches(conditions: Guards, then: Scalar, other: Scalar) -> list[tuple[Guards, Scalar]]:
-    """A choice as disjoint cases that cover everything."""
-    cases = [(conditions, then)]
-    for position, condition in enumerate(conditions):
-        cases += [((*conditions[:position], piece), other) for piece in condition.negation()]
-    return cases
-
-
-def exponential(normal: Normal) -> Term:
-    """``exp`` of a sum as a product of powers: ``exp(2a + b) = exp(a)^2 exp(b)``."""
-    powers: list[tuple[Base, int]] = []
-    for term in normal.terms:
-        numerator, denominator = term.coefficient.numerator, term.coefficient.denominator
-        unit = make_term(Fraction(1, denominator), term.variables, term.guards, term.powers)
-        powers.append((Function("exp", (Normal((unit,)),)), numerator))
-    return make_term(Fraction(1), powers=powers)
-
-
-def constant_of(normal: Normal) -> Fraction | None:
-    """The rational number that a normal form is, if it is one."""
-    if not normal.terms:
-        return Fraction(0)
-    (term, *others) = normal.terms
-    if others or term.variables or term.guards or term.powers:
-        return None
-    return term.coefficient
-
-
-def common_content(normals: Iterable[Normal]) -> Fraction:
-    """The greatest positive rational that divides every coefficient; 1 if all are 0."""
-    numerator, denominator = 0, 1
-    for normal in normals:
-        for term in normal.terms:
-            numerator = gcd(numerator, abs(term.coefficient.numerator))
-            denominator = lcm(denominator, term.coefficient.denominator)
-    return Fraction(numerator, denominator) if numerator else Fraction(1)
-
-
-def substitute_scalar(scalar: Scalar, values: dict[str, Size]) -> Scalar:
-    """Replace symbols in a scalar; bound variables are never among them."""
-
-    def again(e: Scalar) -> Scalar:
-        return substitute_scalar(e, values)
-
-    match scalar:
-        case OfSize(size):
-            result = substitute(size, values)
-            return OfSize(result) if isinstance(result, Expr) else Literal(Fraction(result))
-        case Element(tensor, index):
-            return Element(tensor, tuple(substitute(i, values) for i in index))
-        case Plus(args):
-            return plus(*map(again, args))
-        case Times(args):
-            return spec.times(*map(again, args))
-        case SumOver(variable, extent, body):
-            return SumOver(variable, substitute(extent, values), again(body))
-        case MaxOver(variable, extent, body):
-            return MaxOver(variable, substitute(extent, values), again(body))
-        case If(conditions, then, other):
-            return where(tuple(c.substitute(values) for c in conditions), again(then), again(other))
-        case Call(function, args):
-            return Call(function, tuple(map(again, args)))
-    return scalar
-
-
-def outer_condition(scalar: Scalar, bound: frozenset[str]) -> Constraint | None:
-    """The first condition of a choice inside `scalar` that no variable of `bound` occurs in."""
-    match scalar:
-        case If(conditions, then, other):
-            for condition in conditions:
-                if not condition.symbols & bound:
-                    return condition
-            return outer_condition(then, bound) or outer_condition(other, bound)
-        case Plus(args) | Times(args) | Call(_, args):
-            for arg in args:
-                inner = outer_condition(arg, bound)
-                if inner is not None:
-                    return inner
-        case SumOver(variable, _, body) | MaxOver(variable, _, body):
-            return outer_condition(body, bound | {variable})
-    return None
-
-
-def assume(scalar: Scalar, condition: Constraint, holds: bool) -> Scalar:
-    """`scalar` with the choices on `condition` made; `holds` says which way."""
-
-    def again(e: Scalar) -> Scalar:
-        return assume(e, condition, holds)
-
-    match scalar:
-        case If(conditions, then, other):
-            if condition in conditions:
-                if not holds:
-                    return again(other)
-                rest = tuple(c for c in conditions if c != condition)
-                return where(rest, again(then), again(other))
-            return If(conditions, again(then), again(other))
-        case Plus(args):
-            return plus(*map(again, args))
-        case Times(args):
-            return spec.times(*map(again, args))
-        case SumOver(variable, extent, body):
-            return SumOver(variable, extent, again(body))
-        case MaxOver(variable, extent, body):
-            return MaxOver(variable, extent, again(body))
-        case Call(function, args):
-            return Call(function, tuple(map(again, args)))
-    return scalar
 
 
 def quotients_of(term: Term) -> set[Quotient]:
@@ -507,20 +435,6 @@ def replace_quotient(term: Term, quotient: Quotient, value: int) -> Term:
     low = at_least(quotient.numerator, value * quotient.denominator)
     high = less(quotient.numerator, (value + 1) * quotient.denominator)
     return make_term(term.coefficient, term.variables, [*guards, low, high], powers)
-
-
-def pinned_value(guard: Constraint, variable: str, guards: Guards) -> Size | None:
-    """The value that `guard` (with the others) forces on `variable`, free of the variable."""
-    split = coefficient_of(guard.difference, variable)
-    if split is None or abs(split[0]) != 1:
-        return None
-    coefficient, rest = split
-    value = -rest if coefficient == 1 else rest
-    if guard.relation is Relation.EQUAL:
-        return value
-    # v >= value together with v <= value
-    opposite = Constraint(-guard.difference, Relation.AT_LEAST)
-    return value if opposite in guards else None
 
 
 def range_of(variable: str, guards: Iterable[Constraint]) -> tuple[Size, Size] | None:

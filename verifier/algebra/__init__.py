@@ -1,0 +1,1 @@
+"""Normal forms of specifications, and what may be done to them."""

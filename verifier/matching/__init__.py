@@ -1,0 +1,1 @@
+"""Whether two normal forms are equal."""

@@ -1,0 +1,46 @@
+"""Equations and inequations between sums of terms, put to cvc5 as real arithmetic with choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xflow.constraint import Constraint
+from xflow.verifier.recheck.comparisons import signs_in
+from xflow.verifier.recheck.forms import Apply, Factor, Most, Nested, Sum, Term
+from xflow.verifier.recheck.solver import require_solver
+from xflow.verifier.recheck.unknowns import Compares, Unknowns
+
+Guards = tuple[Constraint, ...]
+
+
+def vanishes(total: Sum, path: Guards, comparing: Compares, defined: Iterable[Factor] = ()) -> bool:
+    """Whether `total` is 0 wherever `path` holds; none of `defined` is 0 there."""
+    require_solver()
+    return Unknowns(path, comparing).refute("DISTINCT", total, defined)
+
+
+def is_nonnegative(total: Sum, path: Guards, comparing: Compares) -> bool:
+    """Whether `total` is at least 0 wherever `path` holds."""
+    require_solver()
+    return Unknowns(path, comparing).refute("LT", total)
+
+
+def is_positive(total: Sum, path: Guards, comparing: Compares) -> bool:
+    """Whether `total` is greater than 0 wherever `path` holds."""
+    require_solver()
+    return Unknowns(path, comparing).refute("LEQ", total)
+
+
+def is_not_zero(total: Sum, path: Guards, comparing: Compares) -> bool:
+    """Whether `total` is nowhere 0 where `path` holds."""
+    require_solver()
+    return Unknowns(path, comparing).refute("EQUAL", total)
+
+
+def is_within_reach(terms: Iterable[Term]) -> bool:
+    """Whether there is anything in `terms` that other steps do not deal with."""
+    return any(
+        any(isinstance(f, Most | Apply | Nested) for f, _ in t.factors)
+        or any(True for g in t.guards for _ in signs_in(g.difference))
+        for t in terms
+    )

@@ -1,0 +1,250 @@
+"""Checks one rule against its certificate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xflow.constraint import Constraint, at_least, equal, in_range
+from xflow.errors import XflowError
+from xflow.graph import Value, read, requirements
+from xflow.ops.spec import Index, Scalar, fresh_names
+from xflow.rule import Instance, Rule
+from xflow.size import Expr, Size, symbol
+from xflow.verifier.recheck.claims import unshown_types, wraps_around
+from xflow.verifier.recheck.defined import read_whole
+from xflow.verifier.recheck.digits import covers, without_quotients
+from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
+from xflow.verifier.recheck.expand import Expansion
+from xflow.verifier.recheck.forms import Unreplayable, canonical
+from xflow.verifier.recheck.integers import Ranges
+from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
+from xflow.verifier.recheck.ranges import granted, out_of_range
+from xflow.verifier.recheck.reading import read_condition
+from xflow.verifier.recheck.solver import Questions
+from xflow.verifier.recheck.tidy import Tidying
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, StepError, Verdict, Wrong
+from xflow.verifier.recheck.witness import present_values
+
+CASES = 10
+"""Assignments of sizes at which both sides are evaluated, for each rank."""
+LEAST_CASES = 2
+"""How many of them there must be, and not all without elements."""
+FURTHER_CASES = 2
+"""The same for each rank that a rule holds at because it does at a lower one."""
+
+
+def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> Verdict:
+    """Check a certificate of `rule`, in every direction that the rule claims.
+
+    Whatever happens, only a replay from end to end is `Confirmed`.
+    """
+    questions = points = 0
+    data = certificate
+    for direction in rule.directions():
+        if direction is not rule and direction.name.endswith(".reverse"):
+            data = data.get("reverse") if isinstance(data, dict) else None
+        found = _recheck_direction(direction, data, cases)
+        if not isinstance(found, Confirmed):
+            return found
+        questions, points = questions + found.questions, points + found.points
+    return Confirmed(questions, points)
+
+
+def _recheck_direction(rule: Rule, data: object, cases: int) -> Verdict:
+    try:
+        return _Direction(rule, data, cases).check()
+    except StepError as error:
+        return Wrong(str(error))
+    except Unreplayable as error:
+        return NotConfirmed(str(error))
+    except XflowError:
+        raise
+    except Exception as error:  # whatever it was, it is no confirmation
+        return NotConfirmed(f"{type(error).__name__}: {error}")
+
+
+def statement_of(rule: Rule) -> dict[str, object]:
+    """What a certificate must say that it is about."""
+    return {
+        "in": rule.inputs,
+        "param": rule.params,
+        "rank": " ".join(map(str, rule.ranks)),
+        "from": rule.lhs,
+        "to": rule.rhs,
+        "where": ", ".join(rule.where),
+    }
+
+
+def _plain(text: object) -> str:
+    """A text of a rule as a rule file has it: expressions may be printed in several ways."""
+    try:
+        return ast.unparse(ast.parse(f"[{text}]", mode="eval"))
+    except SyntaxError:
+        return str(text)
+
+
+@dataclass
+class _Direction:
+    """A rule to be used from left to right, and its certificate."""
+
+    rule: Rule
+    data: object
+    cases: int
+
+    def check(self) -> Verdict:
+        data = self.data
+        if not isinstance(data, dict):
+            raise StepError("there is no certificate")
+        for key, text in statement_of(self.rule).items():
+            if key not in data:
+                raise StepError("the certificate does not say which rule it is of")
+            if _plain(data[key]) != _plain(text):
+                raise StepError(f"the certificate is of another rule: its {key!r} differs")
+        ranks = data.get("ranks")
+        if not isinstance(ranks, list) or [entry(r, "rank") for r in ranks] != [*self.rule.ranks]:
+            raise StepError("the certificate does not have one part for each rank")
+        total = Confirmed()
+        instances = list(self.rule.instances())
+        if any(map(wraps_around, instances)):
+            raise Unreplayable("integers are computed with, which wrap around")
+        unshown = unshown_types(self.rule, instances)
+        if unshown is not None:
+            raise Unreplayable(unshown)
+        # What a rule says of higher ranks is shown anew at each, without help of a certificate.
+        further = list(self.rule.usable_instances())[len(instances) :]
+        for instance, part in zip(instances + further, ranks + [None] * len(further), strict=True):
+            with fresh_names():
+                cases = self.cases if part is not None else FURTHER_CASES
+                hints = () if part is not None else changes_in(ranks)
+                questions, points = _Rank(instance, part, cases, hints).check()
+            total = Confirmed(total.questions + questions, total.points + points)
+        return total
+
+
+def assumptions(instance: Instance) -> list[Constraint]:
+    """What the left side gives: sizes are not negative, what its operators require, `where`."""
+    sizes = [
+        at_least(size, 0)
+        for value in instance.inputs
+        for size in value.shape
+        if isinstance(size, Expr)
+    ]
+    return list(dict.fromkeys([*sizes, *requirements(instance.lhs), *instance.where]))
+
+
+def _readings(value: Value, index: Index) -> tuple[Scalar, Scalar]:
+    """An element, and it with all that must be defined; bound variables are named in order."""
+    with fresh_names():
+        element = read(value, index)
+    with fresh_names():
+        return element, read_whole(value, index)
+
+
+@dataclass
+class _Rank:
+    """A rule at one rank."""
+
+    instance: Instance
+    data: object
+    cases: int
+    hints: Sequence[Mapping[str, Size]] = ()
+    asked: int = 0
+    points: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
+
+    def check(self) -> tuple[int, int]:
+        """How many questions and points it took. Raises StepError, Unreplayable."""
+        instance = self.instance
+        where = f"at rank {instance.rank}"
+        assumed = assumptions(instance)
+        self.facts = {fact.name: fact.relation for fact in instance.facts}
+        if any(c.decided is False for c in assumed):
+            raise StepError(f"{where}, the left side is never defined")
+        self._compare_texts("assume", assumed)
+        needed = requirements(instance.rhs)
+        self._compare_texts("require", needed)
+        questions = Questions(assumed)
+        if questions.contradictory(()):
+            raise StepError(f"{where}, the conditions contradict each other")
+        for condition in dict.fromkeys([*needed, *self._equal_shapes()]):
+            if not questions.implied(condition):
+                raise Unreplayable(f"{where}, it is not shown that {condition}, as the right needs")
+        self._check_indices(questions)
+        self.asked += questions.asked
+        outputs = entry(self.data, "outputs")
+        if self.data is None:
+            outputs = [None] * len(instance.lhs)
+        if not isinstance(outputs, list) or len(outputs) != len(instance.lhs):
+            raise StepError(f"{where}, the certificate does not have one part for each output")
+        # What does not follow is told after what is false: a false rule is better called that.
+        try:
+            least = 0 if self.data is None else min(self.cases, LEAST_CASES)
+            self.points += compare_at_random(instance, assumed, self.cases, least)
+        except DifferError as error:
+            raise StepError(f"{where}, {error}") from None
+        for left, right, output in zip(instance.lhs, instance.rhs, outputs, strict=True):
+            self._check_output(left, right, output, assumed)
+        return self.asked, self.points
+
+    def _check_indices(self, questions: Questions) -> None:
+        """Whether the right side looks up at places that exist, if the left side does."""
+        self.ranges = granted(self.instance.lhs, questions)
+        knowing = Questions(questions.assumed, ranges=self.ranges)
+        expansion = Expansion(knowing.contradictory, Tidying(knowing).tidy)
+        unsafe = out_of_range(self.instance.lhs, self.instance.rhs, expansion, knowing)
+        self.asked += knowing.asked
+        if unsafe is not None:
+            raise Unreplayable(f"at rank {self.instance.rank}, {unsafe}")
+
+    def _compare_texts(self, key: str, conditions: Sequence[Constraint]) -> None:
+        if self.data is not None and entry(self.data, key) != [str(c) for c in conditions]:
+            raise StepError(
+                f"at rank {self.instance.rank}, the certificate does not {key} what the rule does"
+            )
+
+    def _equal_shapes(self) -> Iterator[Constraint]:
+        if self.instance.broadcast:
+            return  # elementwise throughout: where it is applied, the shapes agree
+        for left, right in zip(self.instance.lhs, self.instance.rhs, strict=True):
+            if len(left.shape) != len(right.shape):
+                raise StepError("the ranks of the two sides differ")
+            for a, b in zip(left.shape, right.shape, strict=True):
+                yield equal(a, b)
+
+    def _check_output(
+        self, left: Value, right: Value, data: object, assumed: Sequence[Constraint]
+    ) -> None:
+        plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
+        if left == right or _readings(left, plain) == _readings(right, plain):
+            return  # the same number, defined in the same places
+        if isinstance(entry(data, "same expression"), str):
+            data = None  # then nothing was recorded
+        ranges = [c for i, n in zip(plain, left.shape, strict=True) for c in in_range(i, n)]
+        ranges = [c for c in ranges if c.decided is None]
+        index, conditions = (plain, ranges) if data is None else read_index(data)
+        if index != plain:
+            if len(index) != len(plain):
+                raise StepError("the certificate does not have one index for each axis")
+            if not covers(index, conditions, plain, Questions([*assumed, *ranges])):
+                raise Unreplayable("the digits are not shown to reach each output index")
+        elif set(conditions) - set(map(canonical, ranges)):
+            raise StepError("the certificate does not cover each output index")
+        questions = Questions([*assumed, *conditions], ranges=self.ranges)
+        witness = entry(data, "witness")
+        if witness is not None:
+            element = without_quotients(read(left, index), questions)
+            named = present_values(element)
+            questions = Questions([*assumed, *conditions, *named], ranges=self.ranges)
+            if not isinstance(witness, list) or not all(
+                questions.implied(read_condition(text)) for text in witness
+            ):
+                raise Unreplayable("it is not shown that the values that are named are there")
+        try:
+            Output((left, right), index, data, questions, self.facts, hints=self.hints).check(
+                index != plain
+            )
+        finally:
+            self.asked += questions.asked

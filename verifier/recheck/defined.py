@@ -1,0 +1,364 @@
+"""Is the right side defined wherever the left side is?
+
+Over the reals a reciprocal needs an argument that is not 0, a root one that is not negative, a
+logarithm a positive one. What the left side needs may be assumed; what the right side needs must
+be among that, or follow from signs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from xflow.constraint import Constraint, at_least, equal, in_range
+from xflow.graph import Leaf, Value, read
+from xflow.ops.composite import Composite
+from xflow.ops.registry import Operator, Reader
+from xflow.ops.spec import (
+    ZERO,
+    Call,
+    Element,
+    If,
+    Index,
+    MaxOver,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+)
+from xflow.size import Size, symbol
+from xflow.verifier.recheck.abstraction import is_nonnegative, is_not_zero, is_positive
+from xflow.verifier.recheck.comparisons import decided, orders, signed
+from xflow.verifier.recheck.expand import NOTHING, Expansion, cases_of, changed
+from xflow.verifier.recheck.forms import (
+    Apply,
+    Atom,
+    Factor,
+    Most,
+    Nested,
+    Read,
+    Sum,
+    Term,
+    Unreplayable,
+    replace_sum,
+    scaled,
+    term,
+)
+from xflow.verifier.recheck.groups import least_point
+from xflow.verifier.recheck.laws import constant_of, without_exponentials
+from xflow.verifier.recheck.replay import Replay
+from xflow.verifier.recheck.unknowns import Given
+
+DOMAINS: Mapping[str, str] = {
+    "reciprocal": "not 0",
+    "sqrt": "not negative",
+    "log": "positive",
+    "power": "in its domain",
+}
+"""The functions that are not defined everywhere, and what their argument must be."""
+RELATIONS: Mapping[str, str] = {"reciprocal": "!=", "sqrt": ">=", "log": ">"}
+"""The same as relations to 0."""
+MAX_VALUES = 64
+"""Values of bound variables that are tried for each thing that the left side needs."""
+Guards = tuple[Constraint, ...]
+
+
+def read_whole(value: Value, index: Index) -> Scalar:
+    """`xflow.graph.read` with `NOTHING` for 0: it still has every factor that must be defined."""
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return read(value, index)
+    assert isinstance(node.op, Operator), node.op
+    if isinstance(node.op, Composite):
+        return read_whole(node.op.define(node.inputs, node.attributes)[value.index], index)
+
+    def reader(source: Value) -> Reader:
+        return lambda i: read_whole(source, i)
+
+    shapes = [source.shape for source in node.inputs]
+    inputs = [reader(source) for source in node.inputs]
+    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return NOTHING if made == ZERO else made
+
+
+def without_nothing(scalar: Scalar) -> Scalar:
+    """A scalar of `read_whole` with 0 as 0 again."""
+    if isinstance(scalar, Element):
+        return ZERO if scalar == NOTHING else scalar
+    return changed(scalar, without_nothing)
+
+
+@dataclass(frozen=True)
+class Need:
+    """That `argument` lies in the domain of a function wherever `path` holds."""
+
+    function: str
+    argument: Sum
+    path: Guards
+    variables: tuple[str, ...] = ()
+    """The bound variables around it: it is needed for each of their values on the path."""
+
+    def at(self, values: Mapping[str, Size]) -> Need:
+        """The need at some values of the bound variables."""
+        path = tuple(g.substitute(values) for g in self.path)
+        return Need(self.function, replace_sum(self.argument, values), path)
+
+
+def needs(
+    scalar: Scalar, expansion: Expansion, path: Guards = (), variables: tuple[str, ...] = ()
+) -> Iterator[Need]:
+    """What `scalar`, from `read_whole`, needs in order to be defined. Raises Unreplayable."""
+    if not _is_partial(scalar):
+        return
+    match scalar:
+        case Plus(args) | Times(args):
+            for arg in args:
+                yield from needs(arg, expansion, path, variables)
+        case (
+            SumOver(variable, extent, body)
+            | MaxOver(variable, extent, body)
+            | ProductOver(variable, extent, body)
+        ):
+            inside = (*path, *in_range(symbol(variable), extent))
+            yield from needs(body, expansion, inside, (*variables, variable))
+        case If(conditions, then, other):
+            for count, condition in enumerate(conditions):
+                # A condition is asked where those before it hold.
+                inside = (*path, *_before(conditions[:count]))
+                for found in orders((condition,)):
+                    for side in (found.left, found.right):
+                        yield from needs(side, expansion, inside, variables)
+            if any(orders(conditions)):
+                made = decided(If(conditions, then, other), expansion, path)
+                yield from needs(made, expansion, path, variables)
+                return
+            for guards, branch in cases_of(conditions, then, other):
+                yield from needs(branch, expansion, (*path, *guards), variables)
+        case Call(function, args):
+            for arg in args:
+                yield from needs(arg, expansion, path, variables)
+            if function == "power":
+                for need in _needs_of_power(scalar, expansion, path):
+                    yield replace(need, variables=variables)
+            elif function in DOMAINS:
+                argument = signed(without_nothing(args[0]), expansion, path)
+                for guards, case in expansion.lifted(argument, path):
+                    here = (*path, *guards)
+                    yield Need(function, expansion.sum_of(case, here), here, variables)
+
+
+def known_of(given: Sequence[Need]) -> list[Given]:
+    """What the left side needs at the output's index itself."""
+    return [
+        Given(RELATIONS[need.function], need.argument, need.path)
+        for need in given
+        if not need.variables and need.function in RELATIONS
+    ]
+
+
+def _needs_of_power(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
+    """A literal exponent asks for what roots and quotients ask; another for the same power."""
+    for guards, case in expansion.lifted(signed(without_nothing(scalar), expansion, path), path):
+        here = (*path, *guards)
+        assert isinstance(case, Call)
+        base, exponent = (expansion.sum_of(arg, here) for arg in case.args)
+        constant = constant_of(exponent)
+        if constant is None or constant.denominator > 2:
+            yield Need("power", expansion.sum_of(case, here), here)
+            continue
+        if constant < 0:
+            yield Need("reciprocal", base, here)
+        if constant.denominator == 2:
+            yield Need("sqrt", base, here)
+
+
+def _before(conditions: Guards) -> Guards:
+    """The conditions before another one. Raises Unreplayable where one of them compares."""
+    if any(orders(conditions)):
+        raise Unreplayable("a condition that is asked only after a comparison")
+    return conditions
+
+
+def _is_partial(scalar: Scalar) -> bool:
+    match scalar:
+        case Plus(args) | Times(args):
+            return any(map(_is_partial, args))
+        case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
+            return _is_partial(body)
+        case If(conditions, then, other):
+            compared = (s for found in orders(conditions) for s in (found.left, found.right))
+            return any(map(_is_partial, (*compared, then, other)))
+        case Call(function, args):
+            return function in DOMAINS or any(map(_is_partial, args))
+    return False
+
+
+class Definedness:
+    """What is known to be defined, and what follows from it.
+
+    `facts` holds relations to 0 of all elements of some inputs: ``!=``, ``>`` or ``>=``.
+    """
+
+    def __init__(self, replay: Replay, given: list[Need], facts: Mapping[str, str]):
+        self._replay = replay
+        self._questions = replay.questions
+        self._given = given
+        self._bound: set[str] = set()
+        """The bound variables of the right side."""
+        self._facts = facts
+
+    def unmet(self, need: Need) -> str | None:
+        """Why `need` does not follow; None if it does."""
+        self._bound |= set(need.variables)
+        if self._questions.contradictory(need.path) or self._is_met(need):
+            return None
+        return f"the argument of {need.function} is not shown to be {DOMAINS[need.function]}"
+
+    def _is_met(self, need: Need) -> bool:
+        if any(self._same(need, given) for given in self._known(need.variables)):
+            return True
+        match need.function:
+            case "sqrt":
+                return self._at_least_zero(need.argument, need.path) or is_nonnegative(
+                    need.argument, need.path, self._replay
+                )
+            case "log":
+                return self._positive(need.argument, need.path) or is_positive(
+                    need.argument, need.path, self._replay
+                )
+            case "power":
+                return False
+        return self._not_zero(need.argument, need.path)
+
+    def _known(self, variables: Sequence[str]) -> Iterator[Need]:
+        """What the left side needs, at values of its variables over some of the right side's."""
+        for given in self._given:
+            choices: list[Size] = [*map(symbol, variables), 0]
+            values = itertools.product(choices, repeat=len(given.variables))
+            for chosen in itertools.islice(values, MAX_VALUES):
+                yield given.at(dict(zip(given.variables, chosen, strict=True)))
+
+    def _same(self, need: Need, given: Need) -> bool:
+        """Whether `given` asks for as much of a positive multiple of the same argument."""
+        enough = {
+            "reciprocal": ("reciprocal", "log"),
+            "sqrt": ("sqrt", "log"),
+            "log": ("log",),
+            "power": ("power",),
+        }[need.function]
+        return (
+            given.function in enough
+            and all(self._questions.implied(g, need.path) for g in given.path)
+            and self._proportional(
+                need.argument, given.argument, need.path, need.function == "reciprocal"
+            )
+        )
+
+    def _proportional(self, left: Sum, right: Sum, path: Guards, any_sign: bool) -> bool:
+        left, right = without_exponentials(left), without_exponentials(right)
+        if not left.terms or not right.terms:
+            return False
+        for a in dict.fromkeys(abs(t.coefficient) for t in left.terms):
+            ratio = abs(right.terms[0].coefficient) / a
+            signs = (1, -1) if any_sign else (1,)
+            if any(self._replay.equal(scaled(left, ratio * s), right, path) for s in signs):
+                return True
+        return False
+
+    def _not_zero(self, total: Sum, path: Guards) -> bool:
+        return self._plainly_not_zero(total, path) or is_not_zero(total, path, self._replay)
+
+    def _plainly_not_zero(self, total: Sum, path: Guards) -> bool:
+        if len(total.terms) == 1:
+            (only,) = total.terms
+            if not only.variables and not only.guards:
+                # a reciprocal is never 0
+                return all(e < 0 or self._factor_not_zero(f, path) for f, e in only.factors)
+        return self._known_not_zero(total, path) or self._positive(total, path)
+
+    def _factor_not_zero(self, factor: Factor, path: Guards) -> bool:
+        match factor:
+            case Atom(size):
+                return self._questions.contradictory((*path, equal(size, 0)))
+            case Apply("exp", _):
+                return True
+            case Read(tensor, _) if self._facts.get(tensor.lstrip("%")) in ("!=", ">"):
+                return True
+        alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
+        return self._known_not_zero(alone, path) or self._positive(alone, path)
+
+    def _known_not_zero(self, total: Sum, path: Guards) -> bool:
+        """Whether the left side divides by `total`, or by a product with it as a factor."""
+        bound = sorted(set().union(*(g.symbols for g in path)) & self._bound)
+        for given in self._known(bound):
+            if given.function not in ("reciprocal", "log"):
+                continue
+            if not all(self._questions.implied(g, path) for g in given.path):
+                continue
+            if self._proportional(total, given.argument, path, True):
+                return True
+            if len(given.argument.terms) == 1:
+                (only,) = given.argument.terms
+                if not only.variables and not only.guards:
+                    for factor, _ in only.factors:
+                        alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
+                        if self._replay.equal(total, alone, path):
+                            return True
+        return False
+
+    def _at_least_zero(self, total: Sum, path: Guards) -> bool:
+        return all(
+            t.coefficient > 0
+            and all(e % 2 == 0 or self._factor_at_least_zero(f, path, t) for f, e in t.factors)
+            for t in total.terms
+        )
+
+    def _factor_at_least_zero(self, factor: Factor, path: Guards, part: Term) -> bool:
+        here = (*path, *part.guards)
+        match factor:
+            case Apply("exp" | "sqrt", _):
+                return True
+            case Atom(size):
+                return self._questions.implied(at_least(size, 0), here)
+            case Read(tensor, _):
+                return self._facts.get(tensor.lstrip("%")) in (">", ">=")
+            case Nested(body):
+                return self._at_least_zero(body, here)
+            case Most(choices):
+                return any(
+                    not c.variables and not c.guards and self._at_least_zero(c.body, here)
+                    for c in choices
+                )
+        return False
+
+    def _positive(self, total: Sum, path: Guards) -> bool:
+        return self._at_least_zero(total, path) and any(
+            self._term_positive(t, path) for t in total.terms
+        )
+
+    def _term_positive(self, part: Term, path: Guards) -> bool:
+        """Whether all summands of a term are positive, and there is one."""
+        reached = least_point(part)
+        here = (*path, *part.guards)
+        return (
+            reached is not None
+            and all(self._questions.implied(g, path) for g in reached)
+            and all(self._factor_positive(f, here) for f, _ in part.factors)
+        )
+
+    def _factor_positive(self, factor: Factor, path: Guards) -> bool:
+        match factor:
+            case Apply("exp", _):
+                return True
+            case Apply("sqrt", (arg,)):
+                return self._positive(arg, path)
+            case Atom(size):
+                return self._questions.implied(at_least(size, 1), path)
+            case Read(tensor, _):
+                return self._facts.get(tensor.lstrip("%")) == ">"
+            case Nested(body):
+                return self._positive(body, path)
+        return False

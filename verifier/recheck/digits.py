@@ -1,0 +1,126 @@
+"""Outputs read at an index written in digits, ``i = m*q + r`` with ``0 <= r < m``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xflow.constraint import Constraint, at_least, equal, in_range, less
+from xflow.ops.spec import (
+    Element,
+    If,
+    Literal,
+    MaxOver,
+    OfSize,
+    ProductOver,
+    Scalar,
+    SumOver,
+    scalar,
+    where,
+)
+from xflow.size import Expr, Size, divide, free_symbols, substitute, symbol
+from xflow.verifier.recheck.expand import changed
+from xflow.verifier.recheck.forms import Unreplayable
+from xflow.verifier.recheck.solver import Questions
+from xflow.verifier.recheck.tidy import put, quotients_in
+
+Guards = tuple[Constraint, ...]
+
+
+def digits_of(index: Size, size: Size) -> dict[str, Size]:
+    """Values for the symbols of `size` that make it `index`: its digits. Raises Unreplayable.
+
+    `size` is a sum of symbols with coefficients each of which divides the next: 1, m, m*n, ...
+    """
+    names = sorted(name for name in free_symbols(size) if name.startswith("_i"))
+    nothing: dict[str, Size] = dict.fromkeys(names, 0)
+    weights = {name: substitute(size, {**nothing, name: 1}) for name in names}
+    order = sorted(names, key=lambda name: (_degree(weights[name]), str(weights[name])))
+    values: dict[str, Size] = {}
+    rest = index
+    for name, following in zip(order, [*order[1:], None], strict=True):
+        if following is None:
+            values[name] = rest
+            break
+        base, remainder = divide(weights[following], weights[name])
+        if remainder != 0 or base == 0:
+            raise Unreplayable(f"{size} is not written in digits")
+        values[name] = rest - base * (rest // base)
+        rest = rest // base
+    if substitute(size, values) != index:
+        raise Unreplayable(f"{size} is not shown to reach each index")
+    return values
+
+
+def _degree(size: Size) -> int:
+    if isinstance(size, int):
+        return 0
+    return max(len(monomial) for monomial, _ in size.terms)
+
+
+def covers(
+    index: Sequence[Size], conditions: Sequence[Constraint], plain: Sequence[Size], under: Questions
+) -> bool:
+    """Whether each index in `plain`, as `under` assumes it, is `index` for digits that satisfy
+    `conditions`. Raises Unreplayable."""
+    values: dict[str, Size] = {}
+    for size, i in zip(index, plain, strict=True):
+        if isinstance(size, int):  # where an index has one value alone
+            if not under.implied(equal(i, size)):
+                return False
+            values[str(i)] = i
+        else:
+            values |= digits_of(i, size) if size != i else {str(i): i}
+    if set().union(*(c.symbols for c in conditions)) - values.keys() - _known(under):
+        return False
+    return all(under.implied(c.substitute(values)) for c in conditions)
+
+
+def _known(questions: Questions) -> frozenset[str]:
+    return frozenset[str]().union(*(c.symbols for c in questions.assumed))
+
+
+def without_quotients(expression: Scalar, questions: Questions, path: Guards = ()) -> Scalar:
+    """`expression` with quotients resolved that what is known where they are read determines."""
+
+    def again(part: Scalar) -> Scalar:
+        return without_quotients(part, questions, path)
+
+    def simple(size: Size) -> Size:
+        return _resolved(size, questions, path)
+
+    match expression:
+        case OfSize(size):
+            return scalar(simple(size))
+        case Element(tensor, index):
+            return Element(tensor, tuple(map(simple, index)))
+        case SumOver(variable, extent, body):
+            span = (*path, *in_range(symbol(variable), extent))
+            return SumOver(variable, simple(extent), without_quotients(body, questions, span))
+        case MaxOver(variable, extent, body):
+            span = (*path, *in_range(symbol(variable), extent))
+            return MaxOver(variable, simple(extent), without_quotients(body, questions, span))
+        case ProductOver(variable, extent, body):
+            span = (*path, *in_range(symbol(variable), extent))
+            return ProductOver(variable, simple(extent), without_quotients(body, questions, span))
+        case If(conditions, then, other):
+            simpler = tuple(Constraint(simple(c.difference), c.relation) for c in conditions)
+            inside = without_quotients(then, questions, (*path, *conditions))
+            return where(simpler, inside, again(other))
+        case Literal():
+            return expression
+    return changed(expression, again)
+
+
+def _resolved(size: Size, questions: Questions, path: Guards) -> Size:
+    if not isinstance(size, Expr):
+        return size
+    for quotient in quotients_in(size):
+        for value in (0, 1, -1):
+            known = (
+                at_least(quotient.denominator, 1),
+                at_least(quotient.numerator, value * quotient.denominator),
+                less(quotient.numerator, (value + 1) * quotient.denominator),
+            )
+            if all(questions.implied(c, path) for c in known):
+                return _resolved(put(size, quotient, value), questions, path)
+    return size

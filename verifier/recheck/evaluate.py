@@ -1,0 +1,249 @@
+"""Evaluates both sides of a rule at random sizes, in exact arithmetic as far as it goes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from xflow.constraint import Constraint, Relation
+from xflow.errors import SizeError
+from xflow.graph import Leaf, Value, read, walk
+from xflow.ops.registry import RealSymbol
+from xflow.ops.sorts import BOOL, INT
+from xflow.ops.spec import (
+    Call,
+    If,
+    MaxOver,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+)
+from xflow.rule import Instance, attribute_symbols
+from xflow.size import Size, coefficient_of, evaluate, free_symbols, substitute, symbol
+from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
+from xflow.verifier.recheck.forms import Unreplayable
+from xflow.verifier.recheck.solver import find_integers
+
+TOLERANCE = 1e-7
+"""Relative, and only where a function has no exact value."""
+POINTS = 3
+"""Output elements evaluated at each assignment of sizes."""
+MAX_STEPS = 4000
+"""Summands that an output element may have."""
+TRIES = 12
+GUESSES = 3000
+"""Random assignments tried at each rank before the solver is asked for one."""
+Sizes = Mapping[str, int]
+Reader = Mapping[str, Any]
+
+
+class DifferError(Exception):
+    """The two sides are not the same."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side at a symbolic output index, to be read and to be run."""
+
+    scalar: Scalar
+    run: Compiled
+
+    @classmethod
+    def of(cls, scalar: Scalar) -> _Side:
+        return cls(scalar, compiled(scalar))
+
+
+def compare_at_random(
+    instance: Instance, assumed: Sequence[Constraint], cases: int, least: int
+) -> int:
+    """Compare at `cases` assignments of sizes; returns the number of elements compared.
+
+    Raises DifferError, and Unreplayable where fewer than `least` assignments could be compared at.
+    """
+    rng = random.Random(f"{instance.lhs} {instance.rhs} {instance.rank}")
+    index = [[symbol(f"_i{axis}") for axis in range(len(v.shape))] for v in instance.lhs]
+    sides = [
+        (left, _Side.of(read(left, tuple(i))), _Side.of(read(right, tuple(i))))
+        for left, right, i in zip(instance.lhs, instance.rhs, index, strict=True)
+    ]
+    done = points = 0
+    for sizes in _assignments(instance, assumed, rng, TRIES * cases):
+        compared = sum(_compare(instance, side, sizes, rng) for side in sides)
+        done, points = done + bool(compared), points + compared
+        if done == cases:
+            break
+    if done < least:
+        raise Unreplayable("hardly any sizes were found at which both sides can be evaluated")
+    return points
+
+
+def _compare(
+    instance: Instance, output: tuple[Value, _Side, _Side], sizes: Sizes, rng: random.Random
+) -> int:
+    left, a, b = output
+    shape = [evaluate(size, sizes) for size in left.shape]
+    if 0 in shape or max(_steps(a.scalar, sizes), _steps(b.scalar, sizes)) > MAX_STEPS:
+        return 0
+    tensors = _inputs(instance, sizes, rng)
+    compared = 0
+    points = {tuple(rng.randrange(n) for n in shape) for _ in range(POINTS)}
+    for point in sorted(points):
+        env = {**sizes, **{f"_i{axis}": p for axis, p in enumerate(point)}}
+        try:
+            expected = a.run(tensors, env)
+        except (ZeroDivisionError, ValueError, OverflowError, IndexError):
+            continue  # the left side is not defined here
+        try:
+            found = b.run(tensors, env)
+        except OverflowError:
+            continue
+        except (ZeroDivisionError, ValueError, IndexError) as error:
+            raise DifferError(
+                f"{_place(sizes, point)}, the right side is undefined ({error})"
+            ) from None
+        if not _agree(expected, found):
+            raise DifferError(f"{_place(sizes, point)}, the sides are {expected} and {found}")
+        compared += 1
+    return compared
+
+
+def _place(sizes: Sizes, point: Sequence[int]) -> str:
+    shown = ", ".join(f"{name} = {value}" for name, value in sorted(sizes.items()))
+    return f"with {shown or 'no sizes'}, at {list(point)}"
+
+
+def _agree(a: Any, b: Any) -> bool:
+    if a is None or b is None:
+        return a is b
+    if isinstance(a, float) or isinstance(b, float):
+        if not (math.isfinite(a) and math.isfinite(b)):
+            return True  # beyond the range of the approximation
+        return bool(abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b)))
+    return bool(a == b)
+
+
+def _inputs(instance: Instance, sizes: Sizes, rng: random.Random) -> dict[str, Any]:
+    facts = {fact.name: fact.relation for fact in instance.facts}
+    tensors: dict[str, Any] = {}
+    for value in instance.inputs:
+        assert isinstance(value.node.op, Leaf)
+        name, shape = value.node.op.key, [evaluate(size, sizes) for size in value.shape]
+        array = np.empty(shape, dtype=object)
+        for position in np.ndindex(*shape):
+            array[position] = _element(value.type.dtype, facts.get(name), rng)
+        tensors[name] = array
+    for node in walk((*instance.lhs, *instance.rhs)):
+        for attribute in node.attributes.values():
+            if isinstance(attribute, RealSymbol):
+                array = np.empty((), dtype=object)
+                array[()] = _element("", facts.get(attribute.name), rng)
+                for key in (attribute.name, f"%{attribute.name}"):
+                    tensors.setdefault(key, array)
+    return tensors
+
+
+def _element(dtype: str, relation: str | None, rng: random.Random) -> Fraction:
+    if dtype == BOOL:
+        return Fraction(rng.randrange(2))
+    if dtype == INT:
+        return Fraction(rng.randrange(-2, 4))
+    value = Fraction(rng.randint(-12, 12), rng.choice((1, 2, 3, 5)))
+    if relation == ">" or (relation == "!=" and not value):
+        return abs(value) + Fraction(1, 7)
+    return abs(value) if relation == ">=" else value
+
+
+def _steps(scalar: Scalar, sizes: Sizes) -> int:
+    """About how many elements are read to evaluate `scalar`."""
+    match scalar:
+        case Plus(args) | Times(args) | Call(_, args):
+            return sum(_steps(arg, sizes) for arg in args)
+        case SumOver(v, extent, body) | MaxOver(v, extent, body) | ProductOver(v, extent, body):
+            try:
+                count = evaluate(extent, sizes)
+            except (SizeError, ZeroDivisionError):
+                count = 4  # it depends on a bound variable
+            return max(count, 0) * _steps(body, {**sizes, v: 0})
+        case If(_, then, other):
+            return _steps(then, sizes) + _steps(other, sizes)
+    return 1
+
+
+def _assignments(
+    instance: Instance, assumed: Sequence[Constraint], rng: random.Random, tries: int
+) -> Iterator[dict[str, int]]:
+    """Random integers for all symbols that satisfy what is assumed."""
+    names = sorted(
+        attribute_symbols((*instance.lhs, *instance.rhs)).union(
+            *(c.symbols for c in assumed),
+            *(free_symbols(size) for value in instance.inputs for size in value.shape),
+        )
+    )
+    defined = _defined(assumed)
+    holds = compiled_conditions(assumed)
+    low = {name: _least(name, assumed) for name in names}
+    guesses = GUESSES
+    for _ in range(tries):
+        while guesses:
+            guesses -= 1
+            sizes = {name: max(low[name], _integer(rng)) for name in names if name not in defined}
+            if _complete(sizes, defined) and holds(sizes):
+                yield sizes
+                break
+        else:
+            wanted = {name: max(low[name], _integer(rng)) for name in rng.sample(names, len(names))}
+            found = find_integers(assumed, wanted)
+            if found is None:
+                return
+            if holds(found):
+                yield found
+
+
+def _least(name: str, assumed: Sequence[Constraint]) -> int:
+    """A lower bound that conditions of their own put on a symbol."""
+    low = -2
+    for condition in assumed:
+        if condition.relation is Relation.AT_LEAST and condition.symbols == {name}:
+            split = coefficient_of(condition.difference, name)
+            if split is not None and split[0] == 1 and isinstance(split[1], int):
+                low = max(low, -split[1])
+    return low
+
+
+def _integer(rng: random.Random) -> int:
+    return rng.choice((0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, -1))
+
+
+def _defined(assumed: Sequence[Constraint]) -> dict[str, Size]:
+    """Symbols that an equation gives in terms of others."""
+    found: dict[str, Size] = {}
+    for condition in assumed:
+        if condition.relation is not Relation.EQUAL:
+            continue
+        for name in sorted(condition.symbols - found.keys()):
+            split = coefficient_of(condition.difference, name)
+            if split is None or abs(split[0]) != 1 or name in free_symbols(split[1]):
+                continue
+            value = substitute(-split[1] * split[0], found)
+            if name not in free_symbols(value):
+                found = {n: substitute(size, {name: value}) for n, size in found.items()}
+                found[name] = value
+                break
+    return found
+
+
+def _complete(sizes: dict[str, int], defined: Mapping[str, Size]) -> bool:
+    try:
+        for name, value in defined.items():
+            sizes[name] = evaluate(value, sizes)
+    except ZeroDivisionError:
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""The laws of real functions that the checker uses; each holds wherever the function is defined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from xflow.verifier.recheck.forms import (
+    Apply,
+    Factor,
+    Nested,
+    Sum,
+    Term,
+    Unreplayable,
+    collect,
+    factor_key,
+    free_in_factor,
+    product,
+    scaled,
+    term,
+)
+
+ONE = Fraction(1)
+MAX_POWER = 8
+"""Exponents up to which a power is multiplied out."""
+MAX_TERMS = 600
+AT_POINT: Mapping[tuple[str, Fraction], Fraction] = {
+    ("sqrt", Fraction(0)): Fraction(0),
+    ("sqrt", ONE): ONE,
+    ("log", ONE): Fraction(0),
+    ("tanh", Fraction(0)): Fraction(0),
+    ("erf", Fraction(0)): Fraction(0),
+    ("sin", Fraction(0)): Fraction(0),
+    ("cos", Fraction(0)): ONE,
+}
+
+
+def function_terms(name: str, args: Sequence[Sum]) -> list[Term]:
+    """A function of sums as terms. Raises Unreplayable for a division by 0."""
+    match name, args:
+        case "power", (base, exponent):
+            return _power(base, exponent)
+        case "reciprocal", (arg,):
+            return [inverse(arg)]
+        case "exp", (arg,):
+            return _exponential(arg)
+    if len(args) == 1:
+        constant = constant_of(args[0])
+        if constant is not None and (name, constant) in AT_POINT:
+            value = AT_POINT[name, constant]
+            return [term(value)] if value else []
+        if name == "log":
+            return _logarithm(args[0])
+    return [term(ONE, factors=[(Apply(name, tuple(args)), 1)])]
+
+
+def _multiplied(factors: Sequence[Sequence[Term]]) -> list[Term]:
+    result = [term(ONE)]
+    for factor in factors:
+        if len(result) * len(factor) > MAX_TERMS:
+            raise Unreplayable(f"an expansion of more than {MAX_TERMS} terms")
+        result = [product(a, b) for a in result for b in factor]
+    return result
+
+
+def _power(base: Sum, exponent: Sum) -> list[Term]:
+    """``x^(n/2)`` as a product of x or its root, n times; other powers are left alone."""
+    constant = constant_of(exponent)
+    if constant is None or constant.denominator > 2 or abs(constant) > MAX_POWER:
+        return [term(ONE, factors=[(Apply("power", (base, exponent)), 1)])]
+    factor = list(base.terms)
+    if constant.denominator == 2:
+        factor = function_terms("sqrt", [base])
+    if constant < 0:
+        factor = [inverse(collect(factor))]
+    return _multiplied([factor] * abs(constant.numerator))
+
+
+def _exponential(arg: Sum) -> list[Term]:
+    """``exp(a + b) = exp(a) * exp(b)``, ``exp(n*a/d) = exp(a/d)^n``, ``exp(log a) = a``."""
+    powers: list[tuple[Factor, int]] = []
+    factors: list[list[Term]] = []
+    for t in arg.terms:
+        count = t.coefficient
+        match t.factors:
+            case ((Apply("log", (inner,)), 1),) if (
+                not t.variables
+                and not t.guards
+                and count.denominator == 1
+                and abs(count) <= MAX_POWER
+            ):
+                once = list(inner.terms) if count > 0 else [inverse(inner)]
+                factors += [once] * abs(count.numerator)
+            case _:
+                unit = term(Fraction(1, count.denominator), t.variables, t.guards, t.factors)
+                powers.append((Apply("exp", (Sum((unit,)),)), count.numerator))
+    return _multiplied([[term(ONE, factors=powers)], *factors])
+
+
+def _logarithm(arg: Sum) -> list[Term]:
+    """``log(exp(c) * a) = c + log(a)``, and ``log(a^e) = e * log(a)`` for an odd e."""
+    shared = _shared_exponentials(arg)
+    terms = [t for f, e in shared for t in scaled(_argument(f), Fraction(e)).terms]
+    rest = _divided(arg, shared)
+    times = 1
+    if len(rest.terms) == 1:
+        (only,) = rest.terms
+        match only.factors:
+            case ((factor, exponent),) if (
+                exponent % 2 and only.coefficient == 1 and not only.variables and not only.guards
+            ):
+                times = exponent
+                body = factor.body if isinstance(factor, Nested) else None
+                rest = body or Sum((term(ONE, factors=[(factor, 1)]),))
+    if constant_of(rest) == 1:
+        return terms
+    return [*terms, term(Fraction(times), factors=[(Apply("log", (rest,)), 1)])]
+
+
+def _argument(factor: Factor) -> Sum:
+    assert isinstance(factor, Apply)
+    return factor.args[0]
+
+
+def without_exponentials(total: Sum) -> Sum:
+    """The sum divided by the exponentials that its terms share: of the same sign everywhere."""
+    shared = _shared_exponentials(total)
+    return _divided(total, shared) if shared else total
+
+
+def _shared_exponentials(total: Sum) -> list[tuple[Factor, int]]:
+    return [(f, e) for f, e in _shared(total) if isinstance(f, Apply) and f.name == "exp"]
+
+
+def inverse(total: Sum) -> Term:
+    """One divided by a sum; the factors that its terms share are divided by one by one."""
+    if not total.terms:
+        raise Unreplayable("a division by 0")
+    (first, *others) = total.terms
+    if not others and not first.variables and not first.guards:
+        return term(1 / first.coefficient, factors=[(f, -e) for f, e in first.factors])
+    shared = _shared(total)
+    rest = Nested(_divided(total, shared))
+    return term(ONE, factors=[*((f, -e) for f, e in shared), (rest, -1)])
+
+
+def _shared(total: Sum) -> list[tuple[Factor, int]]:
+    """The factors that every term has and in which nothing bound by a term occurs."""
+    common: dict[str, tuple[Factor, int]] | None = None
+    for t in total.terms:
+        own = {
+            factor_key(f): (f, e) for f, e in t.factors if not free_in_factor(f) & set(t.variables)
+        }
+        if common is None:
+            common = own
+            continue
+        common = {
+            key: (f, min(e, own[key][1]) if e > 0 else max(e, own[key][1]))
+            for key, (f, e) in common.items()
+            if key in own and e * own[key][1] > 0
+        }
+    return list((common or {}).values())
+
+
+def _divided(total: Sum, factors: Sequence[tuple[Factor, int]]) -> Sum:
+    """The sum divided by factors that each of its terms has."""
+    exponents = {factor_key(f): e for f, e in factors}
+    made = []
+    for t in total.terms:
+        rest = [(f, e - exponents.get(factor_key(f), 0)) for f, e in t.factors]
+        made.append(term(t.coefficient, t.variables, t.guards, rest))
+    return collect(made)
+
+
+def constant_of(total: Sum) -> Fraction | None:
+    """The number that a sum is; None where it is none."""
+    if not total.terms:
+        return Fraction(0)
+    (first, *others) = total.terms
+    if others or first.variables or first.guards or first.factors:
+        return None
+    return first.coefficient

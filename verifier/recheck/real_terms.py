@@ -1,0 +1,109 @@
+"""Terms of cvc5 for real numbers, with what is known of functions of them.
+
+Each fact is true whatever finite value a function is given where it is not defined.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from xflow.verifier.recheck.laws import AT_POINT
+
+try:
+    import cvc5
+except ImportError:  # see `solver`
+    cvc5 = None
+
+
+VALUES = {
+    **{at: value for at, value in AT_POINT.items() if at[0] != "sqrt"},  # it follows from squares
+    ("exp", Fraction(0)): Fraction(1),
+}
+"""What functions are at some points; of an element it is hardly ever known that it is at one."""
+
+
+class RealTerms:
+    """Makes terms; `facts` holds what is true of them."""
+
+    def __init__(self) -> None:
+        self.manager = cvc5.TermManager()
+        self.real = self.manager.getRealSort()
+        self.facts: list[Any] = []
+        self._functions: dict[tuple[str, int], Any] = {}
+
+    def make(self, kind: Any, *args: Any) -> Any:
+        """A term; a sum or a product of one is that one."""
+        if len(args) == 1 and kind in (cvc5.Kind.ADD, cvc5.Kind.MULT, cvc5.Kind.OR, cvc5.Kind.AND):
+            return args[0]
+        return self.manager.mkTerm(kind, *args)
+
+    def number(self, value: Fraction | int) -> Any:
+        """A rational number."""
+        value = Fraction(value)
+        return self.manager.mkReal(value.numerator, value.denominator)
+
+    def related(self, value: Any, relation: str) -> Any:
+        """That a number is in a relation to 0: ``!=``, ``>`` or ``>=``."""
+        kinds = {">": cvc5.Kind.GT, ">=": cvc5.Kind.GEQ, "!=": cvc5.Kind.DISTINCT}
+        return self.make(kinds[relation], value, self.number(0))
+
+    def differs(self, a: Any, b: Any) -> Any:
+        """That two numbers differ."""
+        return self.make(cvc5.Kind.DISTINCT, a, b)
+
+    def implies(self, premise: Any, conclusion: Any) -> None:
+        """Know that `conclusion` holds where `premise` does."""
+        self.facts.append(self.make(cvc5.Kind.IMPLIES, premise, conclusion))
+
+    def tie(self, sign: Any, value: Any) -> None:
+        """Know that an integer is the sign of a real number."""
+        kinds, nothing = cvc5.Kind, self.number(0)
+        for kind, number in ((kinds.GT, 1), (kinds.EQUAL, 0), (kinds.LT, -1)):
+            is_number = self.make(kinds.EQUAL, sign, self.manager.mkInteger(number))
+            self.facts.append(self.make(kinds.EQUAL, is_number, self.make(kind, value, nothing)))
+
+    def inverse(self, value: Any) -> Any:
+        """One divided by a number; any number where that one is 0."""
+        inverse = self.apply("inverse", value)
+        one = self.make(cvc5.Kind.EQUAL, self.make(cvc5.Kind.MULT, inverse, value), self.number(1))
+        self.implies(self.differs(value, self.number(0)), one)
+        # Follows, but not easily.
+        for kind in (cvc5.Kind.GT, cvc5.Kind.LT):
+            self.implies(
+                self.make(kind, value, self.number(0)), self.make(kind, inverse, self.number(0))
+            )
+        return inverse
+
+    def apply(self, name: str, *args: Any) -> Any:
+        """A function of which nothing is known."""
+        key = name, len(args)
+        if key not in self._functions:
+            sort = self.real
+            if args:
+                sort = self.manager.mkFunctionSort([self.real] * len(args), self.real)
+            self._functions[key] = self.manager.mkConst(sort, f"f{len(self._functions)}")
+        known = self._functions[key]
+        return self.make(cvc5.Kind.APPLY_UF, known, *args) if args else known
+
+    def function(self, name: str, args: list[Any]) -> Any:
+        """A function of the language; some number where it is not defined."""
+        kinds, nothing = cvc5.Kind, self.number(0)
+        if name == "sign":
+            (arg,) = args
+            less = self.make(kinds.ITE, self.make(kinds.LT, arg, nothing), self.number(-1), nothing)
+            return self.make(kinds.ITE, self.make(kinds.GT, arg, nothing), self.number(1), less)
+        value = self.apply(name, *args)
+        points = {} if not args or args[0].getKind() == cvc5.Kind.CONSTANT else VALUES
+        for (known, point), there in points.items():
+            if known == name:
+                at_point = self.make(kinds.EQUAL, args[0], self.number(point))
+                self.implies(at_point, self.make(kinds.EQUAL, value, self.number(there)))
+        if name == "exp":
+            self.facts.append(self.make(kinds.GT, value, nothing))
+        elif name == "sqrt":
+            (under,) = args
+            self.facts.append(self.make(kinds.GEQ, value, nothing))
+            square = self.make(kinds.EQUAL, self.make(kinds.MULT, value, value), under)
+            self.implies(self.make(kinds.GEQ, under, nothing), square)
+        return value

@@ -1,0 +1,63 @@
+"""That a maximum is read at all: then some value of its variables satisfies its guards.
+
+An operator's output is never the least element. Where the left side reads a maximum over a range
+without condition, one of the values is there; it gets a name of its own, ``_w0``, ``_w1`` and so
+on, and what its guards say holds of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xflow.constraint import Constraint, in_range
+from xflow.ops.spec import (
+    Bottom,
+    Call,
+    If,
+    MaxOver,
+    Plus,
+    Scalar,
+    Times,
+    substitute_scalar,
+)
+from xflow.size import Size, symbol
+
+
+def present_values(scalar: Scalar) -> list[Constraint]:
+    """What holds of named values of the maxima that `scalar` reads without condition."""
+    found: list[Constraint] = []
+    count = 0
+    for maximum, certain in _maxima(scalar):
+        body: Scalar = maximum
+        here: list[Constraint] = []
+        while isinstance(body, MaxOver):
+            values: dict[str, Size] = {body.variable: symbol(f"_w{count}")}
+            count += 1
+            here += in_range(values[body.variable], body.extent)
+            body = substitute_scalar(body.body, values)
+        if isinstance(body, If) and body.other == Bottom():
+            here += body.conditions
+        found += here if certain else []
+    return [c for c in dict.fromkeys(found) if c.decided is None]
+
+
+def _maxima(scalar: Scalar) -> Iterator[tuple[MaxOver, bool]]:
+    """The outermost maxima, and whether each has a value wherever `scalar` has one.
+
+    One among others under a maximum need not.
+    """
+    found: dict[MaxOver, bool] = {}
+
+    def collect(part: Scalar, certain: bool) -> None:
+        match part:
+            case MaxOver():
+                found[part] = found.get(part, False) or certain
+            case Plus(args) | Times(args):
+                for arg in args:
+                    collect(arg, certain)
+            case Call(function, args):
+                for arg in args:
+                    collect(arg, certain and function not in ("max", "min"))
+
+    collect(scalar, True)
+    yield from found.items()

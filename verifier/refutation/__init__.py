@@ -1,0 +1,1 @@
+"""Counterexamples: found by running both sides, made small, and written to be run."""

@@ -1,0 +1,147 @@
+"""Counterexamples as ONNX models, for a person to run in ONNX Runtime."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xflow.errors import OutputError
+from xflow.fold import numpy_dtype
+from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, walk
+from xflow.onnx_region import region_model
+from xflow.onnx_writer import UnwritableError
+from xflow.ops.registry import Array, Operator
+from xflow.ops.sorts import BOOL, INT, REAL
+from xflow.verifier.refutation.counterexample import Counterexample, read_expression
+
+OPSETS = (20, 23, 24)
+"""Tried in this order; some operators came late."""
+
+RUN = '''\
+"""Runs both sides of a refuted rule in ONNX Runtime and prints where they differ."""
+import pathlib
+import sys
+
+import numpy as np
+import onnxruntime as ort
+
+here = pathlib.Path(__file__).parent
+inputs = dict(np.load(here / "inputs.npz"))
+options = ort.SessionOptions()
+options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+sides = []
+for name in ("left", "right"):
+    session = ort.InferenceSession(here / f"{name}.onnx", options, ["CPUExecutionProvider"])
+    sides.append(session.run(None, {i.name: inputs[i.name] for i in session.get_inputs()}))
+differ = False
+for number, (a, b) in enumerate(zip(*sides)):
+    print(f"output {number}\\nleft  {a.tolist()}\\nright {b.tolist()}")
+    same = a.shape == b.shape and np.isclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True).all()
+    differ = differ or not same
+print("the sides differ" if differ else "the sides agree here")
+sys.exit(0 if differ else 1)
+'''
+"""The program that is written beside the models; its exit code is 0 if the sides differ."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What was written to a folder."""
+
+    files: tuple[str, ...]
+    confirmed: bool
+    """ONNX Runtime gives different outputs."""
+    remarks: tuple[str, ...]
+    """Why something is missing, or was not confirmed."""
+
+
+def save_counterexample(found: Counterexample, folder: Path) -> Saved:
+    """Write both sides, the inputs and a program that runs them; the folder is made.
+
+    In float32, and in float64 where the sides do not differ in float32. Raises OutputError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        saved = _save(found, folder, "FLOAT")
+        if not saved.confirmed and not saved.remarks:
+            double = _save(found, folder, "DOUBLE")
+            saved = double if double.confirmed else _save(found, folder, "FLOAT")
+            if not saved.confirmed:
+                remark = "ONNX Runtime, which rounds and skips factors of zero, sees no difference"
+                saved = Saved(saved.files, False, (remark,))
+    except OSError as error:
+        raise OutputError(f"it cannot be written: {error.strerror}", str(folder)) from error
+    return saved
+
+
+def _save(found: Counterexample, folder: Path, real: str) -> Saved:
+    elements = {REAL: real, INT: "INT64", BOOL: "BOOL"}
+    remarks: list[str] = []
+    files = ["inputs.npz"]
+    inputs = {
+        name: array.astype(numpy_dtype(elements[_sort(array)]))
+        for name, array in found.inputs.items()
+    }
+    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
+    sides = {"left": found.left}
+    if found.right_outputs is None:
+        remarks.append(f"there is no right.onnx: {found.reason}")
+    else:
+        sides["right"] = found.right
+    for name, expression in sides.items():
+        path = folder / f"{name}.onnx"
+        path.unlink(missing_ok=True)
+        values = _typed(read_expression(expression, found.inputs), elements)
+        try:
+            path.write_bytes(_model(values))
+            files.append(path.name)
+        except UnwritableError as error:
+            remarks.append(f"there is no {path.name}: {error}")
+    program = folder / "run.py"
+    program.unlink(missing_ok=True)
+    if {"left.onnx", "right.onnx"} <= set(files):
+        program.write_text(RUN)
+        files.append(program.name)
+        done = subprocess.run(
+            [sys.executable, str(program)], capture_output=True, text=True, check=False
+        )
+        if done.returncode not in (0, 1) or "Traceback" in done.stderr:
+            said = done.stderr.strip().splitlines()
+            remarks.append(f"ONNX Runtime does not run it: {said[-1] if said else 'it crashed'}")
+        return Saved(tuple(files), done.returncode == 0, tuple(remarks))
+    return Saved(tuple(files), False, tuple(remarks))
+
+
+def _sort(array: Array) -> str:
+    return {"b": BOOL, "i": INT}.get(array.dtype.kind, REAL)
+
+
+def _model(values: Sequence[Value]) -> bytes:
+    """The model of these outputs at the oldest opset that has it. Raises UnwritableError."""
+    for opset in OPSETS[:-1]:
+        try:
+            return region_model(Graph(tuple(values)), lambda _: None, opset=opset)
+        except UnwritableError:
+            continue
+    return region_model(Graph(tuple(values)), lambda _: None, opset=OPSETS[-1])
+
+
+def _typed(values: Sequence[Value], elements: Mapping[str, str]) -> list[Value]:
+    """`values` with ONNX element types for the sorts of rules."""
+    done: dict[Value, Value] = {}
+    for node in walk(values):
+        dtype = elements.get(node.types[0].dtype, node.types[0].dtype)
+        if isinstance(node.op, Leaf):
+            made: tuple[Value, ...] = (leaf(node.op.key, TensorType(dtype, node.types[0].shape)),)
+        else:
+            assert isinstance(node.op, Operator)
+            sources = [done[source] for source in node.inputs]
+            made = apply(node.op, sources, node.attributes, dtype=dtype)
+        for index, value in enumerate(made):
+            done[Value(node, index)] = value
+    return [done[value] for value in values]

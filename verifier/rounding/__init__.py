@@ -1,0 +1,1 @@
+"""What rounding does to the two sides of a rule."""
