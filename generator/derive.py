@@ -16,6 +16,7 @@ from xflow.generator.vocabulary import Family, Vocabulary
 from xflow.generator.wording import rule_name
 from xflow.rule import Rule, parse_rules
 from xflow.verifier.prove import Proved, Refuted, prove
+from xflow.verifier.rounding.measure import measure
 
 Notice = Callable[[str], None]
 
@@ -55,6 +56,7 @@ def derive(
     for vocabulary in family.vocabularies:
         job.explore(vocabulary)
     job.leave_one_out()
+    job.measure()
     job.result.counts["kept"] = len(job.result.kept)
     job.result.seconds = time.monotonic() - start
     return job.result
@@ -98,7 +100,7 @@ class _Job:
 
         None where it was not proved, or is there already.
         """
-        (rule,) = parse_rules(str(rule))
+        (rule,) = parse_rules(str(replace(rule, any_rank=False)))
         identity = (rule.inputs, rule.lhs, rule.rhs)
         if identity in self.seen:
             return None
@@ -112,7 +114,14 @@ class _Job:
             self.result.unknown.append((str(rule), str(verdict)))
             return None
         self.result.counts["proved"] += 1
-        rule = replace(rule, name=rule_name(rule), where=verdict.where, reverse=verdict.reverse)
+        rule = replace(
+            rule,
+            name=rule_name(rule),
+            where=verdict.where,
+            reverse=verdict.reverse,
+            types=verdict.types,
+            any_rank=verdict.any_rank,
+        )
         if not is_determined(rule)[1]:
             rule = replace(rule, reverse=None)
         self.result.kept.append(Kept(rule, verdict.certificate))
@@ -134,6 +143,12 @@ class _Job:
                 self.result.kept.remove(item)
             else:
                 self.reducer.add(item.rule)
+
+    def measure(self) -> None:
+        """Note of each rule what rounding does to it."""
+        for number, item in enumerate(self.result.kept):
+            notes = {**item.rule.notes, "numerics": str(measure(item.rule))}
+            self.result.kept[number] = replace(item, rule=replace(item.rule, notes=notes))
 
 
 def _is_idle(proposal: Proposal) -> bool:

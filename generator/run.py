@@ -132,7 +132,7 @@ def _finish(item: Kept, name: str) -> Kept:
     obligations = _count(certificate)
     word = "obligation" if obligations == 1 else "obligations"
     proof = f"reals, all sizes; {obligations} {word}; certificates/{name}.json"
-    rule = replace(item.rule, name=name, notes={**item.rule.notes, "proof": proof})
+    rule = replace(item.rule, name=name, notes={"proof": proof, **item.rule.notes})
     return Kept(rule, certificate)
 
 

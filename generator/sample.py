@@ -13,8 +13,10 @@ from xflow.errors import ShapeError, SizeError
 from xflow.generator.fingerprint import random_dyadics
 from xflow.graph import TensorType, Value, apply, leaf, requirements, run, walk
 from xflow.ops.registry import Array, Attribute, Operator, RealSymbol
-from xflow.rule import REAL, Instance, attribute_symbols, leaf_name
+from xflow.ops.sorts import BOOL, REAL
+from xflow.rule import Instance, attribute_symbols, leaf_name
 from xflow.size import Size, coefficient_of, evaluate, free_symbols, substitute
+from xflow.verifier.refutation.refute import index_ranges, real_symbols
 
 EXTENTS = (2, 3, 4, 5, 7, 11)
 NUMBERS = (0, 0, 1, 1, 1, 2, 2, 2, 3)
@@ -58,7 +60,7 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
             if any(not _holds(condition, values) for condition in conditions):
                 continue
             outcome = _compare(instance, values, rng)
-        except (ShapeError, SizeError, ZeroDivisionError, ValueError):
+        except (ShapeError, SizeError, ZeroDivisionError, ValueError, IndexError):
             continue
         if outcome is None:
             continue
@@ -93,7 +95,7 @@ def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:
 
 
 def _compare(instance: Instance, values: dict[str, int], rng: np.random.Generator) -> bool | None:
-    feeds: dict[str, Array] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     leaves: dict[Value, Value] = {}
     for value in instance.inputs:
         if instance.broadcast:
@@ -103,8 +105,19 @@ def _compare(instance: Instance, values: dict[str, int], rng: np.random.Generato
             if min(shape, default=1) < 1:
                 return None
         name = leaf_name(value)
-        feeds[name] = random_dyadics(rng, shape)
-        leaves[value] = leaf(f"sample.{name}", TensorType(REAL, tuple(shape)))
+        shapes[name] = tuple(shape)
+        leaves[value] = leaf(f"sample.{name}", TensorType(value.type.dtype, tuple(shape)))
+    ones = {name: Fraction(1) for name in real_symbols((*instance.lhs, *instance.rhs))}
+    ranges = index_ranges(instance, values, ones, shapes)
+    feeds: dict[str, Array] = {}
+    for value in instance.inputs:
+        name = leaf_name(value)
+        low, high = (0, 2) if value.type.dtype == BOOL else ranges.get(name, (-2, 3))
+        if value.type.dtype == REAL:
+            feeds[name] = random_dyadics(rng, shapes[name])
+        else:
+            kind = np.bool_ if value.type.dtype == BOOL else np.int64
+            feeds[name] = rng.integers(low, max(high, low + 1), shapes[name]).astype(kind)
     reals: dict[str, Fraction] = {}
     left = concrete(instance.lhs, leaves, values, reals)
     right = concrete(instance.rhs, leaves, values, reals)
@@ -117,6 +130,7 @@ def _compare(instance: Instance, values: dict[str, int], rng: np.random.Generato
             a, b = np.broadcast_arrays(before, after)
         if a.shape != b.shape:
             return False
+        a, b = (np.asarray(x, np.float64) for x in (a, b))
         finite = np.isfinite(a)
         if not finite.any() and a.size:
             return None
@@ -142,7 +156,7 @@ def concrete(
             return reals.setdefault(attribute.name, Fraction(2 * len(reals) + 3, 4))
         if isinstance(attribute, tuple):
             return tuple(substitute(size, env) for size in attribute)
-        return attribute if isinstance(attribute, Fraction) else substitute(attribute, env)
+        return attribute if isinstance(attribute, Fraction | str) else substitute(attribute, env)
 
     made: dict[Value, Value] = dict(leaves)
     for node in walk(values):
@@ -151,6 +165,6 @@ def concrete(
         assert isinstance(node.op, Operator)
         args = [made[value] for value in node.inputs]
         attributes = {name: number(value) for name, value in node.attributes.items()}
-        outputs = apply(node.op, args, attributes, dtype=REAL)
+        outputs = apply(node.op, args, attributes, dtype=node.types[0].dtype)
         made.update((Value(node, i), output) for i, output in enumerate(outputs))
     return tuple(made[value] for value in values)

@@ -12,7 +12,7 @@ from xflow.constraint import Constraint, equal
 from xflow.generator.vocabulary import Input, Vocabulary
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
 from xflow.ops.registry import Attribute, Kind, Need, Operator, Shape
-from xflow.rule import REAL
+from xflow.ops.sorts import REAL
 from xflow.size import Size
 
 SIZE_ATTRIBUTES = frozenset({"shape", "n", "channels", "split", "kernel", "num_groups"})

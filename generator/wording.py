@@ -258,7 +258,7 @@ class Wording:
         if kind is Kind.INT:
             assert isinstance(attribute, int | Expr)
             return self._size(attribute)
-        return str(attribute)
+        return repr(attribute) if kind is Kind.TEXT else str(attribute)
 
     def _axis(self, axis: object, place: int | None, rank: int) -> str:
         assert isinstance(axis, int)

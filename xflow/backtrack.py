@@ -20,6 +20,10 @@ from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
 from xflow.steps import RuleIndex, Step, Steps
 
+STEP = 1e-8
+"""Seconds that a step must gain to be worth taking: of states that cost the same, such as one with
+Clip and one with Relu, the one nearer to the model is the better one."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -84,17 +88,19 @@ class Explorer:
                 self.exhausted = True
                 break
             for step, after, moved in self._successors(state):
-                considered += 1
-                if considered > self.limits.states or time.monotonic() > self.limits.deadline:
+                if considered >= self.limits.states or time.monotonic() > self.limits.deadline:
                     return _cheapest(found, root, keep)
+                if step.rule in self.steps.rules.renamings and not self._gains(after, state):
+                    continue
+                considered += 1
                 key = self.steps.key(after)
                 if key in seen:
                     continue
                 seen.add(key)
-                cost = self.estimate(after)
+                path = (*state.path, step.rule)
+                cost = self.estimate(after) + STEP * len(path)
                 if cost > self._dearest(best):
                     continue
-                path = (*state.path, step.rule)
                 if cost < best * (1 - 1e-6):
                     best = cost
                     new = State(after, cost, path)
@@ -106,6 +112,9 @@ class Explorer:
                 if signature not in found or found[signature].cost > cost:
                     found[signature] = new
         return _cheapest(found, root, keep)
+
+    def _gains(self, after: Graph, state: State) -> bool:
+        return self.estimate(after) + STEP * (len(state.path) + 1) < state.cost
 
     def _dearest(self, best: float) -> float:
         return self.limits.alpha * best + self.limits.slack

@@ -13,38 +13,49 @@ from typing import TypeAlias
 
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
+from xflow.numerics import EVERYWHERE
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
 
-Index: TypeAlias = dict[tuple[Operator, int | None], list[tuple[str, Instance]]]
-"""By root operator and the number of axes of its output, None where it may be any."""
+Index: TypeAlias = dict[tuple[Operator, int | None], list[tuple[str, Instance, frozenset[str]]]]
+"""By root operator and the number of axes of its output, None where it may be any. With each rule
+go the element types in which it loses too many digits, see `xflow.numerics`."""
 
 
 class RuleIndex:
     """Rules by the operator at the root of their left side.
 
     Left out: sides that are a mere input, since they match everywhere, instances whose right side
-    needs what the left side does not determine, and elementwise rules that only add operators:
-    there are many of these, they apply everywhere, and what they lead to is cheaper to reach by
-    rules that move operators without adding any.
+    needs what the left side does not determine, directions that rounding forbids everywhere, and
+    elementwise rules that only add operators: there are many of these, they apply everywhere, and
+    what they lead to is cheaper to reach by rules that move operators without adding any.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.single: Index = {}
         self.several: Index = {}
         """Rules of several outputs."""
+        self.renamings: set[str] = set()
+        """Rules that put elementwise operators in the place of others, one for one. There is such
+        a place at nearly every operator, and a detour over another name leads nowhere: they are
+        taken only where that alone gains."""
         for rule in rules:
             for direction in rule.directions():
                 self._add(direction)
 
     def _add(self, rule: Rule) -> None:
-        for instance in rule.instances():
+        refused = rule.numerics.refused if rule.numerics else frozenset[str]()
+        if refused >= EVERYWHERE:
+            return
+        for instance in rule.usable_instances():
             op = instance.lhs[0].node.op
             if not isinstance(op, Operator) or not instance.is_determined or _only_grows(instance):
                 continue
+            if _renames(instance):
+                self.renamings.add(rule.name)
             index = self.single if len(instance.lhs) == 1 else self.several
             rank = None if instance.broadcast else len(instance.lhs[0].shape)
-            index.setdefault((op, rank), []).append((rule.name, instance))
+            index.setdefault((op, rank), []).append((rule.name, instance, refused))
 
     def __bool__(self) -> bool:
         return bool(self.single or self.several)
@@ -52,12 +63,23 @@ class RuleIndex:
 
 def _only_grows(instance: Instance) -> bool:
     """Whether both sides act on elements alone and the right one has more operators."""
-    sides = [
-        [node.op for node in walk(side) if isinstance(node.op, Operator) and node.inputs]
-        for side in (instance.lhs, instance.rhs)
-    ]
-    acts_on_elements = all(op.elementwise for side in sides for op in side)
-    return acts_on_elements and len(sides[1]) > len(sides[0])
+    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    return all(op.elementwise for op in (*left, *right)) and len(right) > len(left)
+
+
+def _renames(instance: Instance) -> bool:
+    """Whether both sides act on elements alone, with as many operators, but not the same ones."""
+    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    return (
+        all(op.elementwise for op in (*left, *right))
+        and len(right) == len(left)
+        and Counter(left) != Counter(right)
+    )
+
+
+def _operators(values: Iterable[Value]) -> list[Operator]:
+    """The operators of one side of a rule, those left out that are constants."""
+    return [node.op for node in walk(values) if isinstance(node.op, Operator) and node.inputs]
 
 
 @dataclass(frozen=True)
@@ -140,7 +162,8 @@ class Steps:
         """What `rules` say of `node`; skipped are those with a root operator not `present`."""
         assert isinstance(node.op, Operator)
         rank = len(node.types[0].shape)
-        for name, instance in (*rules.get((node.op, rank), ()), *rules.get((node.op, None), ())):
+        found = (*rules.get((node.op, rank), ()), *rules.get((node.op, None), ()))
+        for name, instance, refused in found:
             if present is not None and not Counter(v.node.op for v in instance.lhs) <= present:
                 continue
             at = [Value(node, instance.lhs[0].index)]
@@ -149,9 +172,16 @@ class Steps:
             for match in find_matches(instance, graph, self.constants, at):
                 if any(value.is_constant for value in match.roots):
                     continue
+                if refused and any(value.type.dtype in refused for value in _touched(match)):
+                    continue
                 after = replacement(instance, match)
                 if not isinstance(after, NoMatch):
                     yield Step(name, match.roots, after.values, _near(match), after.nodes)
+
+
+def _touched(match: Match) -> tuple[Value, ...]:
+    """The values that the match reads and gives."""
+    return (*match.roots, *match.bindings.values())
 
 
 def _near(match: Match) -> frozenset[Node]:
