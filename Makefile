@@ -11,13 +11,14 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench rules verify clean
+.PHONY: demo test lint types format bench rules verify yardsticks mutation compare clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
 
+# One file is the work of one process, so that what a file's tests share is made once.
 test: lint types
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -47,6 +48,18 @@ rules: $(VENV)/installed
 
 verify: $(VENV)/installed
 	$(BIN)/xflow rules verify rules
+
+# What the verifier says of TASO's substitutions: verdict, milliseconds, condition.
+yardsticks: $(VENV)/installed
+	$(BIN)/python tests/taso.py
+
+# Every mutant of every rule: none may be proved and false.  An hour of processor time.
+mutation: $(VENV)/dev
+	$(BIN)/pytest -m mutation -s tests/test_mutation.py
+
+# How systems know that their rewrites are right: the table in docs/verifier.md.
+compare: $(VENV)/dev
+	$(BIN)/python benchmarks/compare_verifiers.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

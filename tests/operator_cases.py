@@ -26,25 +26,37 @@ from xflow.ops.registry import (
     Shape,
     operators,
 )
-from xflow.ops.spec import Element, evaluate
+from xflow.ops.sorts import BOOL, INT, REAL
+from xflow.ops.spec import Element, evaluate, truth
 from xflow.size import Expr, Size, symbol
 from xflow.size import evaluate as evaluate_size
 from xflow.size import substitute as substitute_size
 
-POSITIVE = {"Sqrt": (0,), "Log": (0,), "BatchNormalization": (4,)}
+POSITIVE = {
+    "Sqrt": (0,),
+    "Log": (0,),
+    "BatchNormalization": (4,),
+    "Pow": (0,),
+    "ReduceLogSum": (0,),
+}
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
-BROADCASTING = {op.name for op in operators() if op.elementwise} | {"MatMul", "Gemm"}
+BROADCASTING = {op.name for op in operators() if op.elementwise} | {"MatMul", "Gemm", "Expand"}
 """Operators to which an extent that is literally 1 means something else than a symbol."""
 
 
 def cases() -> list[tuple[Operator, Example]]:
     """Every operator at each of its examples, attributes completed."""
     return [
-        (op, Example(e.shapes, complete_attributes(op, e.attributes, e.shapes)))
+        (op, Example(e.shapes, complete_attributes(op, e.attributes, e.shapes), sorts_of(op, e)))
         for op in operators()
         for e in op.examples
     ]
+
+
+def sorts_of(op: Operator, example: Example) -> tuple[str, ...]:
+    """The sorts of an example's inputs."""
+    return example.types or tuple(op.sort(k) for k in range(len(example.shapes)))
 
 
 def case_id(value: object) -> str:
@@ -61,11 +73,23 @@ def format_value(value: object) -> str:
     return str(value)
 
 
-def exact_inputs(op: Operator, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Arrays of dyadic fractions, none zero, which 32-bit floats hold exactly."""
+def exact_inputs(op: Operator, example: Example) -> list[Array]:
+    """Arrays of dyadic fractions, none zero, which 32-bit floats hold exactly.
+
+    Booleans and integers for inputs of these sorts; indices lie in their ranges.
+    """
+    shapes = example.shapes
     rng = np.random.default_rng(zlib.crc32(f"{op.name}{list(shapes)}".encode()))
+    ranges = op.ranges(shapes, example.attributes)
     arrays = []
-    for position, shape in enumerate(shapes):
+    for position, (shape, sort) in enumerate(zip(shapes, sorts_of(op, example), strict=True)):
+        if sort != REAL:
+            low, high = (0, 2) if sort == BOOL else ranges.get(position, (-2, 3))
+            assert isinstance(low, int)
+            assert isinstance(high, int)
+            places = rng.integers(low, max(high, low + 1), shape)
+            arrays.append(places.astype(bool if sort == BOOL else np.int64))
+            continue
         quarters = rng.integers(1, 8, shape)
         if position not in POSITIVE.get(op.name, ()):
             quarters = quarters * rng.choice([-1, 1], shape)
@@ -77,7 +101,28 @@ def exact_inputs(op: Operator, shapes: Sequence[tuple[int, ...]]) -> list[Array]
 
 
 def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
-    return [array.astype(dtype) for array in arrays]
+    return [array.astype(dtype) if array.dtype == object else array for array in arrays]
+
+
+def element_types(op: Operator, example: Example, real: str) -> tuple[list[str], list[str]]:
+    """The ONNX element types of an example's inputs and outputs, where reals are of type `real`."""
+    onnx_names = {REAL: real, BOOL: "BOOL", INT: "INT64"}
+    inputs = [onnx_names[sort] for sort in sorts_of(op, example)]
+    outputs = len(op.shape(example.shapes, example.attributes, Need()))
+    given = op.element_types(inputs, example.attributes, real)
+    return inputs, [given[min(k, len(given) - 1)] for k in range(outputs)]
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """The numpy type of an ONNX element type."""
+    kind: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(name))
+    return np.dtype(kind)
+
+
+def has_inputs(op: Operator, example: Example) -> bool:
+    """Whether there are inputs at which the operator is defined: no index into what is empty."""
+    ranges = op.ranges(example.shapes, example.attributes)
+    return all(low != high or 0 in example.shapes[k] for k, (low, high) in ranges.items())
 
 
 def outputs_by_specification(
@@ -95,6 +140,8 @@ def outputs_by_specification(
     tensors = {f"x{k}": array for k, array in enumerate(arrays)}
 
     def reader(k: int) -> Any:
+        if arrays[k].dtype == bool:
+            return lambda index: truth(f"x{k}", tuple(index))
         return lambda index: Element(f"x{k}", tuple(index))
 
     readers = [reader(k) for k in range(len(arrays))]
@@ -124,6 +171,7 @@ class Symbolic:
     shapes: tuple[Shape, ...]
     attributes: dict[str, Attribute]
     values: dict[str, int]
+    types: tuple[str, ...] = ()
 
 
 def symbolise(op: Operator, example: Example, *, attributes: bool) -> Symbolic:
@@ -146,7 +194,7 @@ def symbolise(op: Operator, example: Example, *, attributes: bool) -> Symbolic:
         elif spec.kind is Kind.INTS:
             assert isinstance(value, tuple)
             given[name] = tuple(fresh(v) for v in value if isinstance(v, int))
-    return Symbolic(shapes, given, values)
+    return Symbolic(shapes, given, values, example.types)
 
 
 def substitute(attributes: Attributes, values: Mapping[str, int]) -> dict[str, Attribute]:
@@ -169,24 +217,40 @@ def assert_equal(found: Sequence[Array], expected: Sequence[Array], rtol: float 
         np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * np.abs(y).max(initial=1))
 
 
-def onnx_model(call: OnnxCall, outputs: int) -> onnx.ModelProto:
-    """A model of a single node with 32-bit float inputs ``x0, x1, ...``."""
+def onnx_model(
+    call: OnnxCall, outputs: int, types: Sequence[str] = (), results: Sequence[str] = ()
+) -> onnx.ModelProto:
+    """A model of a single node with inputs ``x0, x1, ...``.
+
+    `types` and `results` are the element types of inputs and outputs, 32-bit floats if left out.
+    """
+
+    def kind(names: Sequence[str], number: int) -> int:
+        return int(TensorProto.DataType.Value(names[number])) if names else TensorProto.FLOAT
+
     names, initializers, inputs = [], [], []
     own = iter(enumerate(call.shapes))
-    for position in range(len(call.shapes) + len(call.constants)):
+    for position in range(call.input_count(len(call.shapes))):
         if position in call.constants:
             name = f"c{position}"
-            initializers.append(numpy_helper.from_array(call.constants[position], name))
+            array = call.constants[position]
+            if array.dtype.kind == "f":
+                array = array.astype(np.float32)
+            initializers.append(numpy_helper.from_array(array, name))
         else:
-            number, shape = next(own)
-            name = f"x{number}"
-            inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+            number, shape = next(own, (0, None))
+            name = "" if shape is None else f"x{number}"
+            if shape is not None:
+                inputs.append(helper.make_tensor_value_info(name, kind(types, number), shape))
         names.append(name)
-    results = [f"y{k}" for k in range(outputs)]
+    names_out = [f"y{k}" for k in range(outputs)]
     node = helper.make_node(
-        call.op_type, names, results, domain=call.domain, **dict(call.attributes)
+        call.op_type, names, names_out, domain=call.domain, **dict(call.attributes)
     )
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
+    infos = [
+        helper.make_tensor_value_info(name, kind(results, k), None)
+        for k, name in enumerate(names_out)
+    ]
     graph = helper.make_graph([node], "case", inputs, infos, initializers)
     opsets = [helper.make_opsetid("", call.opset)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
@@ -238,4 +302,4 @@ def neighbours(symbolic: Symbolic) -> Iterator[dict[str, int]]:
 def with_values(symbolic: Symbolic, values: Mapping[str, int]) -> Example:
     """The example at other sizes."""
     shapes = tuple(tuple(evaluate_size(n, values) for n in shape) for shape in symbolic.shapes)
-    return Example(shapes, substitute(symbolic.attributes, values))
+    return Example(shapes, substitute(symbolic.attributes, values), symbolic.types)

@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from xflow.generator.run import generate
 from xflow.rule import parse_rules
 from xflow.rule_files import default_directory, load_rules
-from xflow.verifier.database import verify_directory
+from xflow.verifier.database import verify_rules
 
 RULES = load_rules(default_directory())
 
@@ -32,10 +34,12 @@ def test_every_rule_has_its_certificate_and_no_certificate_is_left_over() -> Non
         assert ("reverse" in found[rule.name]) >= (rule.reverse is not None)
 
 
-def test_every_rule_is_proved_again_from_its_text() -> None:
-    assert verify_directory(default_directory()) == []
+def test_rules_are_proved_again_from_their_text() -> None:
+    """Each fifth: the generation from nothing, below, proves them all; so does `make verify`."""
+    assert verify_rules(RULES[::5]) == []
 
 
+@pytest.mark.timeout(900)
 def test_generating_from_nothing_gives_the_committed_bytes(tmp_path: Path) -> None:
     generate(tmp_path)
     committed = default_directory()

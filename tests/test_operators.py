@@ -18,8 +18,11 @@ from operator_cases import (
     assert_equal,
     case_id,
     cases,
+    element_types,
     exact_inputs,
+    has_inputs,
     neighbours,
+    numpy_type,
     onnx_model,
     outputs_by_specification,
     read_node,
@@ -41,31 +44,45 @@ ONNX_CASES = [(op, example) for op, example in CASES if op.op_type]
 each_case = pytest.mark.parametrize(("op", "example"), CASES, ids=case_id)
 each_onnx_case = pytest.mark.parametrize(("op", "example"), ONNX_CASES, ids=case_id)
 
-IRRATIONAL = {"Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "BatchNormalization"}
+IRRATIONAL = {
+    *("Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Sin", "Cos", "Erf", "Pow", "BatchNormalization"),
+    *("Elu", "Celu", "Selu", "Softplus", "Gelu", "Swish", "Mish", "Softmax", "LogSoftmax"),
+    *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "LayerNormalization", "RMSNormalization"),
+    *("InstanceNormalization", "GroupNormalization"),
+}
 """Operators that leave the rational numbers."""
 
 CONSTANTS = {op.name for op in operators() if op.arity == (0, 0)}
 
 OPSET = 20
+OTHER_OPSETS = (24, 18)
+"""Where operators are tried that have no form at OPSET."""
 
 
 def build(op: Operator, example: Example, opset: int) -> onnx.ModelProto | None:
     """The operator as a model of one node; None where it has no form at `opset`."""
     call = op.to_onnx(example.attributes, example.shapes, opset)
     outputs = len(op.shape(example.shapes, example.attributes, Need()))
-    return None if call is None else onnx_model(call, outputs)
+    return None if call is None else onnx_model(call, outputs, *element_types(op, example, "FLOAT"))
+
+
+def build_anywhere(op: Operator, example: Example) -> onnx.ModelProto:
+    """The operator as a model of one node, at OPSET if it has a form there."""
+    opsets = [opset for opset in (OPSET, *OTHER_OPSETS) if opset >= op.since]
+    models = (build(op, example, opset) for opset in opsets)
+    return next(model for model in models if model is not None)
 
 
 def check_specification(op: Operator, example: Example) -> None:
     """`at` at integers, in exact arithmetic, is `numpy`; every access is in bounds."""
-    exact = exact_inputs(op, example.shapes)
+    exact = exact_inputs(op, example)
     found = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
     assert_equal(found, op.numpy(as_floats(exact), example.attributes))
 
 
 def check_symbolic_specification(op: Operator, example: Example) -> None:
     """`at` at symbols, read at integers, is `numpy`; every access is in bounds."""
-    exact = exact_inputs(op, example.shapes)
+    exact = exact_inputs(op, example)
     expected = op.numpy(as_floats(exact), example.attributes)
     for attributes in (False, True):
         symbolic = symbolise(op, example, attributes=attributes)
@@ -78,7 +95,7 @@ def check_symbolic_specification(op: Operator, example: Example) -> None:
 def check_shape(op: Operator, example: Example) -> None:
     """`shape` on integers is the shape of numpy's result; on symbols it becomes the same."""
     shapes = op.shape(example.shapes, example.attributes, Need())
-    arrays = op.numpy(as_floats(exact_inputs(op, example.shapes)), example.attributes)
+    arrays = op.numpy(as_floats(exact_inputs(op, example)), example.attributes)
     assert shapes == [array.shape for array in arrays]
     for attributes in (False, True):
         symbolic = symbolise(op, example, attributes=attributes)
@@ -128,7 +145,9 @@ def test_requirements_on_symbols_are_those_on_integers(op: Operator, example: Ex
         assert holds or op.name in BROADCASTING, values
         if holds:
             assert [tuple(substitute(n, values) for n in s) for s in general] == shapes
-            arrays = op.numpy(as_floats(exact_inputs(op, near.shapes)), near.attributes)
+            if not has_inputs(op, near):
+                continue
+            arrays = op.numpy(as_floats(exact_inputs(op, near)), near.attributes)
             assert [array.shape for array in arrays] == shapes
 
 
@@ -136,12 +155,14 @@ def test_requirements_on_symbols_are_those_on_integers(op: Operator, example: Ex
 def test_numpy_keeps_the_element_type_and_is_exact_on_fractions(
     op: Operator, example: Example
 ) -> None:
-    exact = exact_inputs(op, example.shapes)
+    exact = exact_inputs(op, example)
     if op.name in CONSTANTS:
         pytest.skip("a constant has no input to take its element type from")
-    for dtype in (np.float32, np.float64):
-        for array in op.numpy(as_floats(exact, dtype), example.attributes):
-            assert array.dtype == dtype
+    for name in ("FLOAT", "DOUBLE"):
+        _, types = element_types(op, example, name)
+        arrays = op.numpy(as_floats(exact, numpy_type(name)), example.attributes)
+        for array, expected_type in zip(arrays, types, strict=True):
+            assert array.dtype == numpy_type(expected_type)
     if op.name not in IRRATIONAL:
         expected = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
         for a, b in zip(op.numpy(exact, example.attributes), expected, strict=True):
@@ -151,8 +172,9 @@ def test_numpy_keeps_the_element_type_and_is_exact_on_fractions(
 
 @each_onnx_case
 def test_onnx_shape_inference_agrees(op: Operator, example: Example) -> None:
-    model = build(op, example, OPSET)
-    assert model is not None
+    if op.name == "GroupNormalization":
+        pytest.skip("ONNX leaves its shape open")
+    model = build_anywhere(op, example)
     inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     onnx.checker.check_model(inferred, full_check=True)
     found = [
@@ -171,6 +193,16 @@ def beyond_reference_evaluator(op: Operator, example: Example) -> str:
         return "it mistakes unequal pads of MaxPool"
     if op.name == "MaxPool" and len(pads) == 2 and any(pads):
         return "it ignores the pads of MaxPool over one axis"
+    if op.name == "AveragePool" and example.attributes["ceil_mode"] and len(pads) == 2:
+        return "it moves the window of AveragePool where rounding up adds more than one element"
+    if op.name == "Mean" and len(set(example.shapes)) > 1:
+        return "it does not broadcast in Mean"
+    if op.name in ("Softsign", "ReduceLogSumExp") and not example.shapes[0]:
+        return f"it has no array for a {op.name} of shape []"
+    if op.name == "GlobalMaxPool" and len(example.shapes[0]) != 4:
+        return "it takes two spatial axes for granted"
+    if op.name == "ConvTranspose" and example.attributes["group"] != 1:
+        return "it expects one output channel in each group of ConvTranspose"
     return ""
 
 
@@ -179,8 +211,8 @@ def test_reference_evaluator_agrees(op: Operator, example: Example) -> None:
     reason = beyond_reference_evaluator(op, example)
     if reason:
         pytest.skip(reason)
-    arrays = as_floats(exact_inputs(op, example.shapes), np.float32)
-    model = build(op, example, OPSET)
+    arrays = as_floats(exact_inputs(op, example), np.float32)
+    model = build_anywhere(op, example)
     feeds = {f"x{k}": array for k, array in enumerate(arrays)}
     found = ReferenceEvaluator(model).run(None, feeds)
     assert_equal(list(found), op.numpy(arrays, example.attributes), rtol=1e-5)
@@ -194,17 +226,20 @@ def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example
             continue
         if "Pool" in op.name and near.shapes[0][1] == 0:
             continue  # ONNX Runtime does not pool tensors without channels
+        if op.name == "GroupNormalization" and near.shapes[0][0] == 0:
+            continue  # nor does it reshape an empty batch
         try:
             op.shape(near.shapes, near.attributes, Need())
         except ShapeError:
             continue
-        arrays = as_floats(exact_inputs(op, near.shapes), np.float32)
-        model = build(op, near, OPSET)
-        assert model is not None
+        if not has_inputs(op, near):
+            continue
+        arrays = as_floats(exact_inputs(op, near), np.float32)
+        model = build_anywhere(op, near)
         assert_equal(run_onnxruntime(model, arrays), op.numpy(arrays, near.attributes), rtol=1e-5)
 
 
-@pytest.mark.parametrize("opset", [7, 10, 12, 13, 18, OPSET])
+@pytest.mark.parametrize("opset", [7, 10, 12, 13, 18, OPSET, 24])
 @each_onnx_case
 def test_onnxruntime_agrees_and_the_node_is_read_back(
     op: Operator, example: Example, opset: int
@@ -213,9 +248,9 @@ def test_onnxruntime_agrees_and_the_node_is_read_back(
         pytest.skip(f"{op.name} exists since opset {op.since}")
     model = build(op, example, opset)
     if model is None:
-        assert opset < OPSET
+        assert build_anywhere(op, example)
         pytest.skip(f"no form at opset {opset}")
-    arrays = as_floats(exact_inputs(op, example.shapes), np.float32)
+    arrays = as_floats(exact_inputs(op, example), np.float32)
     found = run_onnxruntime(model, arrays)
     assert_equal(found, op.numpy(arrays, example.attributes), rtol=1e-5)
     understood = op.from_onnx(read_node(model))
@@ -228,7 +263,7 @@ def test_onnxruntime_agrees_and_the_node_is_read_back(
 @pytest.mark.parametrize("op", [op for op in operators() if op.commutative], ids=str)
 def test_commutative_operators_do_not_depend_on_the_order(op: Operator) -> None:
     for example in op.examples:
-        arrays = as_floats(exact_inputs(op, example.shapes))
+        arrays = as_floats(exact_inputs(op, example))
         assert_equal(op.numpy(arrays[::-1], {}), op.numpy(arrays, {}))
 
 
@@ -250,7 +285,7 @@ def test_reshape_moves_elements_as_numpy_does(data: st.DataObject) -> None:
 
     (source, before), (target, after) = regroup(), regroup()
     op = operator("Reshape")
-    exact = exact_inputs(op, [before])
+    exact = exact_inputs(op, Example((before,)))
     expected = [exact[0].reshape(after)]
     for shape, goal, sizes in ((source, target, {"": 0, **values}), (before, after, {})):
         found = outputs_by_specification(op, [shape], {"shape": goal}, exact, sizes)
@@ -297,6 +332,12 @@ def _double(op: Operator) -> Callable[..., Any]:
         ("MaxPool", _shift),
         ("Transpose", _shift),
         ("AveragePool", _double),
+        ("ConvTranspose", _shift),
+        ("DepthToSpace", _shift),
+        ("Resize", _shift),
+        ("Tile", _shift),
+        ("Einsum", _double),
+        ("GlobalMaxPool", _double),
         ("ReduceMean", _double),
         ("BatchNormalization", _double),
     ],

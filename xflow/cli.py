@@ -12,15 +12,17 @@ from typing import NoReturn, TypeVar
 from xflow.atomic import unwinding_on_sigterm
 from xflow.errors import ExitCode, UsageError, XflowError
 
-COMMANDS = ("optimize", "rules")
+COMMANDS = ("optimize", "prove", "rules")
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
        xflow rules list [--rules DIR]       list the rewrite rules
        xflow rules show NAME                show one rule and its proof record
        xflow rules generate [--out DIR]     find and prove the rules anew
        xflow rules verify [DIR]             prove every rule of a folder again
+       xflow rules recheck [DIR]            check the proofs by a second checker
 
 IN is never written.  OUT appears whole or not at all, computes the same as IN,
 and is IN's own graph unless it was measured to be faster.
@@ -30,11 +32,12 @@ often used: --budget SECONDS           time for the search (60)
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
             --report FILE.json         write what was done as JSON
             -q, -v                     say nothing, or say more
-all:        xflow optimize --help, xflow rules --help
+all:        xflow optimize --help, xflow prove --help, xflow rules --help
 version:    xflow --version
 
 exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
             4 not faster (with --fail-if-not-faster)
+            10 refuted, 11 neither proved nor refuted (xflow prove)
 """
 
 
@@ -54,6 +57,11 @@ class _TopParser(_Parser):
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, max_help_position=30, width=80)
+
+
+def _raw_formatter(prog: str) -> argparse.HelpFormatter:
+    """Like `_formatter`, but the text behind the options keeps its lines."""
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=80)
 
 
 _Number = TypeVar("_Number", int, float)
@@ -100,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_Parser
     )
     _add_optimize(commands)
+    _add_prove(commands)
     _add_rules(commands)
     return parser
 
@@ -168,6 +177,38 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     parser.set_defaults(run="optimize")
 
 
+PROVE_EXAMPLE = """\
+A rule holds if both sides are equal over the reals at every size, and the right
+side is defined wherever the left is.  Conditions that this needs are looked for,
+and printed.  Exit code 0: proved, 10: refuted, 11: neither.
+
+  xflow prove --in 'a[n,m] b[m,k] c[k,l]' 'MatMul(MatMul(a, b), c)' 'MatMul(a, MatMul(b, c))'
+  xflow prove --in 'x[n]' --param 'p q' --where 'p >= 0' \\
+              'Pad(Pad(x, pads=[p, p]), pads=[q, q])' 'Pad(x, pads=[p + q, p + q])'
+  xflow prove my.rules
+"""
+
+
+def _add_prove(commands: "_Commands[_Parser]") -> None:
+    usage = "xflow prove --in INPUTS LEFT RIGHT [options]\n       xflow prove FILE.rules ..."
+    parser = _add_command(commands, "prove", "prove or refute a rule of your own", usage)
+    parser.formatter_class = _raw_formatter
+    parser.epilog = PROVE_EXAMPLE
+    add = parser.add_argument
+    add("texts", nargs="*", metavar="LEFT RIGHT | FILE", help="two sides, or files of rules")
+    add("--in", dest="inputs", metavar="INPUTS", help="as in 'x[N, C, *S] y[...] c[n]:bool'")
+    several = {"action": "append", "default": []}
+    add("--param", metavar="NAMES", help="symbols in attributes: 's *p eps:real'", **several)  # type: ignore[arg-type]
+    add("--where", metavar="CONDITION", help="what is given; repeatable", **several)  # type: ignore[arg-type]
+    add("--rank", metavar="N", help="lengths of the starred vectors: '1 2 3'", **several)  # type: ignore[arg-type]
+    add("--types", metavar="TYPES", help="reals; reals, integers; or any (reals)")
+    add("--no-infer", action="store_true", help="prove it as it stands, find no conditions")
+    add("--save-counterexample", metavar="DIR", help="write it as ONNX models and a program")
+    add("--certificate", metavar="FILE.json", help="write what the proof rests on")
+    _add_talk(parser)
+    parser.set_defaults(run="prove")
+
+
 def _add_rules(commands: "_Commands[_Parser]") -> None:
     rules = _add_command(commands, "rules", "work with the rewrite rules")
     actions = rules.add_subparsers(
@@ -185,12 +226,18 @@ def _add_rules(commands: "_Commands[_Parser]") -> None:
     add("--jobs", type=_count, metavar="N", help="processes (physical cores)")
     verify = _add_command(actions, "verify", "prove every rule of a folder again")
     verify.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
+    recheck = _add_command(actions, "recheck", "check certificates with a second solver")
+    recheck.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
+    named = {"nargs": "+", "action": "extend", "default": [], "metavar": "NAME"}
+    recheck.add_argument("--rule", help="these rules only", **named)  # type: ignore[arg-type]
+    recheck.add_argument("--jobs", type=_count, metavar="N", help="processes (physical cores)")
     for parser in (listing, show):
         parser.add_argument("--rules", metavar="DIR", help="folder of rules (xflow's own)")
     for parser, name in ((listing, "list"), (show, "show"), (generate, "generate")):
         parser.set_defaults(run=f"rules_{name}")
     verify.set_defaults(run="rules_verify")
-    for parser in (listing, show, generate, verify):
+    recheck.set_defaults(run="rules_recheck")
+    for parser in (listing, show, generate, verify, recheck):
         _add_talk(parser)
 
 

@@ -113,7 +113,9 @@ def rules_list(options: argparse.Namespace) -> ExitCode:
     for rule in rules:
         sides = f"{rule.lhs} => {rule.rhs}"
         condition = f" where {', '.join(rule.where)}" if rule.where else ""
-        print(rule.name if options.quiet else f"{rule.name:{width}}  {sides}{condition}")
+        refusals = rule.numerics.refusals if rule.numerics else ()
+        refused = f" refused: {', '.join(map(str, refusals))}" if refusals else ""
+        print(rule.name if options.quiet else f"{rule.name:{width}}  {sides}{condition}{refused}")
     return ExitCode.OK
 
 
@@ -179,6 +181,47 @@ def rules_verify(options: argparse.Namespace) -> ExitCode:
     if not options.quiet:
         print(f"{len(rules)} rule{'' if len(rules) == 1 else 's'} proved again")
     return ExitCode.OK
+
+
+def rules_recheck(options: argparse.Namespace) -> ExitCode:
+    """Check the certificate of each rule of a folder; fail unless all are confirmed."""
+    from xflow import machine  # noqa: PLC0415
+    from xflow.verifier.recheck import database  # noqa: PLC0415
+    from xflow.verifier.recheck.verdicts import Confirmed  # noqa: PLC0415
+
+    progress = Progress(options.quiet, options.verbose)
+
+    def count(done: int, total: int) -> None:
+        progress("recheck", {"rules": f"{done} of {total}"})
+
+    jobs = options.jobs or machine.usable_cores()
+    try:
+        results = database.recheck_directory(_folder(options.directory), options.rule, count, jobs)
+    finally:
+        progress.close()
+    verdicts = [result.verdict for result in results]
+    confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
+    total = f"{len(results)} rule{'' if len(results) == 1 else 's'}"
+    if not options.quiet:
+        for result in results:
+            if not isinstance(result.verdict, Confirmed):
+                print(f"{result.rule_name}: {result.verdict}")
+        questions = sum(verdict.questions for verdict in confirmed)
+        points = sum(verdict.points for verdict in confirmed)
+        print(
+            f"{len(confirmed)} of {total} confirmed: {questions:,} questions to the second "
+            f"solver, {points:,} elements compared"
+        )
+    if len(confirmed) < len(results):
+        raise VerificationError(f"{len(results) - len(confirmed)} of {total} not confirmed")
+    return ExitCode.OK
+
+
+def prove(options: argparse.Namespace) -> ExitCode:
+    """Prove or refute a rule that somebody thought of."""
+    from xflow import prove_command  # noqa: PLC0415
+
+    return prove_command.run(options)
 
 
 def _folder(text: str | None) -> Path:

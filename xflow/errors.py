@@ -12,6 +12,8 @@ class ExitCode(IntEnum):
     USAGE = 2
     VALIDATION_FAILED = 3
     NOT_FASTER = 4
+    REFUTED = 10
+    UNKNOWN = 11
     INTERRUPTED = 130
 
 
@@ -56,6 +58,10 @@ class UnknownRuleError(XflowError):
 
 class VerificationError(XflowError):
     """A rule of the database could not be proved again."""
+
+
+class MissingSolver(XflowError):  # noqa: N818 - something absent, not a mishap
+    """A solver that a command needs is not installed."""
 
 
 class WorkerError(XflowError):

@@ -108,7 +108,6 @@ class Measurer:
         self.target = target or Target()
         self._owned = worker is None
         self.worker = worker or Worker()
-        self._checked = False
 
     @property
     def runtime_version(self) -> str:

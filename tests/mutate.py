@@ -1,0 +1,316 @@
+"""Mutants: rules that are one step away from a true one, most of them false.
+
+The prover is asked about each without its own cross-check by evaluation, and each mutant that it
+proves is evaluated at random sizes through the operators' `numpy` readings, which share nothing
+with the specifications that a proof uses. One that is proved and false is a hole in the prover.
+
+As a program it mutates every rule of the database and of the corpora of true rules in all ways,
+in a process for each core, and prints the counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xflow.errors import XflowError
+from xflow.ops.registry import operators
+from xflow.rule import Rule, parse_inputs, parse_rules
+from xflow.rule_files import load_rules
+from xflow.verifier import prove as prover
+from xflow.verifier.database import process_pool
+from xflow.verifier.prove import Proved
+from xflow.verifier.refutation.counterexample import Counterexample
+from xflow.verifier.refutation.refute import Survived, search_counterexample
+
+HERE = Path(__file__).parent
+CORPORA = tuple(
+    path
+    for path in sorted((HERE / "corpus").glob("*.rules"))
+    if not {"bad", "false"} & set(re.split("[-_]", path.stem))
+)
+"""The hand-picked true equations."""
+
+CONFIRMATIONS = 50
+"""Random size assignments at which a mutant that is proved is evaluated."""
+
+
+OF_EACH = 3
+"""Mutants of one rule in a sample."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rule and the step that leads to it."""
+
+    rule: Rule
+    step: str
+
+    def __str__(self) -> str:
+        return f"{self.step}:\n{self.rule}"
+
+
+class Outcome(Enum):
+    """What became of a mutant."""
+
+    ILL_TYPED = "ill-typed"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+    CONFIRMED = "proved and confirmed"
+    FALSE = "proved and false"
+
+
+# The steps
+
+
+def mutants(rule: Rule) -> Iterator[Mutant]:
+    """All rules that are one step away from `rule`, each once, at its smallest rank above 0."""
+    rank = min(filter(None, rule.ranks), default=0)
+    start = replace(rule, ranks=(rank,), reverse=None, notes={})
+    seen = {str(start)}
+    for mutant in _mutants(start):
+        if str(mutant.rule) not in seen:
+            seen.add(str(mutant.rule))
+            yield mutant
+
+
+def _mutants(rule: Rule) -> Iterator[Mutant]:
+    leaves = [name for name, _ in parse_inputs(rule.inputs)]
+    names = rule.names
+    known = [leaves, sorted(names.scalars), sorted(names.vectors), sorted(names.reals)]
+    for step, text in _changed(rule.lhs, known):
+        yield Mutant(replace(rule, lhs=text), f"left: {step}")
+    for step, text in _changed(rule.rhs, known):
+        yield Mutant(replace(rule, rhs=text), f"right: {step}")
+    for step, text in _changed_dimensions(rule.inputs, known):
+        yield Mutant(replace(rule, inputs=text), step)
+    for i, condition in enumerate(rule.where):
+        others = (rule.where[:i], rule.where[i + 1 :])
+        yield Mutant(replace(rule, where=(*others[0], *others[1])), f"without {condition}")
+        for step, text in _changed(condition, known):
+            yield Mutant(replace(rule, where=(*others[0], text, *others[1])), f"where: {step}")
+
+
+def _changed(text: str, known: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Expressions one step away from `text`, several separated by commas among them."""
+    tree = ast.parse(f"[{text}]", mode="eval").body
+    for node in ast.walk(tree):
+        for step, instead in _steps(node, known):
+            # A copy in which the node is another: deepcopy takes what its memo holds.
+            other = copy.deepcopy(tree, {id(node): instead})
+            yield step, ast.unparse(other)[1:-1]
+
+
+def _changed_dimensions(text: str, known: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Declarations of inputs in which one dimension is another."""
+    declared = parse_inputs(text)
+    for number, (name, dims) in enumerate(declared):
+        for step, inside in _changed(", ".join(map(ast.unparse, dims or ())), known):
+            parts = [
+                f"{n}[...]" if d is None else f"{n}[{', '.join(map(ast.unparse, d))}]"
+                for n, d in declared
+            ]
+            parts[number] = f"{name}[{inside}]"
+            yield f"{name}: {step}", " ".join(parts)
+
+
+Step = tuple[str, ast.AST]
+"""What is done, in words, and what stands in place of a node then."""
+
+
+def _steps(node: ast.AST, known: Sequence[Sequence[str]]) -> Iterator[Step]:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            given = frozenset(keyword.arg or "" for keyword in keywords)
+            for other in _of_the_same_arity(name, len(args), given):
+                yield f"{name} is {other}", ast.Call(ast.Name(other), args, keywords)
+            for i in range(1, len(args)):
+                exchanged = ast.Call(node.func, _exchanged(args, i), keywords)
+                yield f"{name} with operands exchanged", exchanged
+            for i in range(len(args) if len(args) > 1 else 0):
+                fewer = ast.Call(node.func, [*args[:i], *args[i + 1 :]], keywords)
+                yield f"{name} without an operand", fewer
+            for arg in args:
+                yield f"{name} left out", arg
+            for i, keyword in enumerate(keywords):
+                rest = [*keywords[:i], *keywords[i + 1 :]]
+                yield f"{name} without {keyword.arg}", ast.Call(node.func, args, rest)
+        case ast.Constant(value=int(value)):
+            for number in (value - 1, value + 1):
+                yield f"{value} is {number}", ast.Constant(number)
+        case ast.Name(id=name):
+            for kind in known:
+                for other in kind if name in kind else ():
+                    if other != name:
+                        yield f"{name} is {other}", ast.Name(other)
+            if any(name in kind for kind in known[1:3]):
+                for op, word in ((ast.Add(), "+"), (ast.Sub(), "-")):
+                    yield f"{name} {word} 1", ast.BinOp(node, op, ast.Constant(1))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            yield "a sign left out", operand
+        case ast.BinOp(left=left, op=op, right=right):
+            for kind_of in (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv):
+                if not isinstance(op, kind_of):
+                    word = f"{type(op).__name__} is {kind_of.__name__}"
+                    yield word, ast.BinOp(left, kind_of(), right)
+        case ast.Compare(left=left, ops=[op], comparators=right):
+            for relation in (ast.GtE, ast.Gt, ast.Eq, ast.LtE):
+                if not isinstance(op, relation):
+                    word = f"{type(op).__name__} is {relation.__name__}"
+                    yield word, ast.Compare(left, [relation()], right)
+        case ast.List(elts=elts):
+            for i in range(1, len(elts)):
+                yield "elements exchanged", ast.List(_exchanged(elts, i))
+
+
+def _exchanged(items: Sequence[Any], i: int) -> list[Any]:
+    return [*items[: i - 1], items[i], items[i - 1], *items[i + 1 :]]
+
+
+@cache
+def _of_the_same_arity(name: str, count: int, given: frozenset[str]) -> tuple[str, ...]:
+    """The other operators that take `count` operands and the attributes that are `given`.
+
+    Those that need further attributes are left out.
+    """
+    found = []
+    for other in operators():
+        least, most = other.arity
+        needed = {key for key, spec in other.attributes.items() if spec.default is None}
+        takes = least <= count and (most is None or count <= most)
+        if other.name != name and takes and needed <= given <= set(other.attributes):
+            found.append(other.name)
+    return tuple(found)
+
+
+# The judgement
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a mutant, and why."""
+
+    mutant: Mutant
+    outcome: Outcome
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.outcome.value}: {self.mutant}{self.detail}"
+
+
+def judge(mutant: Mutant) -> Judgement:
+    """Evaluate a mutant, and ask the prover about it whatever that says.
+
+    Where evaluation finds it false, the prover must not prove it as it stands; else the prover
+    may find conditions, and under these it is evaluated again.
+    """
+    rule = mutant.rule
+    try:
+        for _ in rule.instances():
+            pass
+    except (XflowError, SyntaxError, ValueError, KeyError, ZeroDivisionError) as error:
+        return Judgement(mutant, Outcome.ILL_TYPED, str(error))
+    found = search_counterexample(rule)
+    if isinstance(found, Counterexample):
+        if _proof(rule, infer=False) is not None:
+            return Judgement(mutant, Outcome.FALSE, str(found))
+        return Judgement(mutant, Outcome.REFUTED, str(found))
+    where = _proof(rule, infer=True)
+    if where is None:
+        return Judgement(mutant, Outcome.UNKNOWN)
+    proved = replace(rule, where=where)
+    found = search_counterexample(proved, cases=CONFIRMATIONS, seed=1)
+    if isinstance(found, Counterexample):
+        return Judgement(replace(mutant, rule=proved), Outcome.FALSE, str(found))
+    if found.cases < CONFIRMATIONS:
+        return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {where}")
+    return Judgement(replace(mutant, rule=proved), Outcome.CONFIRMED)
+
+
+def _proof(rule: Rule, infer: bool) -> tuple[str, ...] | None:
+    """The conditions under which the prover proves `rule` where evaluation never objects."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(10**6))
+        verdict = prover.prove(rule, infer=infer, both_ways=False)
+    return verdict.where if isinstance(verdict, Proved) else None
+
+
+# The whole run
+
+
+def true_rules(*names: str) -> list[Rule]:
+    """The rules of the database and of the corpora with these names, or of all corpora."""
+    return load_rules(HERE.parent / "rules") + hand_picked(*names)
+
+
+def hand_picked(*names: str) -> list[Rule]:
+    """The rules of the corpora with these names; of all of them if none are given."""
+    return [rule for path in CORPORA for rule in parse_rules(path.read_text("utf-8"), path.name)]
+
+
+def sample(rules: Sequence[Rule], size: int, seed: int) -> list[Mutant]:
+    """`size` mutants of rules drawn at random, a few of each."""
+    rng = random.Random(seed)
+    drawn: list[Mutant] = []
+    while len(drawn) < size:
+        found = list(mutants(rng.choice(rules)))
+        drawn += rng.sample(found, min(OF_EACH, len(found), size - len(drawn)))
+    return drawn
+
+
+def _judge_all(rule: Rule) -> list[Judgement]:
+    return [judge(mutant) for mutant in mutants(rule)]
+
+
+def run(rules: Sequence[Rule], jobs: int, progress: bool = True) -> Counter[Outcome]:
+    """Judge all mutants of `rules`; those that are proved and false are printed."""
+    counts: Counter[Outcome] = Counter()
+    with process_pool(jobs) as pool:
+        futures = [pool.submit(_judge_all, rule) for rule in rules]
+        for number, future in enumerate(as_completed(futures), 1):
+            for judgement in future.result():
+                counts[judgement.outcome] += 1
+                if judgement.outcome is Outcome.FALSE:
+                    print(judgement, flush=True)
+            if progress:
+                print(f"{number} of {len(rules)} rules: {words(counts)}", file=sys.stderr)
+    return counts
+
+
+def cores() -> int:
+    """The number of processes that run at once."""
+    return os.cpu_count() or 1
+
+
+def words(counts: Counter[Outcome]) -> str:
+    """The counts on one line."""
+    parts = [f"{counts[outcome]:,} {outcome.value}" for outcome in Outcome]
+    return f"{counts.total():,} mutants: {', '.join(parts)}"
+
+
+def main() -> int:
+    """Mutate every rule in all ways; 1 if a mutant is proved and false."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes (all cores)")
+    counts = run(true_rules(), parser.parse_args().jobs)
+    print(words(counts))
+    return 1 if counts[Outcome.FALSE] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+"""Graphs evaluated by ONNX Runtime, operator by operator, in an element type of its own.
+
+The same reading as `xflow.verifier.rounding.rounded`, from the runtime that serves the model: what
+the `numerics` lines say is held against it. Its own rewriting is switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnxruntime
+
+from xflow.graph import Graph, Leaf, Node, TensorType, Value, apply, leaf, walk
+from xflow.match import no_constants
+from xflow.numerics import TYPES
+from xflow.onnx_region import region_model
+from xflow.ops.registry import Array, Operator
+from xflow.ops.sorts import REAL
+from xflow.verifier.rounding.rounded import Precision, run_rounded
+
+OPSET = 20
+
+
+@dataclass
+class Runtime:
+    """Evaluates values as `run_rounded` does, in sessions of one thread that it keeps."""
+
+    provider: str = "CPUExecutionProvider"
+    sessions: dict[tuple[tuple[Value, ...], str], onnxruntime.InferenceSession] = field(
+        default_factory=dict
+    )
+
+    def __call__(
+        self, values: Sequence[Value], feeds: Mapping[str, Array], precision: Precision | None
+    ) -> list[Array]:
+        """The arrays of `values`, in float64; without a precision, by the numpy readings.
+
+        Raises UnwritableError where a value has no ONNX form, and the runtime's exceptions where
+        it has no kernel.
+        """
+        if precision is None:
+            return run_rounded(values, feeds, None)
+        session = self._session(tuple(values), precision)
+        given = {
+            item.name: feeds[item.name].astype(precision.element)
+            if feeds[item.name].dtype.kind == "f"
+            else feeds[item.name]
+            for item in session.get_inputs()
+        }
+        outputs = session.run(None, given)
+        return [a.astype(np.float64) if a.dtype.kind not in "biu" else a for a in outputs]
+
+    def _session(
+        self, values: tuple[Value, ...], precision: Precision
+    ) -> onnxruntime.InferenceSession:
+        key = (values, precision.name)
+        if key not in self.sessions:
+            options = onnxruntime.SessionOptions()
+            level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.graph_optimization_level = level
+            options.intra_op_num_threads = options.inter_op_num_threads = 1
+            options.log_severity_level = 4
+            graph = Graph(_typed(values, TYPES[precision.name]))
+            model = region_model(graph, no_constants, opset=OPSET)
+            self.sessions[key] = onnxruntime.InferenceSession(
+                model, options, providers=[self.provider]
+            )
+        return self.sessions[key]
+
+
+def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:
+    """`values` of a rule with `dtype` for the reals."""
+    made: dict[Node, tuple[Value, ...]] = {}
+    for node in walk(values):
+        if isinstance(node.op, Leaf):
+            (type_,) = node.types
+            own = dtype if type_.dtype == REAL else type_.dtype
+            made[node] = (leaf(node.op.key, TensorType(own, type_.shape)),)
+        else:
+            assert isinstance(node.op, Operator)
+            inputs = [made[source.node][source.index] for source in node.inputs]
+            made[node] = apply(node.op, inputs, node.attributes, dtype=dtype)
+    return tuple(made[value.node][value.index] for value in values)
