@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from xflow.constraint import Constraint, equal, in_range
 from xflow.errors import ShapeError
 from xflow.graph import Value, read, requirements
-from xflow.ops.spec import Index, Scalar, fresh_names
+from xflow.ops.spec import Index, Scalar, fresh_names, substitute_scalar
 from xflow.rule import Instance
 from xflow.size import Size, divide, floor_divide, substitute, symbol
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
@@ -183,10 +183,15 @@ class InstanceProof:
     def _compare(self, left: Value, right: Value, reading: _Reading) -> dict[str, object] | Attempt:
         before, mark = len(self.arithmetic.obligations), self.equality.recorder.mark()
         index, simpler = reading.index, reading.simpler
-        a, b = simpler(read(left, index)), simpler(read(right, index))
-        unfolded = (
-            simpler(read_unfolded(left, index)),
-            simpler(read_unfolded(right, index)),
+        values = equal_symbols(self.instance.where)
+        a, b, *unfolded = (
+            simpler(substitute_scalar(scalar, values) if values else scalar)
+            for scalar in (
+                read(left, index),
+                read(right, index),
+                read_unfolded(left, index),
+                read_unfolded(right, index),
+            )
         )
         given = Domain(demands(unfolded[0], self.equality), self.equality)
         unmet = given.unmet(demands(unfolded[1], self.equality))
@@ -242,6 +247,23 @@ class _Reading:
         if self.strict is not None:
             scalar = with_choices(scalar, strict=self.strict)
         return scalar if self.radix is None else self.radix.rewrite(scalar)
+
+
+def equal_symbols(conditions: Iterable[Constraint]) -> dict[str, Size]:
+    """Symbols that conditions ``g == h`` say to be others, by these: put in, they say no more."""
+    values: dict[str, Size] = {}
+    for condition in conditions:
+        names = sorted(condition.symbols)
+        if len(names) == 2 and condition in (
+            equal(symbol(names[0]), symbol(names[1])),
+            equal(symbol(names[1]), symbol(names[0])),
+        ):
+            kept, gone = (substitute(symbol(name), values) for name in names)
+            if kept != gone:
+                change = {str(gone): kept}
+                values = {name: substitute(size, change) for name, size in values.items()}
+                values[str(gone)] = kept
+    return values
 
 
 def _readings_of(value: Value, index: Index) -> tuple[Scalar, Scalar]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from xflow.errors import SizeError
 from xflow.size import Expr, Size, free_symbols, from_ast, substitute
@@ -32,7 +33,14 @@ class Constraint:
             return None
         return self.difference >= 0 if self.relation is Relation.AT_LEAST else self.difference == 0
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.difference, self.relation is Relation.EQUAL))
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """The names of the symbols that it speaks of."""
         return free_symbols(self.difference)
@@ -49,6 +57,10 @@ class Constraint:
         return (below, Constraint(self.difference - 1, Relation.AT_LEAST))
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if not isinstance(self.difference, Expr):
             return f"{self.difference} {self.relation.value} 0"
         left: Size = 0

@@ -26,6 +26,9 @@ class Symbol:
 
     name: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @cached_property
     def key(self) -> str:
         return self.name
