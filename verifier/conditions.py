@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 from math import gcd
+from operator import and_
 
 from xflow.constraint import Constraint, Relation, at_least, equal
-from xflow.rule import Instance, Rule, attribute_symbols
-from xflow.size import Expr, free_symbols, symbol
+from xflow.rule import Instance, Rule
+from xflow.size import Expr, symbol
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import Sampler, compare_at, left_conditions
+from xflow.verifier.refutation.refute import Sampler, compare_at, left_conditions, size_names
 
 SAMPLES = 16
 SURE = 64
@@ -45,23 +48,10 @@ def simplest(condition: Constraint) -> Constraint:
     if condition.relation is not Relation.EQUAL or not isinstance(condition.difference, Expr):
         return condition
     terms = condition.difference.terms
-    shared = list(terms[0][0])
-    for monomial, _ in terms[1:]:
-        rest = list(monomial)
-        kept = []
-        for atom in shared:
-            if atom in rest:
-                rest.remove(atom)
-                kept.append(atom)
-        shared = kept
+    shared = reduce(and_, (Counter(monomial) for monomial, _ in terms))
     content = gcd(*(coefficient for _, coefficient in terms))
-    total = []
-    for monomial, coefficient in terms:
-        rest = list(monomial)
-        for atom in shared:
-            rest.remove(atom)
-        total.append((tuple(rest), coefficient // content))
-    return equal(Expr(tuple(total)) + 0, 0)
+    rest = [(tuple((Counter(m) - shared).elements()), c // content) for m, c in terms]
+    return equal(Expr(tuple(rest)) + 0, 0)
 
 
 def lift(conditions: Sequence[Constraint], rule: Rule) -> Iterator[str]:
@@ -85,14 +75,11 @@ def lift(conditions: Sequence[Constraint], rule: Rule) -> Iterator[str]:
 def sign_conditions(rule: Rule, low: int = 0) -> Iterator[str]:
     """``p >= low`` for every symbol of which the left side does not imply it."""
     instance = rule.instance(min(filter(None, rule.ranks), default=0))
-    names = attribute_symbols((*instance.lhs, *instance.rhs)).union(
-        *(free_symbols(size) for value in instance.inputs for size in value.shape)
-    )
     arithmetic = Arithmetic()
     with arithmetic.assuming(left_conditions(instance)):
         unsure = [
             condition
-            for condition in (at_least(symbol(name), low) for name in sorted(names))
+            for condition in (at_least(symbol(name), low) for name in size_names(instance))
             if not arithmetic.implied(condition)
         ]
     yield from lift(unsure, rule)
@@ -181,12 +168,7 @@ def _wrong_part(
     conditions = left_conditions(instance)
     if any(condition.decided is False for condition in conditions):
         return None
-    names = sorted(
-        attribute_symbols((*instance.lhs, *instance.rhs)).union(
-            *(condition.symbols for condition in conditions),
-            *(free_symbols(size) for value in instance.inputs for size in value.shape),
-        )
-    )
+    names = size_names(instance, conditions)
     rng = random.Random(f"{rule.lhs} {rule.rhs} {extra}")
     sampler = Sampler(names, conditions, rng)
     done = wrong = 0

@@ -351,7 +351,7 @@ class Domain:
             if self._multiple(normal, given.argument, path):
                 return True
             # A product that is not 0 has no factor that is.
-            for base in common_powers(given.argument):
+            for base in common_powers(given.argument.terms):
                 unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
                 if self._equality.equal(normal, unit, path):
                     return True

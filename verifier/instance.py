@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from xflow.constraint import Constraint, equal, in_range
@@ -24,7 +24,7 @@ from xflow.verifier.matching.abstraction import equal_abstractly
 from xflow.verifier.matching.match import Equality
 from xflow.verifier.matching.reals import equal_reals
 from xflow.verifier.matching.witness import witness_conditions
-from xflow.verifier.refutation.refute import left_conditions
+from xflow.verifier.refutation.refute import definitions, left_conditions
 
 
 @dataclass
@@ -45,13 +45,15 @@ class InstanceProof:
     def __init__(self, instance: Instance, thorough: bool = True):
         self.instance = instance
         self.thorough = thorough
+        self.conditions = left_conditions(instance)
+        self.equal_symbols = definitions([c for c in instance.where if says_equal(c)])
+        """Symbols that are others under the conditions, by these: put in, they say no more."""
         self.arithmetic = Arithmetic()
         self.equality = Equality(self.arithmetic)
         self.equality.normalizer.facts = {fact.name: fact.relation for fact in instance.facts}
 
     def attempt(self) -> Attempt:
-        instance = self.instance
-        conditions = left_conditions(instance)
+        instance, conditions = self.instance, self.conditions
         if any(c.decided is False for c in conditions):
             return Attempt("vacuous: the left side is never defined")
         with self.arithmetic.assuming(conditions):
@@ -183,7 +185,7 @@ class InstanceProof:
     def _compare(self, left: Value, right: Value, reading: _Reading) -> dict[str, object] | Attempt:
         before, mark = len(self.arithmetic.obligations), self.equality.recorder.mark()
         index, simpler = reading.index, reading.simpler
-        values = equal_symbols(self.instance.where)
+        values = self.equal_symbols
         a, b, *unfolded = (
             simpler(substitute_scalar(scalar, values) if values else scalar)
             for scalar in (
@@ -217,7 +219,7 @@ class InstanceProof:
             **({"witness": [str(c) for c in reading.named]} if reading.named else {}),
             **self.equality.recorder.record(mark, shown, *normals),
             "obligations": [
-                obligation_record(o, (*left_conditions(self.instance), *reading.conditions))
+                obligation_record(o, (*self.conditions, *reading.conditions))
                 for o in self.arithmetic.obligations[before:]
             ],
         }
@@ -249,21 +251,10 @@ class _Reading:
         return scalar if self.radix is None else self.radix.rewrite(scalar)
 
 
-def equal_symbols(conditions: Iterable[Constraint]) -> dict[str, Size]:
-    """Symbols that conditions ``g == h`` say to be others, by these: put in, they say no more."""
-    values: dict[str, Size] = {}
-    for condition in conditions:
-        names = sorted(condition.symbols)
-        if len(names) == 2 and condition in (
-            equal(symbol(names[0]), symbol(names[1])),
-            equal(symbol(names[1]), symbol(names[0])),
-        ):
-            kept, gone = (substitute(symbol(name), values) for name in names)
-            if kept != gone:
-                change = {str(gone): kept}
-                values = {name: substitute(size, change) for name, size in values.items()}
-                values[str(gone)] = kept
-    return values
+def says_equal(condition: Constraint) -> bool:
+    """Whether a condition is ``g == h`` for two symbols."""
+    names = condition.symbols
+    return len(names) == 2 and condition == equal(*map(symbol, sorted(names)))
 
 
 def _readings_of(value: Value, index: Index) -> tuple[Scalar, Scalar]:

@@ -95,14 +95,17 @@ def common_content(normals: Iterable[Normal]) -> Fraction:
     return Fraction(numerator, denominator) if numerator else Fraction(1)
 
 
-def common_powers(normal: Normal) -> dict[Base, int]:
-    """The factors, with exponents, that every term has and that no bound variable occurs in."""
+def common_powers(terms: Iterable[Term], bound: frozenset[str] = frozenset()) -> dict[Base, int]:
+    """The factors, with exponents, that every term has and that no bound variable occurs in.
+
+    Bound are the variables of each term, and `bound` around all of them.
+    """
     common: dict[Base, int] | None = None
-    for term in normal.terms:
+    for term in terms:
         own = {
             base: exponent
             for base, exponent in term.powers
-            if not free_of_base(base) & set(term.variables)
+            if not free_of_base(base) & {*term.variables, *bound}
         }
         common = own if common is None else shared_powers(common, own)
     return common or {}
@@ -133,7 +136,7 @@ def split_exponentials(normal: Normal) -> tuple[dict[Base, int], Normal]:
     """
     powers: dict[Base, int] = {
         base: exponent
-        for base, exponent in common_powers(normal).items()
+        for base, exponent in common_powers(normal.terms).items()
         if isinstance(base, Function) and base.name == "exp"
     }
     return powers, without_powers(normal, powers) if powers else normal

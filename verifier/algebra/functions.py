@@ -171,7 +171,7 @@ def reciprocal(normal: Normal) -> list[Term]:
         (term,) = normal.terms
         if not term.variables and not term.guards:
             return [_inverse(term)]
-    common = common_powers(normal)
+    common = common_powers(normal.terms)
     rest = without_powers(normal, common)
     lead = rest.terms[0].coefficient
     unit = canonical(make_normal(scale(rest.terms, 1 / lead)))

@@ -286,21 +286,20 @@ class Normalizer:
 
     def _pin(self, term: Term, path: Guards) -> list[Term] | None:
         """Eliminate a variable that an equality among the guards determines."""
-        for guard in term.guards:
-            for variable in term.variables:
-                value = pinned_value(guard, variable, term.guards)
-                if value is None:
-                    continue
-                rest = tuple(v for v in term.variables if v != variable)
-                reduced = Term(term.coefficient, rest, term.guards, term.powers)
-                return [substitute_term(reduced, {variable: value})]
-        for variable in term.variables:
-            value = pinned_by_floor(variable, term, self.arithmetic, path)
+        for variable, value in self._pinned(term, path):
             if value is not None:
                 rest = tuple(v for v in term.variables if v != variable)
                 reduced = Term(term.coefficient, rest, term.guards, term.powers)
                 return [substitute_term(reduced, {variable: value})]
         return None
+
+    def _pinned(self, term: Term, path: Guards) -> Iterator[tuple[str, Size | None]]:
+        """Variables with the values that guards force on them, those that cost a proof last."""
+        for guard in term.guards:
+            for variable in term.variables:
+                yield variable, pinned_value(guard, variable, term.guards)
+        for variable in term.variables:
+            yield variable, pinned_by_floor(variable, term, self.arithmetic, path)
 
     def _merge(self, term: Term, path: Guards) -> list[Term] | None:
         made = merged(term, self.arithmetic, path) if self.merges else None

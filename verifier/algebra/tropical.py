@@ -19,7 +19,12 @@ from typing import Protocol
 
 from xflow.ops.spec import fresh_name
 from xflow.verifier.algebra.arithmetic import Arithmetic
-from xflow.verifier.algebra.factors import canonical_option, common_content, shared_powers
+from xflow.verifier.algebra.factors import (
+    canonical_option,
+    common_content,
+    common_powers,
+    without_powers,
+)
 from xflow.verifier.algebra.functions import apply_function
 from xflow.verifier.algebra.signs import Signs, difference, option_apart, rename_option
 from xflow.verifier.algebra.terms import (
@@ -30,7 +35,6 @@ from xflow.verifier.algebra.terms import (
     Normal,
     Option,
     Term,
-    free_of_base,
     free_of_normal,
     make_normal,
     make_term,
@@ -296,36 +300,17 @@ class Tropical:
 
     def _factored(self, options: Sequence[Option], path: Guards) -> tuple[Term, list[Option]]:
         """``(c, options)``: ``max{c a, c b}`` is ``c max{a, b}``, with the greatest ``c >= 0``."""
-        bound = {name for option in options for name in option.variables}
-        common: dict[Base, int] | None = None
-        for option in options:
-            for term in option.body.terms:
-                own = {
-                    base: exponent
-                    for base, exponent in term.powers
-                    if not free_of_base(base) & {*term.variables, *bound}
-                }
-                common = own if common is None else shared_powers(common, own)
+        bound = frozenset(name for option in options for name in option.variables)
+        common = common_powers((term for o in options for term in o.body.terms), bound)
         signs = self._signs()
         powers: dict[Base, int] = {}
-        for base, exponent in (common or {}).items():
+        for base, exponent in common.items():
             nonnegative = signs.is_power_nonnegative(base, exponent, path)
             # Of an odd power an even one is left.
             kept = exponent if nonnegative else exponent - (1 if exponent > 0 else -1)
             if kept and self._is_read(base, kept, options):
                 powers[base] = kept
-        inverse = [(base, -exponent) for base, exponent in powers.items()]
-        divided = [
-            Option(
-                o.variables,
-                o.guards,
-                make_normal(
-                    make_term(t.coefficient, t.variables, t.guards, [*t.powers, *inverse])
-                    for t in o.body.terms
-                ),
-            )
-            for o in options
-        ]
+        divided = [Option(o.variables, o.guards, without_powers(o.body, powers)) for o in options]
         return make_term(ONE, powers=powers), divided
 
     def _is_read(self, base: Base, exponent: int, options: Sequence[Option]) -> bool:

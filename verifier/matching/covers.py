@@ -107,7 +107,7 @@ class Covers:
             if not is_total_normal(same_body):
                 continue
             same = self._equality.equal(same_body, option.body, here)
-            if same and all(self._group_covered(*group, unknown, here) for group in groups):
+            if same and all(self._group_covered(*group, here) for group in groups):
                 return True
         return False
 
@@ -124,9 +124,7 @@ class Covers:
                 names |= frozenset[str]().union(*(g.symbols & unknown for g in joined))
             yield names, tuple(chosen)
 
-    def _group_covered(
-        self, names: frozenset[str], needed: Guards, unknown: frozenset[str], here: Guards
-    ) -> bool:
+    def _group_covered(self, names: frozenset[str], needed: Guards, here: Guards) -> bool:
         values = islice(self._completed({}, names, needed, here), MAX_WITNESSES)
         witnesses = [tuple(g.substitute(value) for g in needed) for value in values]
         return self._equality.arithmetic.covered(here, witnesses)

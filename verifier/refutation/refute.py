@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -72,12 +72,7 @@ def search_counterexample(
 
 def _search(instance: Instance, rng: random.Random, cases: int) -> Counterexample | Survived:
     conditions = left_conditions(instance)
-    names = sorted(
-        attribute_symbols((*instance.lhs, *instance.rhs)).union(
-            *(c.symbols for c in conditions),
-            *(free_symbols(size) for value in instance.inputs for size in value.shape),
-        )
-    )
+    names = size_names(instance, conditions)
     sampler = Sampler(names, conditions, rng, whole_numbers(instance, conditions))
     done = 0
     for _ in range(3 * cases):  # a draw without elements to compare does not count
@@ -89,6 +84,16 @@ def _search(instance: Instance, rng: random.Random, cases: int) -> Counterexampl
             return outcome
         done += outcome
     return Survived(done)
+
+
+def size_names(instance: Instance, conditions: Iterable[Constraint] = ()) -> list[str]:
+    """The size symbols in a rule's attributes, in its inputs' shapes and in `conditions`."""
+    return sorted(
+        attribute_symbols((*instance.lhs, *instance.rhs)).union(
+            *(condition.symbols for condition in conditions),
+            *(free_symbols(size) for value in instance.inputs for size in value.shape),
+        )
+    )
 
 
 def left_conditions(instance: Instance) -> list[Constraint]:

@@ -47,14 +47,15 @@ from xflow.graph import Leaf, Value
 from xflow.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
 from xflow.ops.registry import Array, Shape
 from xflow.ops.sorts import REAL
-from xflow.rule import Instance, Rule, attribute_symbols
-from xflow.size import evaluate, free_symbols
+from xflow.rule import Instance, Rule
+from xflow.size import evaluate
 from xflow.verifier.refutation.refute import (
     Sampler,
     concretize,
     element_count,
     left_conditions,
     real_symbols,
+    size_names,
 )
 from xflow.verifier.rounding.magnitudes import KINDS, draw_inputs, jitter, ones, satisfying
 from xflow.verifier.rounding.rounded import FP32, PRECISIONS, Precision, run_rounded
@@ -164,12 +165,7 @@ def find_case(instance: Instance, back: Instance | None, seed: str) -> Case | No
         rng = random.Random(f"numerics {seed}")
         conditions = left_conditions(instance) + (left_conditions(other) if other else [])
         facts = tuple(dict.fromkeys(instance.facts + (other.facts if other else ())))
-        names = sorted(
-            attribute_symbols((*instance.lhs, *instance.rhs)).union(
-                *(c.symbols for c in conditions),
-                *(free_symbols(size) for value in instance.inputs for size in value.shape),
-            )
-        )
+        names = size_names(instance, conditions)
         sampler = _Extents(names, list(dict.fromkeys(conditions)), rng)
         best: Case | None = None
         worth: tuple[bool, int, int] | None = None
