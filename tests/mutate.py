@@ -5,7 +5,8 @@ proves is evaluated at random sizes through the operators' `numpy` readings, whi
 with the specifications that a proof uses. One that is proved and false is a hole in the prover.
 
 As a program it mutates every rule of the database and of the corpora of true rules in all ways,
-in a process for each core, and prints the counts.
+in a process for each core, and prints the counts. That takes hours, so what is done is noted in a
+journal: a run that was interrupted goes on, unless the prover, the operators or the rule changed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
+import json
 import os
 import random
 import re
@@ -45,6 +48,8 @@ CORPORA = tuple(
     if not {"bad", "false"} & set(re.split("[-_]", path.stem))
 )
 """The hand-picked true equations."""
+
+JOURNAL = HERE.parent / ".mutation" / "journal.jsonl"
 
 CONFIRMATIONS = 50
 """Random size assignments at which a mutant that is proved is evaluated."""
@@ -273,23 +278,95 @@ def sample(rules: Sequence[Rule], size: int, seed: int) -> list[Mutant]:
     return drawn
 
 
-def _judge_all(rule: Rule) -> list[Judgement]:
-    return [judge(mutant) for mutant in mutants(rule)]
+@dataclass(frozen=True)
+class Tally:
+    """What became of the mutants of one rule; `holes` are those that are proved and false."""
+
+    counts: Counter[Outcome]
+    holes: tuple[str, ...] = ()
 
 
-def run(rules: Sequence[Rule], jobs: int, progress: bool = True) -> Counter[Outcome]:
-    """Judge all mutants of `rules`; those that are proved and false are printed."""
-    counts: Counter[Outcome] = Counter()
+def _judge_all(rule: Rule) -> Tally:
+    judged = [judge(mutant) for mutant in mutants(rule)]
+    holes = tuple(str(one) for one in judged if one.outcome is Outcome.FALSE)
+    return Tally(Counter(one.outcome for one in judged), holes)
+
+
+class Journal:
+    """What is known of rules from earlier runs: a line of JSON for each in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._prover = _digest_of_sources()
+        self._known: dict[str, Tally] = {}
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:
+                continue  # cut short by the end of a run
+            counts = Counter({Outcome(name): n for name, n in entry["counts"].items()})
+            self._known[entry["key"]] = Tally(counts, tuple(entry["holes"]))
+
+    def __getitem__(self, rule: Rule) -> Tally | None:
+        return self._known.get(self._key(rule))
+
+    def __setitem__(self, rule: Rule, tally: Tally) -> None:
+        self._known[self._key(rule)] = tally
+        counts = {outcome.value: n for outcome, n in tally.counts.items()}
+        entry = {"key": self._key(rule), "counts": counts, "holes": tally.holes}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{json.dumps(entry)}\n")  # the last line may have been cut short
+
+    def _key(self, rule: Rule) -> str:
+        text = str(replace(rule, notes={}))
+        return hashlib.sha256(f"{self._prover}\n{text}".encode()).hexdigest()[:24]
+
+
+def _digest_of_sources() -> str:
+    """What the judgement depends on besides the rule: how mutants are made, read and proved."""
+    root = HERE.parent
+    paths = [Path(__file__), *root.glob("verifier/**/*.py"), *root.glob("xflow/ops/*.py")]
+    names = ("constraint", "facts", "graph", "numerics", "rule", "size")
+    paths += [root / "xflow" / f"{name}.py" for name in names]
+    digest = hashlib.sha256()
+    for path in sorted(path for path in paths if "recheck" not in path.parts):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def run(rules: Sequence[Rule], jobs: int, journal: Journal | None = None) -> Counter[Outcome]:
+    """Judge all mutants of `rules`; those that are proved and false are printed.
+
+    The rules are taken in a random order, so that what is done at any moment is a sample of all.
+    """
+    tallies: list[Tally] = []
+    waiting: list[Rule] = []
+    for rule in random.Random(0).sample(rules, len(rules)):
+        known = None if journal is None else journal[rule]
+        if known is None:
+            waiting.append(rule)
+        else:
+            tallies.append(known)
     with process_pool(jobs) as pool:
-        futures = [pool.submit(_judge_all, rule) for rule in rules]
-        for number, future in enumerate(as_completed(futures), 1):
-            for judgement in future.result():
-                counts[judgement.outcome] += 1
-                if judgement.outcome is Outcome.FALSE:
-                    print(judgement, flush=True)
-            if progress:
-                print(f"{number} of {len(rules)} rules: {words(counts)}", file=sys.stderr)
-    return counts
+        futures = {pool.submit(_judge_all, rule): rule for rule in waiting}
+        for future in as_completed(futures):
+            tallies.append(future.result())
+            if journal is not None:
+                journal[futures[future]] = tallies[-1]
+            done = f"{len(tallies)} of {len(rules)} rules"
+            print(f"{done}: {words(_total(tallies))}", file=sys.stderr, flush=True)
+    for tally in tallies:
+        for hole in tally.holes:
+            print(hole, flush=True)
+    return _total(tallies)
+
+
+def _total(tallies: Sequence[Tally]) -> Counter[Outcome]:
+    total: Counter[Outcome] = Counter()
+    for tally in tallies:
+        total.update(tally.counts)
+    return total
 
 
 def cores() -> int:
@@ -307,7 +384,9 @@ def main() -> int:
     """Mutate every rule in all ways; 1 if a mutant is proved and false."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (all cores)")
-    counts = run(true_rules(), parser.parse_args().jobs)
+    parser.add_argument("--journal", type=Path, default=JOURNAL, help="what is done (%(default)s)")
+    options = parser.parse_args()
+    counts = run(true_rules(), options.jobs, Journal(options.journal))
     print(words(counts))
     return 1 if counts[Outcome.FALSE] else 0
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import mutate
 import pytest
@@ -13,6 +14,8 @@ from xflow.verifier.prove import Proved
 from xflow.verifier.refutation.refute import Survived, search_counterexample
 
 ONCE_PROVED = parse_rules((HERE / "corpus" / "bad-mutants.rules").read_text("utf-8"))
+
+NAMES = ("Neg", "Abs", "Exp")
 
 SAMPLE = 90
 """Mutants in the fast suite; `pytest -m mutation` takes all."""
@@ -116,10 +119,23 @@ def _blind_without(where: tuple[str, ...]) -> object:
     return search
 
 
+def test_a_journal_that_was_cut_short_says_what_is_done(tmp_path: Path) -> None:
+    rules = [one(f"rule {name.lower()}\n  in x[n]\n  from Neg({name}(x))\n  to x\n") for name in NAMES]
+    tallies = [mutate.Tally(Counter({Outcome.REFUTED: n}), ("hole",) * n) for n in range(1, 4)]
+    path = tmp_path / "folder" / "journal.jsonl"
+    mutate.Journal(path)[rules[0]] = tallies[0]
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"key": "cut sh')
+    mutate.Journal(path)[rules[1]] = tallies[1]
+    known = mutate.Journal(path)
+    assert [known[rule] for rule in rules] == [*tallies[:2], None]
+
+
 @pytest.mark.mutation
 @pytest.mark.timeout(0)
 def test_no_mutant_is_proved_and_false() -> None:
-    counts = mutate.run(true_rules(), mutate.cores())
+    journal = mutate.Journal(mutate.JOURNAL)
+    counts = mutate.run(true_rules(), mutate.cores(), journal)
     print(mutate.words(counts))
     assert counts.total() >= 2000
     assert counts[Outcome.CONFIRMED]
