@@ -120,7 +120,9 @@ def _blind_without(where: tuple[str, ...]) -> object:
 
 
 def test_a_journal_that_was_cut_short_says_what_is_done(tmp_path: Path) -> None:
-    rules = [one(f"rule {name.lower()}\n  in x[n]\n  from Neg({name}(x))\n  to x\n") for name in NAMES]
+    rules = [
+        one(f"rule {name.lower()}\n  in x[n]\n  from Neg({name}(x))\n  to x\n") for name in NAMES
+    ]
     tallies = [mutate.Tally(Counter({Outcome.REFUTED: n}), ("hole",) * n) for n in range(1, 4)]
     path = tmp_path / "folder" / "journal.jsonl"
     mutate.Journal(path)[rules[0]] = tallies[0]
