@@ -38,6 +38,9 @@ from xflow.size import (
 
 RESOURCE_LIMITS = (1_000_000, 1_000_000, 2_000_000)
 NONLINEAR_LIMIT = 4_000_000
+MAX_IN_VAIN = 64
+"""Nonlinear questions without an answer after which no more are asked. Proofs leave 10 of them
+open; what is false may raise hundreds, at half a second each."""
 MAX_PARTNERS = 12
 MAX_DIGIT = 7
 """The greatest value of a factor for which products by all its values are spelled out."""
@@ -93,6 +96,7 @@ class Arithmetic:
         self._memo: dict[tuple[object, ...], bool] = {}
         self._formulas: dict[Constraint, z3.BoolRef] = {}
         self._assumptions: dict[Guards, z3.BoolRef] = {}
+        self._in_vain = 0
 
     @property
     def assumed(self) -> tuple[Constraint, ...]:
@@ -184,11 +188,16 @@ class Arithmetic:
         for level, solver in enumerate(self._solvers[: effort.value]):
             if level and not self._products:
                 return False  # no products: the first answer was the last word
+            if level == len(self._solvers) - 1:
+                if self._in_vain == MAX_IN_VAIN:
+                    return False
+                self._in_vain += 1
             self._add_facts(level)
             solver.push()
             try:
                 solver.add(*formulas)
                 if solver.check() == z3.unsat:
+                    self._in_vain -= level == len(self._solvers) - 1
                     return True
             except z3.Z3Exception:
                 return False
