@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench rules verify yardsticks mutation compare clean
+.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation compare clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -43,6 +43,10 @@ format: $(VENV)/dev
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py --budget $(BUDGET)
 
+# Rewrites that the runtime misses, each in a graph of its own, against the form made by hand.
+isolated: $(VENV)/installed
+	$(BIN)/python benchmarks/run_isolated.py
+
 rules: $(VENV)/installed
 	$(BIN)/xflow rules generate --out rules
 
@@ -51,9 +55,22 @@ verify: $(VENV)/installed
 
 # What the verifier says of TASO's substitutions: verdict, milliseconds, condition.
 yardsticks: $(VENV)/installed
-	$(BIN)/python tests/taso.py
+	$(BIN)/python benchmarks/taso.py
 
-# Every mutant of every rule: none may be proved and false.  An hour of processor time.
+# Which of TASO's sound substitutions are in the database or follow from it, and by which rules.
+recall: $(VENV)/installed
+	$(BIN)/python benchmarks/recall.py
+
+# Graphs, classes, seconds and memory of enumeration over TASO's operators, and of every family at
+# two to four operators: what each depth adds.
+enumeration: $(VENV)/installed
+	$(BIN)/python benchmarks/enumeration.py
+
+# The whole database from nothing: the committed bytes, or a failure.
+regeneration: $(VENV)/dev
+	$(BIN)/pytest -m regeneration tests/test_database.py
+
+# Every mutant of every rule: none may be proved and false. Hours, and goes on where it was stopped.
 mutation: $(VENV)/dev
 	$(BIN)/pytest -m mutation -s tests/test_mutation.py
 

@@ -1,24 +1,32 @@
-"""One family: enumerate, propose, generalise, minimise and prove, smaller equations first."""
+"""One family: what is proposed is taken in a fixed order, smaller equations first, and kept
+where it is proved and does not follow from what was kept before.
+
+Enumeration, proofs and measurements are chunks that run elsewhere, also ahead of time; what is
+decided here are redundancy and acceptance, in the one order, so that the outcome does not depend
+on when a chunk comes back. A proof that was made ahead of time and turns out not to be needed is
+not looked at.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from xflow.generator.definitions import definitional_rules
-from xflow.generator.enumerate import enumerate_terms
-from xflow.generator.generalize import Generalizer, is_determined, plausible, split_rules
-from xflow.generator.minimize import Reducer, is_linear, is_permutation, repeats_itself
-from xflow.generator.propose import Proposal, propose
-from xflow.generator.vocabulary import Family, Vocabulary
-from xflow.generator.wording import rule_name
-from xflow.rule import Rule, parse_rules
-from xflow.verifier.prove import Proved, Refuted, prove
-from xflow.verifier.rounding.measure import measure
+from xflow.generator.job.chunks import Define, Explore, Explored, Judge, Judged, Measure, Settle
+from xflow.generator.job.codec import decode, digest
+from xflow.generator.job.desk import Desk, Steps, Ticket, Urgency, complete, wait_for
+from xflow.generator.job.engine import InlineEngine
+from xflow.generator.minimize import Reducer
+from xflow.generator.saturation.directions import Database
+from xflow.generator.saturation.gaps import is_gap
+from xflow.generator.settle import Fate, Settled
+from xflow.generator.vocabulary import Family
+from xflow.rule import BASE, Rule
 
-Notice = Callable[[str], None]
+AHEAD = 4
+"""Proposals for each worker that are proved ahead of their turn."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,16 @@ class Kept:
 
     rule: Rule
     certificate: dict[str, object]
+    follows: tuple[str, ...] = ()
+    """Digests of what the rules say from which it follows; none for a rule of the base."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A proven rule that is not kept, and why."""
+
+    item: Kept
+    reason: str
 
 
 @dataclass
@@ -35,131 +53,312 @@ class Derivation:
 
     family: str
     kept: list[Kept] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    """Processor time of its chunks, in whichever processes, and of the decisions."""
+    deciding: float = 0.0
+    """Of these, spent on what follows from what: one after the other."""
     unknown: list[tuple[str, str]] = field(default_factory=list)
     """Text of plausible rules that were neither proved nor refuted, and the reason."""
 
 
 def derive(
-    family: Family, seed: int, max_ops: int, known: Sequence[Rule] = (), notice: Notice = print
+    family: Family,
+    seed: int,
+    max_ops: int,
+    known: Sequence[Rule] = (),
+    notice: Callable[[str], None] = print,
 ) -> Derivation:
-    """The rules of `family` that do not follow from smaller ones or from `known`."""
-    start = time.monotonic()
-    job = _Job(Derivation(family.name), seed, max_ops, notice)
-    for rule in known:
-        job.reducer.add(rule)
-    if family.definitions:
-        for rule in definitional_rules(seed):
-            job.result.counts["proposed"] += 1
-            job.try_rule(rule)
-    for vocabulary in family.vocabularies:
-        job.explore(vocabulary)
-    job.leave_one_out()
-    job.measure()
-    job.result.counts["kept"] = len(job.result.kept)
-    job.result.seconds = time.monotonic() - start
-    return job.result
+    """The rules of `family` that do not follow from smaller ones or from `known`, found here."""
+    desk = Desk(InlineEngine(), seed, max_ops)
+    made: list[Derivation] = []
+    job = FamilyJob(family, desk)
+    job.prefetch(Urgency.NOW)
+    complete(desk, {family.name: job.steps(known)}, lambda _, derivation: made.append(derivation))
+    notice(f"{family.name}: {len(made[0].kept)} rules")
+    complete(desk, {family.name: measure(made[0], desk)}, lambda name, _: None)
+    add_costs(made, desk)
+    return made[0]
 
 
 @dataclass
-class _Job:
-    result: Derivation
-    seed: int
-    max_ops: int
-    notice: Notice
-    reducer: Reducer = field(default_factory=Reducer)
-    seen: set[tuple[str, str, str]] = field(default_factory=set)
-    origins: dict[int, tuple[Proposal, Vocabulary]] = field(default_factory=dict)
-    """By the identity of a kept rule; none for definitions and rules of several outputs."""
+class _Candidate:
+    """A proposal that waits for its turn."""
 
-    def explore(self, vocabulary: Vocabulary) -> None:
-        """Enumerate one vocabulary and keep what is new."""
-        found = enumerate_terms(vocabulary, self.seed, self.max_ops)
-        proposals = propose(found.candidates, vocabulary)
-        counts = self.result.counts
-        counts.update(graphs=found.graphs, classes=found.classes, proposed=len(proposals))
-        generalizer = Generalizer(vocabulary, self.seed)
-        for number, proposal in enumerate(proposals):
-            if number % 20 == 0:
-                rules = len(self.result.kept)
-                self.notice(f"{vocabulary.name} {number}/{len(proposals)}, {rules} rules")
-            if _is_idle(proposal):
-                counts["idle"] += 1
-            elif self.reducer.derives(proposal.source, proposal.target, vocabulary):
-                counts["derived"] += 1
+    judge: Judge
+    ticket: Ticket[Judged] | None = None
+    state: str = ""
+    """The state of knowledge in which it was last compared with the rules."""
+    derived: bool = False
+
+
+class FamilyJob:
+    """The work on one family."""
+
+    def __init__(self, family: Family, desk: Desk) -> None:
+        self.family = family
+        self.result = Derivation(family.name)
+        self._definitions_left = 0
+        self._desk = desk
+        self._reducer = Reducer()
+        self._state = ""
+        """Names the rules that the reducer knows, in their order."""
+        self._seen: set[tuple[str, str, str]] = set()
+        self._origins: dict[int, Judge] = {}
+        """By the identity of a kept rule; none for definitions and rules of several outputs."""
+        self._explores: deque[Ticket[Explored]] = deque()
+        self._line: deque[_Candidate] = deque()
+        self.idle: list[Judge] = []
+        """Proposals that the search has no use for, see `fill`."""
+        self._looked: int = 0
+        """How many of the line, from its head, were looked at ahead of their turn."""
+
+    @property
+    def left(self) -> int:
+        """Proposals whose turn has not come, of the vocabularies explored so far."""
+        ready = (len(ticket.result.proposals) for ticket in self._explores if ticket.ready)
+        return self._definitions_left + len(self._line) + sum(ready)
+
+    @property
+    def unexplored(self) -> int:
+        """Vocabularies of which the proposals are not known."""
+        return sum(not ticket.ready for ticket in self._explores)
+
+    def prefetch(self, urgency: Urgency) -> None:
+        """Ask for what does not depend on other families."""
+        desk, name = self._desk, self.family.name
+        if self.family.definitions:
+            desk.ask(Define(desk.seed), name, urgency)
+        self._explores.extend(
+            desk.ask(Explore(vocabulary, desk.seed, desk.max_ops), name, urgency)
+            for vocabulary in self.family.vocabularies
+        )
+
+    def steps(self, known: Iterable[Rule] = ()) -> Steps[Derivation]:
+        """Everything but the measurement of what was kept, which is asked for already.
+
+        Needs `prefetch` before it.
+        """
+        for rule in known:
+            self._add(rule)
+        if self.family.definitions:
+            yield from self._state_definitions()
+        while self._explores or self._line:
+            if self._line:
+                yield from self._take_next()
             else:
-                for rule in generalizer.rules(proposal.skeleton, proposal.points):
-                    kept = self.try_rule(rule)
-                    if kept is not None:
-                        self.origins[id(kept)] = (proposal, vocabulary)
-                        break
+                self._desk.ask(self._explores[0].chunk, self.family.name, Urgency.SOON)
+                yield from wait_for(self._explores[0])
+                self._line_up()
+        yield from self._leave_one_out()
+        self.result.counts["kept"] = len(self.result.kept)
+        return self.result
 
-    def try_rule(self, rule: Rule) -> Rule | None:
-        """Prove a plausible rule and keep it, with those of several outputs that follow.
+    def _state_definitions(self) -> Steps[None]:
+        desk, name = self._desk, self.family.name
+        texts = yield from wait_for(desk.ask(Define(desk.seed), name, Urgency.NOW))
+        tickets = [desk.ask(Settle(text, desk.seed), name, Urgency.DEFINE) for text in texts]
+        self._definitions_left = len(tickets)
+        for ticket in tickets:
+            settled = yield from wait_for(ticket)
+            desk.forget(ticket)
+            self._definitions_left -= 1
+            self.result.counts["proposed"] += 1
+            self._accept(settled)
+            yield True
+
+    def _line_up(self) -> None:
+        """Put the proposals of the next vocabulary into the line."""
+        ticket = self._explores.popleft()
+        found = ticket.result
+        self._desk.forget(ticket)
+        self.result.counts.update(found.counts)
+        chunk = ticket.chunk
+        assert isinstance(chunk, Explore)
+        for code in found.proposals:
+            self._line.append(_Candidate(Judge(chunk.vocabulary, code, self._desk.seed)))
+        self.idle += [Judge(chunk.vocabulary, code, self._desk.seed) for code in found.idle]
+
+    def _take_next(self) -> Steps[None]:
+        """Decide on the proposal at the head of the line."""
+        self._look_ahead()  # so that no worker waits while one after the other is derived
+        head = self._line[0]
+        if self._is_derived(head):
+            self.result.counts["derived"] += 1
+            self._leave_line()
+            yield True
+            return
+        if head.ticket is None or not head.ticket.ready:
+            head.ticket = self._desk.ask(head.judge, self.family.name, Urgency.NOW)
+        while not head.ticket.ready:
+            yield self._look_ahead()
+        yield from self._commit(head.judge, head.ticket.result)
+        self._leave_line()
+        yield True
+
+    def _leave_line(self) -> None:
+        head = self._line.popleft()
+        if head.ticket is not None:
+            self._desk.forget(head.ticket)
+        self._looked = max(0, self._looked - 1)
+
+    def _look_ahead(self) -> bool:
+        """Have a later proposal proved that does not follow from the rules known now.
+
+        False where nothing was done: the workers are busy, or far enough ahead.
+        """
+        engine = self._desk.engine
+        if not engine.hungry:
+            return False
+        self._looked = max(self._looked, 1)
+        waiting = sum(
+            candidate.ticket is not None
+            for candidate, _ in zip(self._line, range(self._looked), strict=False)
+        )
+        if waiting > AHEAD * engine.usage.workers:
+            return False
+        if self._looked >= len(self._line):
+            if not self._explores or not self._explores[0].ready:
+                return False
+            self._line_up()
+            return True
+        candidate = self._line[self._looked]
+        self._looked += 1
+        if not self._is_derived(candidate):
+            candidate.ticket = self._desk.ask(candidate.judge, self.family.name, Urgency.SOON)
+        return True
+
+    def _is_derived(self, candidate: _Candidate) -> bool:
+        if candidate.state != self._state:
+            candidate.state = self._state
+            candidate.derived = self._follows(candidate.judge)
+        return candidate.derived
+
+    def _follows(self, judge: Judge) -> bool:
+        """Whether the rules known now derive a proposal."""
+
+        def answer() -> bool:
+            start = time.process_time()
+            source, target = decode(judge.proposal.pair)
+            found = self._reducer.derives(source, target, judge.vocabulary)
+            self.result.deciding += time.process_time() - start
+            return found
+
+        return self._desk.decide(digest(self._state, judge.key), answer)
+
+    def _commit(self, judge: Judge, judged: Judged) -> Steps[None]:
+        """Keep the most general rule of a proposal that is proved and new."""
+        if not judged.settled:
+            self.result.counts["implausible"] += 1
+        for settled in judged.settled:
+            kept = self._accept(settled)
+            if kept is not None:
+                self._origins[id(kept)] = judge
+                return
+        for text in judged.further:  # the one that was proved is there already
+            chunk = Settle(text, self._desk.seed)
+            ticket = self._desk.ask(chunk, self.family.name, Urgency.NOW)
+            kept = self._accept((yield from wait_for(ticket)))
+            if kept is not None:
+                self._origins[id(kept)] = judge
+                return
+
+    def _accept(self, settled: Settled) -> Rule | None:
+        """Keep a proven rule, with those of several outputs that follow.
 
         None where it was not proved, or is there already.
         """
-        (rule,) = parse_rules(str(replace(rule, any_rank=False)))
-        identity = (rule.inputs, rule.lhs, rule.rhs)
-        if identity in self.seen:
+        if settled.identity in self._seen:
             return None
-        self.seen.add(identity)
-        verdict = prove(rule)
-        if isinstance(verdict, Refuted):
-            self.result.counts["refuted"] += 1
+        self._seen.add(settled.identity)
+        self.result.counts[settled.fate.value] += 1
+        rule = settled.rule
+        if settled.fate is Fate.UNKNOWN:
+            self.result.unknown.append((str(rule), settled.reason))
+        if settled.fate is not Fate.PROVED:
             return None
-        if not isinstance(verdict, Proved):
-            self.result.counts["unknown"] += 1
-            self.result.unknown.append((str(rule), str(verdict)))
-            return None
-        self.result.counts["proved"] += 1
-        rule = replace(
-            rule,
-            name=rule_name(rule),
-            where=verdict.where,
-            reverse=verdict.reverse,
-            types=verdict.types,
-            any_rank=verdict.any_rank,
-        )
-        if not is_determined(rule)[1]:
-            rule = replace(rule, reverse=None)
-        self.result.kept.append(Kept(rule, verdict.certificate))
-        self.reducer.add(rule)
-        for split in split_rules([rule]):
-            if plausible(split, self.seed):
-                self.try_rule(split)
+        self.result.kept.append(Kept(rule, settled.certificate))
+        self._add(rule)
+        self._desk.ask(Measure(str(rule)), self.family.name, Urgency.LAST)
+        for split in settled.splits:
+            self._accept(split)
         return rule
 
-    def leave_one_out(self) -> None:
+    def _leave_one_out(self) -> Steps[None]:
         """Drop what follows from rules that were accepted after it."""
         for item in list(self.result.kept):
-            origin = self.origins.get(id(item.rule))
-            if origin is None:
+            judge = self._origins.get(id(item.rule))
+            if judge is None:
                 continue
-            proposal, vocabulary = origin
-            self.reducer.remove(item.rule)
-            if self.reducer.derives(proposal.source, proposal.target, vocabulary):
+            self._reducer.remove(item.rule)
+            self._state = digest(self._state, "without", content(item.rule))
+            if self._follows(judge):
                 self.result.kept.remove(item)
+                self.result.dropped.append(Dropped(item, "follows from rules kept after it"))
             else:
-                self.reducer.add(item.rule)
+                self._add(item.rule)
+            yield True
 
-    def measure(self) -> None:
-        """Note of each rule what rounding does to it."""
-        for number, item in enumerate(self.result.kept):
-            notes = {**item.rule.notes, "numerics": str(measure(item.rule))}
-            self.result.kept[number] = replace(item, rule=replace(item.rule, notes=notes))
+    def fill(self, gaps: Sequence[Judge], known: Database) -> Steps[list[Rule]]:
+        """Prove what no rule explains, unless `known` with what is proved before it does.
+
+        What is proved is of the base and not searched. Returns it.
+        """
+        added: list[Rule] = []
+        tickets = [self._desk.ask(judge, self.family.name, Urgency.SOON) for judge in gaps]
+        for judge, ticket in zip(gaps, tickets, strict=True):
+            judged = yield from wait_for(ticket)
+            self._desk.forget(ticket)
+            if self._is_unexplained(judge, known.joined(Database.of(added))):
+                before = len(self.result.kept)
+                for settled in judged.settled:
+                    self._accept(settled)
+                new = self.result.kept[before:]
+                added += [item.rule for item in new]
+                self.result.kept[before:] = [
+                    replace(item, rule=replace(item.rule, notes={"set": BASE})) for item in new
+                ]
+            yield True
+        self.result.counts["gaps"] = len(added)
+        self.result.counts["kept"] = len(self.result.kept)
+        return added
+
+    def _is_unexplained(self, judge: Judge, rules: Database) -> bool:
+        """Whether `rules` leave a gap a gap."""
+        start = time.process_time()
+        source, target = decode(judge.proposal.pair)
+        found = is_gap(source, target, rules)
+        self.result.deciding += time.process_time() - start
+        return found
+
+    def _add(self, rule: Rule) -> None:
+        self._reducer.add(rule)
+        self._state = digest(self._state, "with", content(rule))
 
 
-def _is_idle(proposal: Proposal) -> bool:
-    """Whether an equation saves nothing and is not plain either.
-
-    An equation between sides that cost the same only helps search to get elsewhere; of these
-    the ones are kept that read each input once, and do more than exchange inputs.
-    """
-    source, target = proposal.source, proposal.target
-    if repeats_itself(source) or repeats_itself(target):
-        return True
-    return proposal.saves_nothing and not (
-        is_linear(source) and is_linear(target) and not is_permutation(source, target)
+def content(rule: Rule) -> tuple[object, ...]:
+    """What a rule says, without its name and notes."""
+    return (
+        *(rule.inputs, rule.params, rule.lhs, rule.rhs, rule.ranks, rule.any_rank),
+        *(rule.where, rule.reverse, rule.types),
     )
+
+
+def measure(derivation: Derivation, desk: Desk) -> Steps[Derivation]:
+    """Note of each rule that was kept what rounding does to it."""
+    for number, item in enumerate(derivation.kept):
+        chunk = Measure(str(replace(item.rule, notes={})))
+        numerics = yield from wait_for(desk.ask(chunk, derivation.family, Urgency.NOW))
+        notes = {**item.rule.notes, "numerics": numerics}
+        derivation.kept[number] = replace(item, rule=replace(item.rule, notes=notes))
+    return derivation
+
+
+def add_costs(derivations: Iterable[Derivation], desk: Desk) -> None:
+    """Fill in what the families cost, once all their chunks are back."""
+    for derivation in derivations:
+        chunks = (
+            tally.seconds for (name, _), tally in desk.tallies.items() if name == derivation.family
+        )
+        derivation.seconds = derivation.deciding + sum(chunks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xflow.generator.vocabulary import Vocabulary
@@ -112,15 +112,16 @@ class Reducer:
                     yield after.outputs[0]
 
 
-def is_linear(value: Value) -> bool:
-    """Whether every input is read once at most."""
+def is_linear(value: Value, free: Collection[str] = ()) -> bool:
+    """Whether every input is read once at most; those in `free` as often as one likes."""
     seen: set[Value] = set()
 
     def read_once(term: Value) -> bool:
         if term.is_leaf:
             first = term not in seen
             seen.add(term)
-            return first
+            assert isinstance(term.node.op, Leaf)
+            return first or term.node.op.key in free
         return all(read_once(source) for source in term.node.inputs)
 
     return read_once(value)

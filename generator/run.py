@@ -1,50 +1,34 @@
-"""The whole job: every family, in parallel, and the database written to a folder."""
+"""The whole job: every family, on all workers, and the database written to a folder."""
 
 from __future__ import annotations
 
-import json
-import multiprocessing
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from xflow.errors import UsageError
-from xflow.generator.derive import Derivation, Kept, derive
+from xflow.generator.derive import Derivation, FamilyJob, add_costs, measure
 from xflow.generator.families import FAMILIES
+from xflow.generator.job.chunks import Chunk
+from xflow.generator.job.desk import Desk, Steps, Urgency, complete
+from xflow.generator.job.difference import compare, load_families
+from xflow.generator.job.engine import Engine
+from xflow.generator.job.journal import Journal, journal_folder
+from xflow.generator.job.local import LocalEngine
+from xflow.generator.job.memory import default_limit, workers_within
+from xflow.generator.job.naming import name_rules
+from xflow.generator.job.publish import Page, prepare, publish
+from xflow.generator.job.ray_engine import RayEngine
+from xflow.generator.job.report import Summary, unknown_text
+from xflow.generator.job.sets import fill_gaps, sort_out
+from xflow.generator.job.standing import Observer, Watch
 from xflow.generator.vocabulary import Family
-
-Progress = Callable[[str, Mapping[str, object]], None]
+from xflow.machine import usable_cores
+from xflow.rule import Rule
 
 BASE = "elementwise"
 """The family whose rules all others take as known."""
-
-COLUMNS = ("graphs", "classes", "proposed", "proved", "refuted", "unknown", "kept")
-
-
-@dataclass
-class Summary:
-    """What the job did, in total and for each family."""
-
-    families: list[Derivation] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def rows(self) -> list[tuple[str, str]]:
-        """Labels and values for a table."""
-        total: Counter[str] = Counter()
-        for derivation in self.families:
-            total.update(derivation.counts)
-        labels = {"graphs": "graphs enumerated"}
-        rows = [(labels.get(name, name), f"{total[name]:,}") for name in COLUMNS]
-        rows.append(("seconds", f"{self.seconds:.0f}"))
-        for derivation in self.families:
-            counts = derivation.counts
-            text = ", ".join(f"{counts[name]:,} {name}" for name in COLUMNS if name != "classes")
-            rows.append((derivation.family, f"{text}, {derivation.seconds:.0f} s"))
-        return rows
 
 
 def generate(
@@ -54,127 +38,160 @@ def generate(
     families: Sequence[str] | None = None,
     max_ops: int = 3,
     jobs: int | None = None,
-    progress: Progress | None = None,
+    max_memory: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    against: Path | None = None,
+    progress: Watch | None = None,
+    among: Sequence[Family] | None = None,
 ) -> Summary:
     """Write the rules of `families` (all if None) to `out`, with their certificates.
 
-    What is written depends on `seed` and `max_ops` alone. Files of other families stay as they
-    are. Raises UsageError for a family that does not exist.
+    What is written depends on `seed` and `max_ops` alone; it appears all at once at the end, and
+    files of other families stay as they are. A run that was killed is taken up by the next one
+    with the same arguments. `against` is a database to compare with.
+
+    It runs in up to `jobs` workers (None: one a core), which hold at most `max_memory` bytes
+    together (None: three quarters of what there is): processes, or tasks of the Ray cluster at
+    `address` (None: one that is started here) where `engine` is ``ray``.
+
+    `among` are the families that there are (None: all of xflow's), one of them called `BASE`.
+
+    Raises UsageError for a family that does not exist and for too little memory, RuleFileError
+    for a database that cannot be read, OutputError, and WorkerError for work that cannot be done.
     """
-    start = time.monotonic()
-    chosen = _choose(families)
-    note = progress or (lambda phase, details: None)
-    results = _derive_all(chosen, seed, max_ops, jobs or multiprocessing.cpu_count(), note)
-    named = _name(results)
-    write(out, named)
-    return Summary(results, time.monotonic() - start)
+    start, used = time.monotonic(), time.process_time()
+    every = FAMILIES if among is None else tuple(among)
+    chosen = _choose(families, every)
+    names = [family.name for family in chosen]
+    before = None if against is None else load_families(against, names)
+    prepare(out)
+    others = _other_rules(out, names)
+    journal = Journal(journal_folder(seed, max_ops, tuple(names)))
+    try:
+        runner = _start(engine, address, jobs, max_memory, journal)
+        try:
+            desk = Desk(runner, seed, max_ops, journal)
+            results = _derive_all(chosen, every, others, desk, progress)
+        finally:
+            runner.close()
+        named = name_rules(results, [rule for rules in others.values() for rule in rules])
+        about = {family.name: family.about for family in every}
+        publish(
+            out,
+            {
+                result.family: Page(
+                    about[result.family], named[result.family], unknown_text(result)
+                )
+                for result in results
+            },
+        )
+    except BaseException:
+        journal.close()
+        raise
+    journal.delete()
+    summary = _summarize(results, desk, time.monotonic() - start)
+    summary.conducting = time.process_time() - used
+    if before is not None:
+        summary.difference = compare(
+            before, [item.rule for items in named.values() for item in items]
+        )
+    return summary
 
 
-def _choose(names: Sequence[str] | None) -> list[Family]:
-    known = {family.name: family for family in FAMILIES}
+def _choose(names: Sequence[str] | None, every: Sequence[Family]) -> list[Family]:
+    known = {family.name: family for family in every}
     unknown = sorted(set(names or ()) - set(known))
     if unknown:
         raise UsageError(
             f"there is no family {unknown[0]}", do=f"choose among {', '.join(sorted(known))}"
         )
-    return [family for family in FAMILIES if not names or family.name in names]
+    return [family for family in every if not names or family.name in names]
+
+
+def _other_rules(out: Path, chosen: Sequence[str]) -> dict[str, list[Rule]]:
+    """The rules in `out` that are not of the `chosen` families, and so stay as they are."""
+    families = {path.stem for path in out.glob("*.rules")} if out.exists() else set()
+    return {name: load_families(out, [name]) for name in sorted(families - set(chosen))}
+
+
+def _start(
+    engine: str, address: str | None, jobs: int | None, max_memory: int | None, journal: Journal
+) -> Engine:
+    if engine == "ray":
+        return RayEngine(address, jobs, max_memory)
+    limit = max_memory or default_limit()
+    return LocalEngine(workers_within(limit, jobs or usable_cores()), limit, journal.folder)
 
 
 def _derive_all(
-    families: Sequence[Family], seed: int, max_ops: int, jobs: int, note: Progress
+    chosen: Sequence[Family],
+    every: Sequence[Family],
+    others: Mapping[str, Sequence[Rule]],
+    desk: Desk,
+    progress: Watch | None,
 ) -> list[Derivation]:
-    """Derive each family; in processes of their own if there are jobs for it."""
-    base = next(family for family in FAMILIES if family.name == BASE)
+    """Derive each family. The base goes first; what does not depend on it is done meanwhile."""
+    base = next(family for family in every if family.name == BASE)
+    all_families = [base, *(family for family in chosen if family.name != BASE)]
+    jobs = {family.name: FamilyJob(family, desk) for family in all_families}
+    observer = Observer(progress, desk, list(jobs.values()))
+    desk.finished = lambda family, chunk: observer.tell(_describe(family, chunk))
+    for name, job in jobs.items():
+        job.prefetch(Urgency.NOW if name == BASE else Urgency.EXPLORE)
+    made: dict[str, Derivation] = {}
+    # What states definitions alone compares nothing, so it need not wait for the base.
+    tasks: dict[str, Steps[Derivation]] = {
+        name: job.steps()
+        for name, job in jobs.items()
+        if name == BASE or not job.family.vocabularies
+    }
 
-    def noticed(family: str) -> Callable[[str], None]:
-        return lambda text: note(family, {"at": text})
+    def done(name: str, derivation: Derivation) -> None:
+        made[name] = derivation
+        if name == BASE:
+            known = [kept.rule for kept in derivation.kept]
+            waiting = [other for other in jobs if other not in (*made, *tasks)]
+            tasks.update({other: jobs[other].steps(known) for other in waiting})
 
-    first = derive(base, seed, max_ops, notice=noticed(BASE))
-    known = [kept.rule for kept in first.kept]
-    rest = [family for family in families if family.name != BASE]
-    if jobs == 1 or len(rest) < 2:
-        made = [derive(family, seed, max_ops, known, noticed(family.name)) for family in rest]
-    else:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            futures: list[Future[Derivation]] = [
-                pool.submit(derive, family, seed, max_ops, known, _silent) for family in rest
-            ]
-            made = []
-            for family, future in zip(rest, futures, strict=True):
-                made.append(future.result())
-                note(family.name, {"kept": made[-1].counts["kept"]})
-    return [*([first] if base in families else []), *made]
-
-
-def _silent(text: str) -> None:
-    """Worker processes do not report."""
-
-
-def _name(results: Iterable[Derivation]) -> dict[str, list[Kept]]:
-    """Give every rule a name of its own, in the order of acceptance."""
-    taken: Counter[str] = Counter()
-    named: dict[str, list[Kept]] = {}
-    for derivation in results:
-        kept = []
-        for item in derivation.kept:
-            taken[item.rule.name] += 1
-            number = taken[item.rule.name]
-            name = item.rule.name if number == 1 else f"{item.rule.name}-{number}"
-            kept.append(_finish(item, name))
-        named[derivation.family] = sorted(kept, key=lambda item: item.rule.name)
-    return named
+    complete(desk, tasks, done)
+    results = [made[family.name] for family in chosen]
+    own = {result.family: result for result in results}
+    order = [family.name for family in every]
+    complete(desk, {"sets": sort_out(own, others, order, desk)}, _nothing)
+    rules = [item.rule for result in results for item in result.kept]
+    rules += [rule for family in others.values() for rule in family if rule.is_searched]
+    if BASE not in own and BASE not in others:
+        rules += [item.rule for item in made[BASE].kept]
+    mine = {name: jobs[name] for name in own}
+    complete(desk, {"gaps": fill_gaps(mine, others, order, rules, desk)}, _nothing)
+    complete(desk, {result.family: measure(result, desk) for result in results}, _nothing)
+    observer.tell("writing the rules", at_once=True)
+    add_costs(results, desk)
+    return results
 
 
-def _finish(item: Kept, name: str) -> Kept:
-    """The rule under its name, with its proof line; the certificate likewise."""
-    certificate = _renamed(item.certificate, item.rule.name, name)
-    obligations = _count(certificate)
-    word = "obligation" if obligations == 1 else "obligations"
-    proof = f"reals, all sizes; {obligations} {word}; certificates/{name}.json"
-    rule = replace(item.rule, name=name, notes={"proof": proof, **item.rule.notes})
-    return Kept(rule, certificate)
+def _nothing(name: str, made: object) -> None:
+    """Nothing follows."""
 
 
-def _renamed(certificate: Mapping[str, object], old: str, name: str) -> dict[str, object]:
-    result = dict(certificate)
-    result["rule"] = name
-    reverse = result.get("reverse")
-    if isinstance(reverse, dict):
-        result["reverse"] = {**reverse, "rule": f"{name}.reverse"}
-    return result
+def _describe(family: str, chunk: Chunk[Any]) -> str:
+    return f"{family}: {chunk.kind}"
 
 
-def _count(certificate: object) -> int:
-    """How many obligations a certificate lists, at any depth."""
-    if isinstance(certificate, dict):
-        return sum(
-            len(value) if key == "obligations" and isinstance(value, list) else _count(value)
-            for key, value in certificate.items()
-        )
-    if isinstance(certificate, list):
-        return sum(map(_count, certificate))
-    return 0
-
-
-def write(out: Path, families: Mapping[str, Sequence[Kept]]) -> None:
-    """Write one file for each family, and a certificate for each rule.
-
-    Certificates that belong to no rule of the folder are removed.
-    """
-    certificates = out / "certificates"
-    certificates.mkdir(parents=True, exist_ok=True)
-    about = {family.name: family.about for family in FAMILIES}
-    for family, kept in families.items():
-        head = f"# {about[family]}\n# Written by `xflow rules generate`; not by hand.\n\n"
-        text = "\n".join(str(item.rule) for item in kept)
-        (out / f"{family}.rules").write_text(head + text, encoding="utf-8")
-        for item in kept:
-            path = certificates / f"{item.rule.name}.json"
-            path.write_text(json.dumps(item.certificate, indent=1) + "\n", encoding="utf-8")
-    from xflow.rule_files import load_rules  # noqa: PLC0415
-
-    names = {rule.name for rule in load_rules(out)}
-    for path in sorted(certificates.glob("*.json")):
-        if path.stem not in names:
-            path.unlink()
+def _summarize(results: list[Derivation], desk: Desk, seconds: float) -> Summary:
+    usage = desk.engine.usage
+    return Summary(
+        families=results,
+        seconds=seconds,
+        seed=desk.seed,
+        max_ops=desk.max_ops,
+        engine=desk.engine.name,
+        workers=usage.workers,
+        memory_limit=usage.limit,
+        peak_memory=usage.peak_memory,
+        lost_workers=usage.lost,
+        moved=usage.moved,
+        busy={worker: micro / 1e6 for worker, micro in desk.workers.items()},
+        tallies=dict(desk.tallies),
+    )

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
+from xflow.generator.enumeration.fingerprint import Drawn
 from xflow.graph import TensorType, Value, leaf
-from xflow.ops.registry import Attribute
+from xflow.ops.registry import Attribute, operator
+from xflow.ops.sorts import INT
 
 DTYPE = "FLOAT"
 """Element type of enumerated terms: rules are matched on them as on models."""
+
+
+def type_made(op: str) -> str:
+    """The element type of what an operator makes of nothing: integers where it knows no others."""
+    return "INT64" if operator(op).sorts == frozenset({INT}) else DTYPE
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,11 @@ class Input:
     sort: str
     dims: str
     sizes: tuple[int, ...]
+    dtype: str = DTYPE
+    """``BOOL`` for conditions, ``INT64`` for places of an axis of extent 3 or more."""
+    positive: bool = False
+    """Drawn without negative elements, where a function is defined for no others. The prover does
+    not assume it."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,7 +57,7 @@ class Input:
     @property
     def value(self) -> Value:
         """The leaf."""
-        return leaf(self.name, TensorType(DTYPE, self.sizes))
+        return leaf(self.name, TensorType(self.dtype, self.sizes))
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,8 @@ class Production:
     args: tuple[str, ...]
     result: str
     choices: tuple[Mapping[str, Attribute], ...] = ({},)
+    then: str = ""
+    """An operator that is applied to the result at no cost: an activation that is fused."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,21 @@ class Vocabulary:
     ranks: tuple[int, ...] = (0,)
     roots: frozenset[str] = frozenset({"x"})
     """Sorts whose equal terms are proposed as rules."""
+    chain: bool = False
+    """Its sorts are stages of one computation: deep terms are few, so a limit on the operators of
+    a run does not cut them off."""
+    reach: int = 1
+    """What inputs are multiplied by, where constants of the vocabulary are large."""
+    ties: bool = False
+    """Draw elements that are often equal, and often 0: for comparisons."""
+    reals: Mapping[Fraction, str] = field(default_factory=dict)
+    """Numbers that stand for real symbols of rules, such as an epsilon: they mean nothing else."""
+
+    @property
+    def drawn(self) -> Drawn:
+        """How elements of inputs are drawn."""
+        positive = frozenset(item.name for item in self.inputs if item.positive)
+        return Drawn(positive, self.reach, self.ties)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from xflow.match import no_constants
 from xflow.numerics import TYPES
 from xflow.onnx_region import region_model
 from xflow.ops.registry import Array, Operator
-from xflow.ops.sorts import REAL
+from xflow.ops.sorts import INT, REAL
 from xflow.verifier.rounding.rounded import Precision, run_rounded
 
 OPSET = 20
+"""Of the models, unless an operator is newer."""
 
 
 @dataclass
@@ -43,12 +44,10 @@ class Runtime:
         if precision is None:
             return run_rounded(values, feeds, None)
         session = self._session(tuple(values), precision)
-        given = {
-            item.name: feeds[item.name].astype(precision.element)
-            if feeds[item.name].dtype.kind == "f"
-            else feeds[item.name]
-            for item in session.get_inputs()
-        }
+        given = {}
+        for item in session.get_inputs():
+            array = np.asarray(feeds[item.name])
+            given[item.name] = array.astype(precision.element) if array.dtype.kind == "f" else array
         outputs = session.run(None, given)
         return [a.astype(np.float64) if a.dtype.kind not in "biu" else a for a in outputs]
 
@@ -63,7 +62,8 @@ class Runtime:
             options.intra_op_num_threads = options.inter_op_num_threads = 1
             options.log_severity_level = 4
             graph = Graph(_typed(values, TYPES[precision.name]))
-            model = region_model(graph, no_constants, opset=OPSET)
+            newest = max(node.op.since for node in graph.nodes if isinstance(node.op, Operator))
+            model = region_model(graph, no_constants, opset=max(OPSET, newest))
             self.sessions[key] = onnxruntime.InferenceSession(
                 model, options, providers=[self.provider]
             )
@@ -81,5 +81,10 @@ def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:
         else:
             assert isinstance(node.op, Operator)
             inputs = [made[source.node][source.index] for source in node.inputs]
-            made[node] = apply(node.op, inputs, node.attributes, dtype=dtype)
+            sorts = {REAL: dtype, INT: "INT64"}
+            attributes = {
+                name: sorts.get(value, value) if isinstance(value, str) else value
+                for name, value in node.attributes.items()
+            }
+            made[node] = apply(node.op, inputs, attributes, dtype=dtype)
     return tuple(made[value.node][value.index] for value in values)

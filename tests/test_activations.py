@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from xflow.generator.definitions import definitional_rules
+from xflow.generator.generalization.definitions import definitional_rules
 from xflow.graph import Graph, Value, run
 from xflow.match import find_matches, rewrite
 from xflow.onnx_export import export_model

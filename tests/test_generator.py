@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from xflow.errors import UsageError
-from xflow.generator import convolutions
 from xflow.generator.derive import derive
-from xflow.generator.enumerate import enumerate_terms
-from xflow.generator.fingerprint import Evaluator, random_dyadics, rounded
-from xflow.generator.generalize import Generalizer, plausible, split_rules
-from xflow.generator.minimize import Reducer
-from xflow.generator.propose import propose
+from xflow.generator.enumeration.enumerate import enumerate_terms
+from xflow.generator.enumeration.fingerprint import Drawn, Evaluator, random_dyadics, rounded
+from xflow.generator.enumeration.propose import Proposal, propose
+from xflow.generator.families import FAMILIES
+from xflow.generator.generalization.generalize import Generalizer, plausible, split_rules
+from xflow.generator.generalization.skeleton import take_apart
+from xflow.generator.idle import is_idle
+from xflow.generator.minimize import Reducer, order
 from xflow.generator.run import generate
+from xflow.generator.vocabularies import (
+    activations,
+    convolutions,
+    logic,
+    normalization,
+    parts,
+    shapes,
+)
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 from xflow.graph import apply
+from xflow.ops.composite import Composite
+from xflow.ops.registry import operators
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import load_rules
 
@@ -202,3 +215,131 @@ def test_generating_twice_writes_the_same_bytes(tmp_path: Path) -> None:
 def test_an_unknown_family_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="convolution"):
         generate(tmp_path, families=["nonsense"])
+
+
+def test_every_sort_that_a_vocabulary_uses_is_made_in_it() -> None:
+    for family in FAMILIES:
+        for vocabulary in family.vocabularies:
+            made = {item.sort for item in vocabulary.inputs}
+            made |= {production.result for production in vocabulary.productions}
+            used = {sort for production in vocabulary.productions for sort in production.args}
+            assert used <= made, vocabulary.name
+            assert vocabulary.roots & made, vocabulary.name
+
+
+def test_names_tell_families_and_their_vocabularies_apart() -> None:
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+    for family in FAMILIES:
+        names = [vocabulary.name for vocabulary in family.vocabularies]
+        assert len(set(names)) == len(names)
+
+
+def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
+    used = {
+        production.op
+        for family in FAMILIES
+        for vocabulary in family.vocabularies
+        for production in vocabulary.productions
+    }
+    left = {op.name for op in operators() if not isinstance(op, Composite)} - used
+    # Functions that round, and others of which nothing but themselves is known.
+    assert left == {"Ceil", "Floor", "ReduceProd", "Resize", "Sign"}
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "inputs", "lhs", "rhs"),
+    [
+        (
+            logic.EXTREMES,
+            "x[...]",
+            "Where(Greater(x, 0), x, Mul(x, Scalar(value=alpha)))",
+            "LeakyRelu(x, alpha=alpha)",
+        ),
+        (
+            logic.CHOICES,
+            "c[...]:bool x[...] y[...]",
+            "Where(Not(c), x, y)",
+            "Where(c, y, x)",
+        ),
+        (
+            normalization.ROOT_MEAN_SQUARE,
+            "x[*B, n]",
+            "Div(x, Sqrt(Add(ReduceMean(Pow(x, 2), axes=[-1]), Scalar(value=epsilon))))",
+            "RMSNormalization(x, Ones(shape=[n]), epsilon=epsilon)",
+        ),
+        (
+            shapes.GATHERED,
+            "x[n, m] i[l]:int",
+            "Relu(Gather(x, i))",
+            "Gather(Relu(x), i)",
+        ),
+        (
+            shapes.CORNERS[0],
+            "x[*B, n, m]",
+            "Slice(Slice(x, starts=[h], ends=[j], axes=[-2], steps=[1]), "
+            "starts=[k], ends=[l], axes=[-1], steps=[1])",
+            "Slice(x, starts=[h, k], ends=[j, l], axes=[-2, -1], steps=[1, 1])",
+        ),
+        (
+            activations.GELUS,
+            "x[...]",
+            "Div(Mul(x, Add(Erf(Mul(x, Reciprocal(Sqrt(2)))), 1)), 2)",
+            "Gelu(x)",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Vocabulary) else None,
+)
+def test_forms_of_exporters_are_proposed(
+    vocabulary: Vocabulary, inputs: str, lhs: str, rhs: str
+) -> None:
+    found = {(rule.inputs, rule.lhs, rule.rhs) for rule in rules_of(vocabulary)}
+    assert (inputs, lhs, rhs) in found
+
+
+def test_a_part_that_reaches_to_the_end_does_so_at_every_extent() -> None:
+    (cuts,) = (v for v in parts.PARTS.vocabularies if v.name == "slices along the last axis")
+    tail = "Slice(x, starts=[h], ends=[n], axes=[-1], steps=[1])"
+    assert (tail, "Split(x, axis=-1, split=[h, -h + n])[1]") in sides(rules_of(cuts))
+
+
+def test_places_are_integers_and_a_run_of_them_is_a_slice() -> None:
+    (places,) = (v for v in parts.PARTS.vocabularies if v.name == "places along the last axis")
+    run = "Gather(x, PlacesFrom(start=m, n=j - m), axis=-1)"
+    assert (run, "Slice(x, starts=[m], ends=[j], axes=[-1], steps=[1])") in sides(rules_of(places))
+
+
+def test_a_chain_of_stages_is_not_cut_off() -> None:
+    chain = normalization.ROOT_MEAN_SQUARE
+    assert enumerate_terms(chain, 0, 1).classes == enumerate_terms(chain, 0, 9).classes
+    cut = replace(chain, chain=False)
+    assert enumerate_terms(cut, 0, 1).classes < enumerate_terms(chain, 0, 1).classes
+
+
+def test_inputs_are_drawn_as_a_vocabulary_says() -> None:
+    rng = np.random.default_rng(0)
+    wide = Drawn(positive=frozenset({"x"}), reach=8)
+    array = wide(rng, "x", (1000,), "FLOAT")
+    assert (array.min(), array.max()) == (2, 14)
+    assert wide(rng, "y", (1000,), "FLOAT").min() == -14
+    assert set(Drawn(ties=True)(rng, "x", (1000,), "FLOAT")) == {-1, -0.5, 0, 0.5, 1}
+    assert wide(rng, "c", (9,), "BOOL").dtype == bool
+    assert set(wide(rng, "i", (1000,), "INT64")) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "idle"),
+    [
+        ("in x[...]\n from Pow(x, 2)\n to Mul(x, x)", False),
+        ("in x[...]\n from Mul(x, Mul(x, x))\n to Pow(x, 3)", False),
+        ("in x[...]\n from Min(Abs(x), 0)\n to Sub(x, x)", True),
+        ("in x[...] y[...]\n from Add(Add(x, x), y)\n to Add(x, Add(x, y))", True),
+        ("in x[...]\n from Abs(Neg(x))\n to Abs(x)", False),
+    ],
+)
+def test_an_equation_is_idle_where_it_saves_nothing_and_is_not_plain(text: str, idle: bool) -> None:
+    (rule,) = parse_rules(f"rule r\n {text}\n")
+    (source,), (target,) = rule.instance(0).lhs, rule.instance(0).rhs
+    vocabulary = replace(SUMS, free=frozenset())
+    skeleton, _ = take_apart(source, target, vocabulary)
+    same = order(source, vocabulary)[0] == order(target, vocabulary)[0]
+    assert is_idle(Proposal(source, target, skeleton, (), same), vocabulary) is idle

@@ -6,8 +6,9 @@ import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.errors import RuleFileError, UnknownRuleError
-from xflow.rule import parse_rules
+from xflow.rule import Rule, parse_rules
 from xflow.rule_files import default_directory, load_rules, select_rules
+from xflow.steps import RuleIndex
 
 MERGE = """\
 rule merge-convolutions
@@ -110,3 +111,17 @@ def test_unknown_rule_name_comes_with_close_ones() -> None:
         select_rules(rules, ["swap-term"])
     with pytest.raises(UnknownRuleError, match="there is no such rule"):
         select_rules(rules, (), ["zzz"])
+
+
+def test_a_rule_says_to_which_set_it_belongs() -> None:
+    def rule(line: str) -> Rule:
+        (made,) = parse_rules(f"rule r\n  in x[n]\n  from Neg(Neg(x))\n  to x\n{line}")
+        assert parse_rules(str(made)) == [made]
+        return made
+
+    sets = [rule(line) for line in ("", "  set base\n", "  set search; follows from a, b\n")]
+    assert [one.is_base for one in sets] == [True, True, False]
+    assert [one.is_searched for one in sets] == [True, False, True]
+    assert not RuleIndex([sets[1]])
+    with pytest.raises(RuleFileError, match="no set of rules"):
+        rule("  set neither\n")

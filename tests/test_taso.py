@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 
 import pytest
+
 import taso
 from taso import Shipped
-
 from xflow.rule import Rule, leaf_name, parse_rules
 from xflow.unify import solve
 from xflow.verifier.prove import Proved, Refuted, prove

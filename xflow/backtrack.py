@@ -12,7 +12,7 @@ import heapq
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from xflow.graph import Graph, Node, Value, apply
@@ -50,6 +50,8 @@ class State:
     """The nodes that the next step must be near; None: any."""
     depth: int = 0
     """Steps since the search last started afresh."""
+    hope: float = 0.0
+    """What it costs, or what it is known to cost one step later, whichever is less."""
 
 
 class Explorer:
@@ -61,22 +63,27 @@ class Explorer:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         limits: Limits,
+        *,
         seed: int = 0,
+        opset: int | None = None,
     ) -> None:
         self.steps = Steps(rules, constants)
         self.estimate = estimate
         self.limits = limits
         self.random = random.Random(seed)
+        self.opset = opset
+        """The version of ONNX in which the result is to be written; None: any."""
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
 
     def explore(self, graph: Graph, keep: int) -> list[State]:
         """The cheapest states that were found, the given graph first, then by cost.
 
-        At most `keep` besides the given graph; no two consist of the same operators.
+        At most `keep` besides the given graph; no two consist of the same operators, and none of
+        operators that the opset does not have: these only lie on the way.
         """
-        root = State(graph, self.estimate(graph))
-        best = root.cost
+        best = self.estimate(graph)
+        root = State(graph, best, hope=best)
         queue = _Queue(self.random)
         queue.push(root)
         seen = {self.steps.key(graph)}
@@ -87,34 +94,67 @@ class Explorer:
             if state is None:
                 self.exhausted = True
                 break
+            detour = not self._is_writable(state.graph)  # from which the way back may cost
             for step, after, moved in self._successors(state):
                 if considered >= self.limits.states or time.monotonic() > self.limits.deadline:
                     return _cheapest(found, root, keep)
-                if step.rule in self.steps.rules.renamings and not self._gains(after, state):
-                    continue
-                considered += 1
                 key = self.steps.key(after)
                 if key in seen:
                     continue
-                seen.add(key)
                 path = (*state.path, step.rule)
                 cost = self.estimate(after) + STEP * len(path)
+                if step.expands and cost >= state.cost and not detour:
+                    continue
+                considered += 1
+                hope = cost
+                if state.cost <= cost <= self._dearest(best):
+                    hope = min(cost, self._best_behind(step, after, seen) + STEP * (len(path) + 1))
+                    renames = step.renames or step.rule in self.steps.rules.renamings
+                    if hope >= state.cost and renames:
+                        continue
+                seen.add(key)
                 if cost > self._dearest(best):
                     continue
-                if cost < best * (1 - 1e-6):
+                writable = self._is_writable(after)
+                if not writable:  # it would stay the best of all, and its kin with it
+                    hope = max(hope, root.cost)
+                if writable and cost < best * (1 - 1e-6):
                     best = cost
-                    new = State(after, cost, path)
+                    new = State(after, cost, path, hope=hope)
                 else:
                     focus = _focus(state, step, after, moved)
-                    new = State(after, cost, path, focus, state.depth + 1)
+                    new = State(after, cost, path, focus, state.depth + 1, hope)
                 queue.push(new)
                 signature = _signature(after)
-                if signature not in found or found[signature].cost > cost:
+                if writable and (signature not in found or found[signature].cost > cost):
                     found[signature] = new
         return _cheapest(found, root, keep)
 
-    def _gains(self, after: Graph, state: State) -> bool:
-        return self.estimate(after) + STEP * (len(state.path) + 1) < state.cost
+    def _best_behind(self, step: Step, after: Graph, seen: Container[object]) -> float:
+        """The least that new graphs cost one step later, at what `step` made or what reads that.
+
+        Of steps that leave fewer operators, since it takes time to look at all.
+        """
+        made = {node for node in step.made if not node.constant}
+        values = (Value(node, i) for node in made for i in range(len(node.types)))
+        readers = {user for value in values for user in after.users.get(value, ())}
+        least = float("inf")
+        for node in made | readers:
+            for following in self.steps.at(node, after):
+                if following.shrinks and not made.isdisjoint(following.near):
+                    mapping = dict(zip(following.before, following.after, strict=True))
+                    graph, _ = _replace(after, mapping)
+                    if self.steps.key(graph) not in seen:
+                        least = min(least, self.estimate(graph))
+        return least
+
+    def _is_writable(self, graph: Graph) -> bool:
+        """Whether the opset has all operators that are computed each time."""
+        return self.opset is None or all(
+            node.op.since <= self.opset
+            for node in graph.nodes
+            if isinstance(node.op, Operator) and not node.constant
+        )
 
     def _dearest(self, best: float) -> float:
         return self.limits.alpha * best + self.limits.slack
@@ -143,7 +183,7 @@ class _Queue:
         while len(self._layers) <= state.depth:
             self._layers.append([])
         self._count += 1
-        entry = (state.cost, len(state.path), self._random.random(), self._count, state)
+        entry = (state.hope, len(state.path), self._random.random(), self._count, state)
         heapq.heappush(self._layers[state.depth], entry)
 
     def pop(self, limit: float) -> State | None:

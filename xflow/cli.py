@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
        xflow rules generate [--out DIR]     find and prove the rules anew
        xflow rules verify [DIR]             prove every rule of a folder again
        xflow rules recheck [DIR]            check the proofs by a second checker
+       xflow rules derive --in INPUTS LEFT RIGHT   does it follow from them?
 
 IN is never written.  OUT appears whole or not at all, computes the same as IN,
 and is IN's own graph unless it was measured to be faster.
@@ -36,8 +38,8 @@ all:        xflow optimize --help, xflow prove --help, xflow rules --help
 version:    xflow --version
 
 exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
-            4 not faster (with --fail-if-not-faster)
-            10 refuted, 11 neither proved nor refuted (xflow prove)
+            4 not faster, 5 the rules changed,
+            10 refuted, 11 neither proved nor refuted, 12 not derived
 """
 
 
@@ -86,6 +88,21 @@ _positive = _number(float, "a positive number", lambda value: value > 0)
 _tolerance = _number(float, "a number that is not negative", lambda value: value >= 0)
 _count = _number(int, "a positive whole number", lambda value: value > 0)
 _seed = _number(int, "a whole number that is not negative", lambda value: value >= 0)
+
+
+_UNITS = {
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate(("", "K", "M", "G", "T"))},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)},
+}
+
+
+def _size(text: str) -> int:
+    """Return the bytes of `12GB`, `1.5GiB` or `800MB`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?i?B)", text.strip(), re.IGNORECASE)
+    units = {name.lower(): size for name, size in _UNITS.items()}
+    if match is None or match[2].lower() not in units or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 12GB")
+    return int(float(match[1]) * units[match[2].lower()])
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -177,6 +194,18 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     parser.set_defaults(run="optimize")
 
 
+def _add_equation(parser: _Parser) -> None:
+    """What an equation is made of, on the command line or in files."""
+    add = parser.add_argument
+    add("texts", nargs="*", metavar="LEFT RIGHT | FILE", help="two sides, or files of rules")
+    add("--in", dest="inputs", metavar="INPUTS", help="as in 'x[N, C, *S] y[...] c[n]:bool'")
+    several = {"action": "append", "default": []}
+    add("--param", metavar="NAMES", help="symbols in attributes: 's *p eps:real'", **several)  # type: ignore[arg-type]
+    add("--where", metavar="CONDITION", help="what is given; repeatable", **several)  # type: ignore[arg-type]
+    add("--rank", metavar="N", help="lengths of the starred vectors: '1 2 3'", **several)  # type: ignore[arg-type]
+    add("--types", metavar="TYPES", help="reals; reals, integers; or any (reals)")
+
+
 PROVE_EXAMPLE = """\
 A rule holds if both sides are equal over the reals at every size, and the right
 side is defined wherever the left is.  Conditions that this needs are looked for,
@@ -195,13 +224,7 @@ def _add_prove(commands: "_Commands[_Parser]") -> None:
     parser.formatter_class = _raw_formatter
     parser.epilog = PROVE_EXAMPLE
     add = parser.add_argument
-    add("texts", nargs="*", metavar="LEFT RIGHT | FILE", help="two sides, or files of rules")
-    add("--in", dest="inputs", metavar="INPUTS", help="as in 'x[N, C, *S] y[...] c[n]:bool'")
-    several = {"action": "append", "default": []}
-    add("--param", metavar="NAMES", help="symbols in attributes: 's *p eps:real'", **several)  # type: ignore[arg-type]
-    add("--where", metavar="CONDITION", help="what is given; repeatable", **several)  # type: ignore[arg-type]
-    add("--rank", metavar="N", help="lengths of the starred vectors: '1 2 3'", **several)  # type: ignore[arg-type]
-    add("--types", metavar="TYPES", help="reals; reals, integers; or any (reals)")
+    _add_equation(parser)
     add("--no-infer", action="store_true", help="prove it as it stands, find no conditions")
     add("--save-counterexample", metavar="DIR", help="write it as ONNX models and a program")
     add("--certificate", metavar="FILE.json", help="write what the proof rests on")
@@ -224,10 +247,17 @@ def _add_rules(commands: "_Commands[_Parser]") -> None:
     add("--families", nargs="+", metavar="NAME", help="families of operators (all)")
     add("--max-ops", type=_count, default=3, metavar="N", help="operators in one side (3)")
     add("--jobs", type=_count, metavar="N", help="processes (physical cores)")
+    add("--max-memory", type=_size, metavar="SIZE", help="all together, as 12GB (3/4 of what is)")
+    add("--engine", choices=("local", "ray"), default="local", help="what runs it (local)")
+    add("--address", metavar="ADDR", help="of a Ray cluster (one is started here)")
+    add("--report", metavar="FILE.json", help="write what was done as JSON")
+    add("--diff", action="store_true", help="say which rules changed; exit with 5 if any")
+    add("--against", metavar="DIR", help="what --diff compares with (xflow's own rules)")
     verify = _add_command(actions, "verify", "prove every rule of a folder again")
     verify.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
     recheck = _add_command(actions, "recheck", "check certificates with a second solver")
     recheck.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
+    _add_derive(actions)
     named = {"nargs": "+", "action": "extend", "default": [], "metavar": "NAME"}
     recheck.add_argument("--rule", help="these rules only", **named)  # type: ignore[arg-type]
     recheck.add_argument("--jobs", type=_count, metavar="N", help="processes (physical cores)")
@@ -239,6 +269,35 @@ def _add_rules(commands: "_Commands[_Parser]") -> None:
     recheck.set_defaults(run="rules_recheck")
     for parser in (listing, show, generate, verify, recheck):
         _add_talk(parser)
+
+
+DERIVE_EXAMPLE = """\
+Both sides are rewritten by all rules at once, step after step, until they meet; a
+derivation counts if it is found again at other sizes.  Where the equation needs
+conditions, they are looked for.  Exit code 0: derived, 12: not.
+
+  xflow rules derive --in 'a[n,m] b[m,k] c[m,k]' \\
+                     'MatMul(a, Add(b, c))' 'Add(MatMul(a, c), MatMul(a, b))'
+  xflow rules derive my.rules --steps 4
+"""
+
+
+def _add_derive(actions: "_Commands[_Parser]") -> None:
+    usage = (
+        "xflow rules derive --in INPUTS LEFT RIGHT [options]\n"
+        "       xflow rules derive FILE.rules ..."
+    )
+    parser = _add_command(actions, "derive", "show how an equation follows from the rules", usage)
+    parser.formatter_class = _raw_formatter
+    parser.epilog = DERIVE_EXAMPLE
+    _add_equation(parser)
+    add = parser.add_argument
+    add("--no-infer", action="store_true", help="take it as it stands, find no conditions")
+    add("--rules", metavar="DIR", help="folder of rules (xflow's own)")
+    add("--steps", type=_count, default=3, metavar="N", help="of saturation (3)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of the sizes that are tried (0)")
+    _add_talk(parser)
+    parser.set_defaults(run="rules_derive")
 
 
 def complete(arguments: Sequence[str]) -> list[str]:

@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from xflow.errors import ExitCode, NotFaster, RuleFileError, UsageError, VerificationError
+from xflow.errors import ExitCode, NotFaster, UsageError, VerificationError
 
 WIDTH = 80
 
@@ -115,7 +113,9 @@ def rules_list(options: argparse.Namespace) -> ExitCode:
         condition = f" where {', '.join(rule.where)}" if rule.where else ""
         refusals = rule.numerics.refusals if rule.numerics else ()
         refused = f" refused: {', '.join(map(str, refusals))}" if refusals else ""
-        print(rule.name if options.quiet else f"{rule.name:{width}}  {sides}{condition}{refused}")
+        use = "" if rule.is_searched else " (not searched)"
+        line = f"{rule.name:{width}}  {sides}{condition}{refused}{use}"
+        print(rule.name if options.quiet else line)
     return ExitCode.OK
 
 
@@ -130,33 +130,10 @@ def rules_show(options: argparse.Namespace) -> ExitCode:
 
 
 def rules_generate(options: argparse.Namespace) -> ExitCode:
-    """Build the database of rules from nothing, and print what came of it."""
-    from xflow import machine  # noqa: PLC0415
-    from xflow.generator import run  # noqa: PLC0415
+    """Build the database of rules from nothing."""
+    from xflow import generate_command  # noqa: PLC0415
 
-    out = _folder(options.out)
-    if out.exists() and not out.is_dir():
-        raise RuleFileError("this is not a folder", str(out))
-    progress = Progress(options.quiet, options.verbose)
-    try:
-        summary = run.generate(
-            out,
-            seed=options.seed,
-            families=options.families,
-            max_ops=options.max_ops,
-            jobs=options.jobs or machine.usable_cores(),
-            progress=progress,
-        )
-    finally:
-        progress.close()
-    if not options.quiet:
-        table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"Rules in {out}")
-        table.add_column()
-        table.add_column(justify="right")
-        for label, value in summary.rows:
-            table.add_row(str(label), str(value))
-        Console(width=WIDTH).print(table)
-    return ExitCode.OK
+    return generate_command.run(options)
 
 
 def rules_verify(options: argparse.Namespace) -> ExitCode:
@@ -222,6 +199,13 @@ def prove(options: argparse.Namespace) -> ExitCode:
     from xflow import prove_command  # noqa: PLC0415
 
     return prove_command.run(options)
+
+
+def rules_derive(options: argparse.Namespace) -> ExitCode:
+    """Show how an equation follows from the rules of a folder."""
+    from xflow import derive_command  # noqa: PLC0415
+
+    return derive_command.run(options, _folder(options.rules))
 
 
 def _folder(text: str | None) -> Path:

@@ -12,8 +12,10 @@ class ExitCode(IntEnum):
     USAGE = 2
     VALIDATION_FAILED = 3
     NOT_FASTER = 4
+    CHANGED = 5
     REFUTED = 10
     UNKNOWN = 11
+    NOT_DERIVED = 12
     INTERRUPTED = 130
 
 
@@ -62,6 +64,10 @@ class VerificationError(XflowError):
 
 class MissingSolver(XflowError):  # noqa: N818 - something absent, not a mishap
     """A solver that a command needs is not installed."""
+
+
+class MissingEngine(XflowError):  # noqa: N818 - something absent, not a mishap
+    """What was asked for to run a job is not installed."""
 
 
 class WorkerError(XflowError):

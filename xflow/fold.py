@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
 from xflow.graph import Leaf, Node, Value, walk
-from xflow.ops.registry import Array, Operator
+from xflow.ops.registry import Array, Operator, Shape
 from xflow.ops.sorts import FLOATS
-from xflow.size import Expr
+from xflow.size import Expr, product
 
 ConstantLookup = Callable[[Value], Array | None]
 """Gives the data of a constant leaf, or None."""
@@ -36,6 +36,30 @@ def byte_size(value: Value) -> int | None:
 def constant_leaves(value: Value) -> tuple[Value, ...]:
     """The leaves that a value depends on."""
     return tuple(Value(node, 0) for node in walk([value]) if isinstance(node.op, Leaf))
+
+
+INTERMEDIATE = 2**16
+"""Most elements of what is computed on the way to a small expression: it is done while matching."""
+
+
+def with_expressions(constants: ConstantLookup, limit: int) -> ConstantLookup:
+    """`constants`, and what expressions of at most `limit` elements over them are."""
+    fold = Folder(constants)
+
+    def find(value: Value) -> Array | None:
+        if value.is_leaf:
+            return constants(value)
+        if not value.is_constant or not _is_small(value.shape, limit):
+            return None
+        shapes = (type.shape for node in walk([value]) for type in node.types)
+        return fold(value) if all(_is_small(shape, INTERMEDIATE) for shape in shapes) else None
+
+    return find
+
+
+def _is_small(shape: Shape, limit: int) -> bool:
+    size = product(shape)
+    return isinstance(size, int) and size <= limit
 
 
 class Folder:
@@ -81,7 +105,7 @@ class Folder:
                 if not inputs and node.types[0].dtype not in FLOATS:
                     kind = numpy_dtype(node.types[0].dtype)
                     results[node] = [result.astype(kind) for result in results[node]]
-            except (ShapeError, SizeError, AssertionError, IndexError):
+            except (ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError):
                 # a size or a real without a value, or an index out of range
                 return None
             for source in node.inputs:

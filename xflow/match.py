@@ -35,7 +35,7 @@ from xflow.unify import (
 )
 
 ConstantLookup: TypeAlias = Callable[[Value], Array | None]
-"""The data of a constant leaf; None where it is not known or nobody should look at it."""
+"""The data of a constant; None where it is not known or nobody should look at it."""
 
 MAX_PERMUTED = 4
 """Commutative operators of more inputs than this are matched in the order given."""
@@ -103,14 +103,14 @@ def find_matches(
     if at is None:
         at = (Value(node, i) for node in graph.nodes for i in range(len(node.types)))
     for target in at:
-        state = _Matcher(instance, graph, constants)
+        state = Matcher(instance, graph, constants)
         for roots in state.outputs((), target):
             match = state.finish(roots)
             if match is not None:
                 yield match
 
 
-class _Matcher:
+class Matcher:
     """The state of one structural match; generators undo on resumption what they bound."""
 
     def __init__(self, instance: Instance, graph: Graph, constants: ConstantLookup):
@@ -166,7 +166,7 @@ class _Matcher:
                 yield
             return
         # A constant of the graph may be a constant expression of the pattern, computed before.
-        if node.constant and len(node.types) == 1 and isinstance(other.op, Leaf):
+        if node.constant and len(node.types) == 1 and node.op is not other.op:
             if other.constant and self.constants(target) is not None:
                 self.data[node] = target
                 yield
@@ -377,7 +377,7 @@ def is_true(condition: Constraint) -> bool:
 
 @dataclass(frozen=True)
 class Replacement:
-    """The right side of a rule at a match: its outputs, and all its nodes, inputs first."""
+    """A side of a rule at a match: its outputs, and all its nodes, inputs first."""
 
     values: tuple[Value, ...]
     nodes: tuple[Node, ...]
@@ -385,11 +385,29 @@ class Replacement:
 
 def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
     """What the outputs of the rule are to be replaced by at `match`."""
-    pattern = _pattern(instance.lhs, instance.rhs)
+    after = build(instance.rhs, match, _pattern(instance.lhs, instance.rhs).rhs)
+    if isinstance(after, NoMatch):
+        return after
+    if after.values == match.roots:
+        return NoMatch("nothing changes")
+    if any(new.type != old.type for new, old in zip(after.values, match.roots, strict=True)):
+        return NoMatch("the type of an output changes")
+    if len(after.values) > 1 and _reads(match.bindings.values(), match.roots):
+        return NoMatch("one output depends on another through what the rule does not see")
+    return after
+
+
+def build(
+    values: tuple[Value, ...], match: Match, order: Iterable[Node] | None = None
+) -> Replacement | NoMatch:
+    """What a side of a rule is where its inputs and symbols are what `match` says.
+
+    `order` are the nodes under `values`, inputs first, where they are known.
+    """
     dtypes = {REAL: match.dtype, INT: "INT64", BOOL: BOOL}
     made: dict[Value, Value] = {}
     nodes: list[Node] = []
-    for node in pattern.rhs:
+    for node in walk(values) if order is None else order:
         if isinstance(node.op, Leaf):
             made[Value(node, 0)] = match.bindings[node.op.key]
             continue
@@ -416,14 +434,7 @@ def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
                 return NoMatch(f"it is not known whether {condition}")
         made.update((Value(node, i), output) for i, output in enumerate(outputs))
         nodes.append(outputs[0].node)
-    after = tuple(made[value] for value in instance.rhs)
-    if after == match.roots:
-        return NoMatch("nothing changes")
-    if any(new.type != old.type for new, old in zip(after, match.roots, strict=True)):
-        return NoMatch("the type of an output changes")
-    if len(after) > 1 and _reads(match.bindings.values(), match.roots):
-        return NoMatch("one output depends on another through what the rule does not see")
-    return Replacement(after, tuple(nodes))
+    return Replacement(tuple(made[value] for value in values), tuple(nodes))
 
 
 def _has_numbers(dtype: str, attributes: Mapping[str, Attribute]) -> bool:

@@ -120,6 +120,7 @@ class Pipeline:
         """The replacements that the search finds."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.phase("search"))
+            opset = self.source.graph.opset_imports.get("", 20)
             costs: CostModel = EstimatedCost(TargetModel(threads=self.target.threads))
             if self.measured:
                 store = stack.enter_context(Store())
@@ -128,7 +129,7 @@ class Pipeline:
                     store,
                     imported.constants,
                     sizes=imported.sizes(self.chosen_shapes),
-                    opset=self.source.graph.opset_imports.get("", 20),
+                    opset=opset,
                 )
             found = search(
                 imported.graph,
@@ -137,6 +138,7 @@ class Pipeline:
                 deadline=time.monotonic() + self.budget,
                 seed=self.tolerance.seed,
                 constants=imported.constants,
+                opset=opset,
                 progress=self.progress,
             )
             if self.measured:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xflow.fold import with_expressions
 from xflow.graph import Graph, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Array, Operator
 
 LIMIT = 40
 """Most nodes of a region that do not depend on constants alone."""
-MERGED = 8
+MERGED = 12
 """Neighbouring parts between bottlenecks are joined up to this many nodes."""
 SMALL = 16
 """Most elements of a constant that is told apart by its values, whatever they are."""
@@ -72,7 +73,7 @@ class Constants:
         return self._keys[value]
 
     def of(self, region: Region) -> ConstantLookup:
-        """The lookup for the leaves of a region."""
+        """The lookup for the leaves of a region, and for small expressions over them."""
         own = dict(zip(region.leaves, region.inputs, strict=True))
 
         def find(value: Value) -> Array | None:
@@ -81,7 +82,7 @@ class Constants:
                 return None
             return self.lookup(source)
 
-        return find
+        return with_expressions(find, SMALL)
 
 
 def _digest(array: Array) -> str | None:

@@ -12,6 +12,9 @@ type, which the line ``types`` tells: ``reals`` (also where there is no such lin
 integers`` (which wrap around), or ``any``. A condition ``s != 0``, ``s > 0`` or ``s >= 0`` on an
 input or a real attribute speaks of every element's value, see `xflow.facts`. `Rule.instance` spells
 a rule out at one rank.
+
+A rule is one of the base, from which the others follow, and one that the search uses, unless the
+line ``set`` says that it is one of these alone: ``base``, or ``search; follows from one, another``.
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ from xflow.size import Size, free_symbols, from_ast, opaque_integers, substitute
 
 MAX_RANK = 6
 """The largest rank at which a rule that holds at any rank is instantiated."""
+
+BASE = "base"
+"""The line ``set`` of a rule that the search does without."""
 
 ANY_SHAPE = (symbol("any"),)
 """Shape of an input ``x[...]`` in an instance: elementwise operators treat all axes alike, so one
@@ -132,6 +138,16 @@ class Rule:
         text = self.notes.get("numerics")
         return None if text is None else parse_numerics(text)
 
+    @property
+    def is_base(self) -> bool:
+        """Whether it is one of those from which the others follow."""
+        return self.notes.get("set", BASE) == BASE
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the search uses it."""
+        return self.notes.get("set") != BASE
+
     def directions(self) -> tuple[Rule, ...]:
         """The rule in each direction that was proved, as rules to be used from left to right."""
         forward = replace(self, reverse=None)
@@ -181,7 +197,8 @@ class Rule:
         return "\n".join(lines) + "\n"
 
 
-_KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "types", "proof", "numerics")
+_NOTES = ("set", "proof", "numerics")
+_KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "types", *_NOTES)
 
 
 def parse_rules(text: str, source: str = "rules") -> list[Rule]:
@@ -248,10 +265,15 @@ def make_rule(stanza: Mapping[str, str], where: str) -> Rule:
             ranks,
             _conditions(stanza.get("where", "")),
             None if reverse is None else () if reverse == "always" else _conditions(reverse),
-            {key: stanza[key] for key in ("proof", "numerics") if key in stanza},
+            {key: stanza[key] for key in _NOTES if key in stanza},
             types,
             words[-1:] == ["..."],
         )
+        if not re.fullmatch(r"base|search; follows from .+", rule.notes.get("set", "base")):
+            raise RuleFileError(
+                f"{rule.notes['set']!r} is no set of rules",
+                do="write 'base', or 'search; follows from' and the names of rules",
+            )
         _ = rule.numerics  # a malformed line is an error at once
         for _ in rule.usable_instances():
             pass

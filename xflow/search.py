@@ -98,10 +98,12 @@ def search(
     alpha: float = ALPHA,
     seed: int = 0,
     constants: ConstantLookup = no_constants,
+    opset: int | None = None,
     progress: Progress | None = None,
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
 
+    It is made of operators that `opset` of ONNX has; of any if that is None.
     Deterministic for a seed as far as `cost` is, unless the deadline cuts it short.
     """
     job = _Search(
@@ -111,6 +113,7 @@ def search(
         deadline=deadline,
         alpha=alpha,
         seed=seed,
+        opset=opset,
         progress=progress,
     )
     return job.run(graph)
@@ -128,6 +131,7 @@ class _Search:
         deadline: float,
         alpha: float,
         seed: int,
+        opset: int | None,
         progress: Progress | None,
     ) -> None:
         self.index = index
@@ -135,6 +139,7 @@ class _Search:
         self.deadline = deadline
         self.alpha = alpha
         self.seed = seed
+        self.opset = opset
         self.constants = constants
         self.progress = progress
         self.solved: dict[tuple[Value, ...], _Solution | None] = {}
@@ -214,7 +219,9 @@ class _Search:
         if self.cost.measures:  # small gains are lost in the noise: go deep in one go
             limits = replace(limits, expansions=10 * limits.expansions, states=10 * limits.states)
         lookup = self.constants.of(region)
-        explorer = Explorer(self.index, self.cost.estimate, lookup, limits, self.seed)
+        explorer = Explorer(
+            self.index, self.cost.estimate, lookup, limits, seed=self.seed, opset=self.opset
+        )
         return explorer.explore(region.graph, KEPT), explorer.exhausted
 
     def decide(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
@@ -17,9 +17,23 @@ from xflow.numerics import EVERYWHERE
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
 
-Index: TypeAlias = dict[tuple[Operator, int | None], list[tuple[str, Instance, frozenset[str]]]]
-"""By root operator and the number of axes of its output, None where it may be any. With each rule
-go the element types in which it loses too many digits, see `xflow.numerics`."""
+
+class Entry(NamedTuple):
+    """A direction of a rule at one rank, as the index has it."""
+
+    name: str
+    instance: Instance
+    refused: frozenset[str]
+    """The element types in which it loses too many digits, see `xflow.numerics`."""
+    needs: tuple[frozenset[Operator], frozenset[Operator]]
+    """The operators that the root must read, and those that these must read."""
+    grows: bool
+    """Whether it adds operators to the elementwise ones that it finds, unless some of its inputs
+    are constants."""
+
+
+Index: TypeAlias = dict[tuple[Operator, int | None], list[Entry]]
+"""By root operator and the number of axes of its output, None where it may be any."""
 
 
 class RuleIndex:
@@ -28,7 +42,9 @@ class RuleIndex:
     Left out: sides that are a mere input, since they match everywhere, instances whose right side
     needs what the left side does not determine, directions that rounding forbids everywhere, and
     elementwise rules that only add operators: there are many of these, they apply everywhere, and
-    what they lead to is cheaper to reach by rules that move operators without adding any.
+    what they lead to is cheaper to reach by rules that move operators without adding any. Two kinds
+    of them are taken: those that add operators on constants alone (``x / c`` is ``x * (1 / c)``),
+    and those that spell out one operator, see `expansions`.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -37,10 +53,13 @@ class RuleIndex:
         """Rules of several outputs."""
         self.renamings: set[str] = set()
         """Rules that put elementwise operators in the place of others, one for one. There is such
-        a place at nearly every operator, and a detour over another name leads nowhere: they are
-        taken only where that alone gains."""
+        a place at nearly every operator, and most detours over another name lead nowhere: they are
+        taken only where that gains, or another step right behind it does."""
+        self.expansions: set[str] = set()
+        """Rules that may put several elementwise operators in the place of one. They are taken only
+        where that alone gains, since the runtime has a slow kernel for the one."""
         for rule in rules:
-            for direction in rule.directions():
+            for direction in rule.directions() if rule.is_searched else ():
                 self._add(direction)
 
     def _add(self, rule: Rule) -> None:
@@ -49,13 +68,21 @@ class RuleIndex:
             return
         for instance in rule.usable_instances():
             op = instance.lhs[0].node.op
-            if not isinstance(op, Operator) or not instance.is_determined or _only_grows(instance):
+            if not isinstance(op, Operator) or not instance.is_determined:
+                continue
+            grows = _only_grows(instance)
+            if grows and len(_operators(instance.lhs)) == 1:
+                self.expansions.add(rule.name)
+            elif grows and not _may_stay(instance):
                 continue
             if _renames(instance):
                 self.renamings.add(rule.name)
             index = self.single if len(instance.lhs) == 1 else self.several
             rank = None if instance.broadcast else len(instance.lhs[0].shape)
-            index.setdefault((op, rank), []).append((rule.name, instance, refused))
+            below = _below([instance.lhs[0].node])
+            needs = _operators_of(below), _operators_of(_below(below))
+            entry = Entry(rule.name, instance, refused, needs, grows)
+            index.setdefault((op, rank), []).append(entry)
 
     def __bool__(self) -> bool:
         return bool(self.single or self.several)
@@ -65,6 +92,32 @@ def _only_grows(instance: Instance) -> bool:
     """Whether both sides act on elements alone and the right one has more operators."""
     left, right = _operators(instance.lhs), _operators(instance.rhs)
     return all(op.elementwise for op in (*left, *right)) and len(right) > len(left)
+
+
+def _may_stay(instance: Instance) -> bool:
+    """Whether it adds no operators if all inputs but one are constants."""
+    leaves = [node for node in walk(instance.lhs) if isinstance(node.op, Leaf)]
+    return any(
+        len(_readers(instance.rhs, leaf)) <= len(_readers(instance.lhs, leaf)) for leaf in leaves
+    )
+
+
+def _below(nodes: Iterable[Node]) -> list[Node]:
+    """What `nodes` read, constants aside: these may have been computed before."""
+    return [value.node for node in nodes for value in node.inputs if not value.is_constant]
+
+
+def _operators_of(nodes: Iterable[Node]) -> frozenset[Operator]:
+    return frozenset(node.op for node in nodes if isinstance(node.op, Operator))
+
+
+def _readers(values: Iterable[Value], source: Node) -> set[Node]:
+    """The operators under `values` whose results depend on `source`."""
+    found = {source}
+    for node in walk(values):
+        if any(value.node in found for value in node.inputs):
+            found.add(node)
+    return found - {source}
 
 
 def _renames(instance: Instance) -> bool:
@@ -93,6 +146,12 @@ class Step:
     """The nodes concerned: those that match, and those that the rule's inputs come from."""
     made: tuple[Node, ...]
     """The nodes of what stands there afterwards, as far as the rule puts them there."""
+    expands: bool = False
+    """Whether it puts several elementwise operators in the place of one."""
+    renames: bool = False
+    """Whether what it adds is computed from constants alone: ``x - c`` for ``x + (-c)``."""
+    shrinks: bool = False
+    """Whether it leaves fewer operators that depend on inputs."""
 
 
 class Steps:
@@ -112,10 +171,16 @@ class Steps:
         present: Counter[object] = Counter(node.op for node in computed)
         for node in computed:
             if isinstance(node.op, Operator):
-                if node not in self._of:
-                    self._of[node] = tuple(self._matches(node, graph, self.rules.single))
-                yield from self._of[node]
+                yield from self.at(node, graph)
                 yield from self._matches(node, graph, self.rules.several, present)
+
+    def at(self, node: Node, graph: Graph) -> tuple[Step, ...]:
+        """The steps by rules of a single output at one node of `graph`."""
+        if not isinstance(node.op, Operator):
+            return ()
+        if node not in self._of:
+            self._of[node] = tuple(self._matches(node, graph, self.rules.single))
+        return self._of[node]
 
     def key(self, graph: Graph) -> object:
         """What graphs share that are equal for the search.
@@ -163,7 +228,13 @@ class Steps:
         assert isinstance(node.op, Operator)
         rank = len(node.types[0].shape)
         found = (*rules.get((node.op, rank), ()), *rules.get((node.op, None), ()))
-        for name, instance, refused in found:
+        below = [value.node for value in node.inputs]
+        read = _operators_of(below)
+        deeper = _operators_of(value.node for source in below for value in source.inputs)
+        for entry in found:
+            if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
+                continue
+            instance, refused = entry.instance, entry.refused
             if present is not None and not Counter(v.node.op for v in instance.lhs) <= present:
                 continue
             at = [Value(node, instance.lhs[0].index)]
@@ -175,8 +246,26 @@ class Steps:
                 if refused and any(value.type.dtype in refused for value in _touched(match)):
                     continue
                 after = replacement(instance, match)
-                if not isinstance(after, NoMatch):
-                    yield Step(name, match.roots, after.values, _near(match), after.nodes)
+                if isinstance(after, NoMatch):
+                    continue
+                more = _computed(set(after.nodes)) - _computed(match.nodes)
+                if entry.grows and more > 0 and entry.name not in self.rules.expansions:
+                    continue
+                yield Step(
+                    entry.name,
+                    match.roots,
+                    after.values,
+                    _near(match),
+                    after.nodes,
+                    expands=entry.grows and more > 0,
+                    renames=entry.grows and more == 0,
+                    shrinks=more < 0,
+                )
+
+
+def _computed(nodes: Iterable[Node]) -> int:
+    """How many nodes do not depend on constants alone."""
+    return sum(not node.constant for node in nodes)
 
 
 def _touched(match: Match) -> tuple[Value, ...]:

@@ -38,13 +38,22 @@ class TargetModel:
     threads: int = 2
     peak: Mapping[str, float] = field(
         default_factory=lambda: {
-            "Conv": 200e9, "ConvTranspose": 60e9, "MatMul": 100e9, "Gemm": 100e9,
+            "Conv": 220e9, "ConvTranspose": 60e9, "MatMul": 180e9, "Gemm": 180e9,
         }
     )  # fmt: skip
     """Operations per second and thread, by operator; `other_peak` for the rest."""
-    other_peak: float = 2e9
-    bandwidth: float = 10e9
-    """Bytes per second and thread."""
+    other_peak: float = 35e9
+    bandwidth: float = 60e9
+    """Bytes per second and thread, of tensors that the processor's own caches hold."""
+    slow: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "Div": 1.9, "Reciprocal": 1.9, "Sqrt": 3.0, "Max": 1.5, "Min": 1.5, "Greater": 1.5,
+            "GreaterOrEqual": 1.5, "Less": 1.5, "LessOrEqual": 1.5, "Equal": 1.5, "Where": 2.5,
+            "LeakyRelu": 2.2, "Pow": 3.0, "PRelu": 40.0, "Mean": 1.7, "Sum": 1.2,
+        }
+    )  # fmt: skip
+    """How many times as long as a product the runtime takes for the same elements with operators
+    that are as simple, but that it does not compute as well."""
     overhead: float = 5e-6
     """Seconds for each call of an operator."""
     views: frozenset[str] = frozenset(
@@ -69,6 +78,10 @@ class TargetModel:
     """What the runtime does together with the operator before it, if nobody else reads that."""
     summed: frozenset[tuple[str, str]] = frozenset({("Conv", "Add")})
     """The fusions whose other operand may also be a computed tensor of the same shape."""
+    channels: Mapping[str, int] = field(
+        default_factory=lambda: {"Conv": 1, "MatMul": -1, "Gemm": -1}
+    )
+    """The axis along which constants may differ that go into the weights of an operator."""
     unknown_size: int = 16
     """What a symbolic size of the model is taken to be."""
 
@@ -124,9 +137,25 @@ class Estimator:
                 if any(v.shape != value.shape for v in others):
                     continue
                 stage = Stage.SUM
+            elif stage == Stage.WEIGHTS and not self._suits_weights(node, others, head):
+                continue
             if stage > reached or stage == reached == Stage.WEIGHTS:
                 return head, stage
         return None
+
+    def _suits_weights(self, node: Node, constants: Sequence[Value], head: str) -> bool:
+        """Whether constants that `node` applies differ along the channels alone."""
+        if not (isinstance(node.op, Operator) and node.op.elementwise):
+            return True  # parameters of a normalization
+        rank = len(node.types[0].shape)
+        if not rank:
+            return True
+        channel = self.target.channels[head] % rank
+        return all(
+            size == 1 or axis == channel
+            for value in constants
+            for axis, size in enumerate(value.shape, rank - len(value.shape))
+        )
 
     def node(self, node: Node) -> float:
         """The seconds that a node takes alone."""
@@ -140,7 +169,7 @@ class Estimator:
         if name in target.views:
             return target.view_overhead
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
-        seconds = moved / (target.bandwidth * target.threads)
+        seconds = moved * target.slow.get(name, 1.0) / (target.bandwidth * target.threads)
         if isinstance(node.op, Operator):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])

@@ -1,0 +1,31 @@
+"""The form of a graph: what it is made of, whatever its weights are and however they are made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+
+from xflow.graph import Graph, Leaf, Node, Opaque
+
+
+def form(graph: Graph) -> Hashable:
+    """The same for graphs of the same operators over the same inputs.
+
+    The order of commutative arguments does not count, nor do the numbers in constants and their
+    shapes: a graph in which they were others would not compute the same.
+    """
+    digests: dict[Node, str] = {}
+    for node in graph.nodes:
+        digests[node] = hashlib.sha256(_describe(node, digests).encode()).hexdigest()
+    return tuple((digests[value.node], value.index) for value in graph.outputs)
+
+
+def _describe(node: Node, digests: dict[Node, str]) -> str:
+    if node.constant:
+        return f"constant {[kind.dtype for kind in node.types]}"
+    inputs = [f"{digests[value.node]}.{value.index}" for value in node.inputs]
+    if isinstance(node.op, Leaf | Opaque):
+        return f"{node.op.key} {node.types} {inputs}"
+    if node.op.commutative:
+        inputs.sort()
+    return f"{node.op.name} {node.types} {inputs} {sorted(node.attributes.items())}"

@@ -1,0 +1,174 @@
+"""Generalisation: from pairs of concrete graphs to a rule over symbols.
+
+Sizes come from unification, attributes that vary among the pairs of one skeleton from fitting,
+and attributes that do not vary are set free one kind at a time for as long as both sides still
+agree at random sizes. All of it only proposes: the prover decides.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from xflow.errors import XflowError
+from xflow.generator.generalization.fit import fit, slot_symbol
+from xflow.generator.generalization.sample import try_instance
+from xflow.generator.generalization.skeleton import Point, Skeleton
+from xflow.generator.generalization.typing import unify
+from xflow.generator.generalization.wording import NotUniformError, Wording
+from xflow.generator.vocabulary import Vocabulary
+from xflow.rule import Rule, parse_rules
+from xflow.size import Size
+
+LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends")
+"""Attributes that may be set free, in the order in which that is tried one by one."""
+
+
+@dataclass
+class Generalizer:
+    """Generalises the pairs of one vocabulary."""
+
+    vocabulary: Vocabulary
+    seed: int
+
+    def rules(self, skeleton: Skeleton, points: Sequence[Point]) -> Iterator[Rule]:
+        """Plausible rules, the most general first."""
+        starts = [fit(skeleton, points, weights_first) for weights_first in (True, False)]
+        tried: list[list[Size]] = []
+        for numbers in starts:
+            if numbers in tried:
+                continue
+            tried.append(numbers)
+            rule = self._plausible(skeleton, numbers)
+            if rule is not None:
+                # With padding, or without: a side may be undefined in what padding adds.
+                for kinds in (LIFTED, [name for name in LIFTED if name != "pads"]):
+                    lifted = self._lift(skeleton, numbers, kinds)
+                    # Symbols on one side only would leave the way back without their values.
+                    if lifted is not None and is_determined(lifted) >= is_determined(rule):
+                        yield lifted
+                yield rule
+                return
+
+    def _lift(self, skeleton: Skeleton, numbers: list[Size], among: Iterable[str]) -> Rule | None:
+        """The rule with as many attributes set free as is plausible; None where none is."""
+        kinds = [name for name in among if self._set_free(skeleton, numbers, (name,)) != numbers]
+        if not kinds:
+            return None
+        best = self._plausible(skeleton, self._set_free(skeleton, numbers, kinds))
+        for name in kinds if best is None and len(kinds) > 1 else ():
+            wider = self._set_free(skeleton, numbers, (name,))
+            lifted = self._plausible(skeleton, wider)
+            if lifted is not None:
+                best, numbers = lifted, wider
+        return best
+
+    def _set_free(
+        self, skeleton: Skeleton, numbers: Sequence[Size], names: Iterable[str]
+    ) -> list[Size]:
+        """Replace numbers that all nodes of one operator share by a symbol that they share."""
+        result = list(numbers)
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for j, slot in enumerate(skeleton.slots):
+            if slot.attribute in names and slot.costs:
+                groups.setdefault((slot.attribute, slot.position, slot.op), []).append(j)
+        for key, members in sorted(groups.items(), key=str):
+            values = {numbers[j] if isinstance(numbers[j], int) else None for j in members}
+            if len(values) == 1 and None not in values and self._may_vary(skeleton, key, members):
+                for j in members:
+                    result[j] = slot_symbol(members[0], skeleton.slots[members[0]])
+        return result
+
+    def _may_vary(
+        self, skeleton: Skeleton, key: tuple[object, ...], members: Sequence[int]
+    ) -> bool:
+        """Padding of whole tensors is set free along vectors only, if there are any."""
+        if self.vocabulary.ranks == (0,):
+            return True
+        slot = skeleton.slots[members[0]]
+        length = sum(
+            other.node == slot.node and other.attribute == slot.attribute
+            for other in skeleton.slots
+        )
+        return length <= 2 or slot.position in (length // 2 - 1, length - 1)
+
+    def _plausible(self, skeleton: Skeleton, numbers: Sequence[Size]) -> Rule | None:
+        typing = unify(skeleton, numbers)
+        if typing is None or any(
+            isinstance(size, int) and size > 1 for shape in typing.shapes for size in shape
+        ):
+            return None  # an extent that had to be one number is an accident of enumeration
+        try:
+            rule = Wording(skeleton, typing, self.vocabulary).rule()
+        except NotUniformError:
+            return None
+        return rule if plausible(rule, self.seed) else None
+
+
+def plausible(rule: Rule, seed: int) -> bool:
+    """Whether `rule` reads back and both sides agree at random sizes, at its first two ranks.
+
+    A symbol that could have one value only is no generalisation: that is not plausible either.
+    """
+    try:
+        (rule,) = parse_rules(str(rule), "candidate")
+        if rule.lhs == rule.rhs:
+            return False
+        for rank in sorted(rule.ranks, key=lambda rank: (rank == 0, rank))[:2]:
+            verdict = try_instance(rule.instance(rank), seed)
+            if not verdict.plausible or (verdict.fixed and rank <= 1):
+                return False
+    except XflowError:
+        return False
+    return True
+
+
+def is_determined(rule: Rule) -> tuple[bool, bool]:
+    """For each direction whether one side says all inputs, sizes and numbers of the other."""
+    there = back = True
+    for instance in rule.instances():
+        there = there and instance.is_determined
+        back = back and replace(instance, lhs=instance.rhs, rhs=instance.lhs).is_determined
+    return there, back
+
+
+def split_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """From each ``Concat(A, B) = T`` the rule ``A, B = Split(T)`` of two outputs."""
+    for rule in rules:
+        for lhs, rhs in ((rule.lhs, rule.rhs), (rule.rhs, rule.lhs)):
+            made = _split_rule(rule, lhs, rhs)
+            if made is not None:
+                yield made
+
+
+def _split_rule(rule: Rule, lhs: str, rhs: str) -> Rule | None:
+    tree = ast.parse(lhs, mode="eval").body
+    if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) == "Concat"):
+        return None
+    calls = [arg for arg in tree.args if isinstance(arg, ast.Call)]
+    if len(tree.args) != 2 or len(calls) != 2 or rhs.startswith("Concat"):
+        return None
+    if len({ast.unparse(arg.func) for arg in calls}) != 1:
+        return None
+    first, second = map(ast.unparse, calls)
+    axis = next((ast.unparse(k.value) for k in tree.keywords if k.arg == "axis"), "0")
+    sizes = []
+    for part in (first, second):
+        extents = set()
+        for rank in rule.ranks:
+            probe = replace(rule, lhs=part, rhs=part, where=(), reverse=None)
+            shape = probe.instance(rank).lhs[0].shape
+            extents.add(str(shape[int(axis)]))
+        if len(extents) != 1:
+            return None
+        sizes.append(extents.pop())
+    split = f"Split({rhs}, axis={axis}, split=[{', '.join(sizes)}])"
+    return replace(
+        rule,
+        lhs=f"{first}, {second}",
+        rhs=f"{split}[0], {split}[1]",
+        where=(),
+        reverse=None,
+        notes={},
+    )

@@ -1,0 +1,93 @@
+"""Symbolic types: the most general sizes at which both sides of a skeleton have one type.
+
+First-order unification over what the operators' `shape` requires: each equation between sizes is
+solved for a symbol that stands in it alone, and put into all others. What has no such symbol
+stays a requirement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xflow.constraint import Relation
+from xflow.errors import ShapeError
+from xflow.generator.generalization.skeleton import Built, Skeleton
+from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
+
+ROUNDS = 24
+
+
+@dataclass(frozen=True)
+class Typing:
+    """Sizes of the leaves and numbers of the slots, over as few symbols as possible."""
+
+    shapes: tuple[tuple[Size, ...], ...]
+    numbers: tuple[Size, ...]
+    built: Built
+
+
+def extent_name(leaf: int, axis: int) -> str:
+    """Name of the symbol for one axis of one leaf."""
+    return f"n{leaf}_{axis}"
+
+
+def unify(skeleton: Skeleton, numbers: Sequence[Size]) -> Typing | None:
+    """Types for `skeleton` with these slots, which may hold symbols; None where there are none."""
+    shapes: list[tuple[Size, ...]] = [
+        tuple(
+            1 if size == 1 else symbol(extent_name(i, axis)) for axis, size in enumerate(item.sizes)
+        )
+        for i, item in enumerate(skeleton.inputs)
+    ]
+    extents = {name for shape in shapes for size in shape for name in free_symbols(size)}
+    slots = list(numbers)
+    names = [f"t{i}" for i in range(len(shapes))]
+    for _ in range(ROUNDS):
+        try:
+            built = skeleton.build(names, shapes, slots)
+        except (ShapeError, ZeroDivisionError):
+            return None
+        if len(built.source.shape) != len(built.target.shape):
+            return None
+        solution = _solve(built, extents)
+        if solution is None:
+            return None
+        if not solution:
+            return Typing(tuple(shapes), tuple(slots), built)
+        try:
+            shapes = [tuple(substitute(size, solution) for size in shape) for shape in shapes]
+            slots = [substitute(size, solution) for size in slots]
+        except ZeroDivisionError:
+            return None
+    return None
+
+
+def _solve(built: Built, extents: set[str]) -> Mapping[str, Size] | None:
+    """A symbol and its value from the first equation that determines one; None: contradiction."""
+    for condition in built.conditions:
+        if condition.relation is not Relation.EQUAL:
+            continue
+        if condition.decided is False:
+            return None
+        equation = condition.difference
+        if not isinstance(equation, Expr) or _has_quotient(equation):
+            continue
+        linear = all(len(monomial) <= 1 for monomial, _ in equation.terms)
+        # Extents in attributes (b), then extents of inputs (n), then other numbers (a); the last
+        # made first, so that rules speak of what they meet first.
+        for name in sorted(free_symbols(equation), key=lambda n: ("bna".index(n[0]), _late(n))):
+            split = coefficient_of(equation, name)
+            if split is None or abs(split[0]) != 1 or (name in extents and not linear):
+                continue
+            return {name: -split[1] if split[0] == 1 else split[1]}
+    return {}
+
+
+def _late(name: str) -> tuple[int, ...]:
+    """Sorts symbols with larger numbers first."""
+    return tuple(-int(part) for part in name[1:].split("_"))
+
+
+def _has_quotient(equation: Expr) -> bool:
+    return any(isinstance(atom, Quotient) for monomial, _ in equation.terms for atom in monomial)

@@ -1,0 +1,60 @@
+"""Which equations nobody needs: those that save nothing and are not plain either."""
+
+from __future__ import annotations
+
+from xflow.generator.enumeration.propose import Proposal
+from xflow.generator.minimize import is_linear, is_permutation, repeats_itself
+from xflow.generator.vocabulary import Vocabulary
+from xflow.graph import Value, walk
+from xflow.ops.registry import Operator
+
+
+def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
+    """Whether an equation saves nothing and is not plain either.
+
+    An equation between sides that cost the same only helps search to get elsewhere; of these
+    the ones are kept that read each activation once, and do more than exchange inputs, and those
+    that say that one operator is another.
+    """
+    source, target = proposal.source, proposal.target
+    free = {item.name for item in vocabulary.inputs if item.sort in vocabulary.free}
+    if is_trivial(target):
+        return True
+    if is_one_operator(target) and (is_one_operator(source) or is_linear(target, free)):
+        return False
+    if repeats_itself(source) or repeats_itself(target):
+        return True
+    return proposal.saves_nothing and not (
+        is_linear(source, free) and is_linear(target, free) and not is_permutation(source, target)
+    )
+
+
+def may_matter(proposal: Proposal) -> bool:
+    """Whether a derivation may need an idle equation.
+
+    What repeats a term is an instance of an equation between different inputs, or a curiosity.
+    """
+    sides = (proposal.source, proposal.target)
+    return not any(
+        repeats_itself(side) or any(is_trivial(Value(node, 0)) for node in walk([side]))
+        for side in sides
+    )
+
+
+def is_one_operator(value: Value) -> bool:
+    """Whether a term is one operator on inputs and constants."""
+    return not value.is_leaf and all(
+        source.is_leaf or not source.node.inputs for source in value.node.inputs
+    )
+
+
+def is_trivial(value: Value) -> bool:
+    """Whether a term is ``t - t`` or ``t / t``: no model computes that."""
+    node = value.node
+    return (
+        isinstance(node.op, Operator)
+        and len(node.inputs) == 2
+        and node.inputs[0] == node.inputs[1]
+        and node.op.elementwise
+        and not node.op.commutative
+    )

@@ -1,0 +1,136 @@
+"""Two databases in one: the base, and the working set.
+
+The *base* is what has to be known: no rule of it follows from the others within a few steps of
+saturation. The *working set* is what the search uses, and has rules that follow as well, where the
+way there leads through what is larger: ``Conv(x, w) + Conv(x, v) = Conv(x, w + v)`` follows from
+the rules on concatenations, but a search would have to concatenate first. Each of these names the
+rules that it follows from. What follows without such a detour is in neither: the search finds it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xflow.generator.saturation.derivation import (
+    Derived,
+    NotDerived,
+    cases_of,
+    derive,
+    sampled_ranks,
+)
+from xflow.generator.saturation.directions import Database, Direction
+from xflow.generator.saturation.egraph import Step
+from xflow.generator.saturation.saturate import Saturation
+from xflow.graph import Value, walk
+from xflow.ops.registry import Operator
+from xflow.rule import Rule
+
+STEPS = 2
+"""Within so many steps of saturation a rule follows from others, or is one of the base."""
+
+MAX_NODES = 4_000
+"""Nodes of an e-graph at which the question is given up; the rule is one of the base then."""
+
+MAX_SAVED = 1
+"""Operators that a rule may save which follows from several others without a detour, and is left
+out for that: what saves more, the search should find in one step, whatever stands around it."""
+
+
+@dataclass(frozen=True)
+class Follows:
+    """That a rule follows from others."""
+
+    rules: tuple[str, ...]
+    """Their names."""
+    is_plain: bool
+    """Whether they lead from side to side, as far as the rule does, by terms that are no larger,
+    and in a step or so."""
+
+
+def consequences(rules: Sequence[Rule], known: Sequence[Rule] = ()) -> dict[str, Follows]:
+    """By name, those of `rules` that are not in the base, and what they follow from.
+
+    The largest rules are tried first, and of those of one size the last. Each is derived from what
+    is in the base or may yet be, and from `known`, so that nothing follows from itself. All names
+    differ.
+    """
+    database = Database.of([*known, *rules])
+    steps = {rule.name: _as_searched(rule) for rule in (*known, *rules)}
+    gone: dict[str, Follows] = {}
+    sizes = [(_size(rule), number) for number, rule in enumerate(rules)]
+    for _, number in sorted(sizes, reverse=True):
+        rule = rules[number]
+        others = Database(
+            item for item in database.directions if item.name != rule.name and item.name not in gone
+        )
+        found = derive(rule, others, STEPS, max_nodes=MAX_NODES)
+        if isinstance(found, Derived):
+            chosen = Database(item for name in found.rules for item in steps[name])
+            gone[rule.name] = Follows(found.rules, _is_plain(rule, found, chosen))
+    return gone
+
+
+def _size(rule: Rule) -> tuple[int, int]:
+    """How many operators the sides have, the larger first."""
+    instance = rule.instance(rule.ranks[0])
+    sizes = [_operators(side) for side in (instance.lhs, instance.rhs)]
+    return max(sizes), min(sizes)
+
+
+def _operators(values: Sequence[Value]) -> int:
+    return sum(isinstance(node.op, Operator) for node in walk(values))
+
+
+def _is_plain(rule: Rule, found: Derived, database: Database) -> bool:
+    large, small = _size(rule)
+    if len(found.rules) > 1 and large - small > MAX_SAVED:
+        return False
+    if not all(max(_sizes(chain)) <= max(_ends(chain)) for chain in found.chains if chain):
+        return False
+    return all(_leads(item.rule, database, found.steps) for item in _as_searched(rule))
+
+
+def _as_searched(rule: Rule) -> list[Direction]:
+    """The directions in which the search can use a rule; derivations use it from either side.
+
+    The search leaves out what matches everywhere, and what does not say all that it needs.
+    """
+    return [
+        Direction(direction, rule.name)
+        for direction in rule.directions()
+        if all(i.is_determined and not i.lhs[0].is_leaf for i in direction.usable_instances())
+    ]
+
+
+def _sizes(chain: Sequence[Step]) -> Iterator[int]:
+    yield _operators([chain[0].before])
+    for step in chain:
+        yield _operators([step.after])
+
+
+def _ends(chain: Sequence[Step]) -> tuple[int, int]:
+    return _operators([chain[0].before]), _operators([chain[-1].after])
+
+
+def _leads(rule: Rule, database: Database, steps: int) -> bool:
+    """Whether rules lead from the left side alone to the right one, at every rank.
+
+    A derivation may meet in the middle, by rules that are proved in one direction only.
+    """
+    rng = random.Random(f"{rule.lhs} {rule.rhs}")
+    for rank in sampled_ranks(rule):
+        cases = cases_of(rule.instance(rank), rng)
+        if isinstance(cases, NotDerived):
+            return False
+        case = cases[0]
+        search = Saturation(database, case.left, case.facts, MAX_NODES)
+        for _ in range(2 * steps):
+            search.step()
+        for value in case.right:
+            search.egraph.add(value)
+        search.egraph.rebuild()
+        if not search.has_met(case.pairs):
+            return False
+    return True

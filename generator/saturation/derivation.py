@@ -1,0 +1,306 @@
+"""Derivations: whether an equation follows from rules within some steps, and by which.
+
+Both sides are put into one e-graph at sizes at which the left side is defined and the conditions
+hold, and saturated. What is found must be found again, with the same rules alone, at further sizes
+and at every rank of the equation, see `draws`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xflow.facts import Fact
+from xflow.generator.saturation.directions import Database
+from xflow.generator.saturation.draws import draws
+from xflow.generator.saturation.egraph import EGraph, Step
+from xflow.generator.saturation.saturate import MAX_NODES, Saturation
+from xflow.graph import Node, Value, apply, leaf, walk
+from xflow.match import NoMatch, Replacement, build
+from xflow.ops.registry import Operator
+from xflow.ops.sorts import REALS_ONLY
+from xflow.rule import Instance, Rule
+from xflow.size import symbol
+from xflow.verifier.defined import is_partial, read_unfolded
+from xflow.verifier.prove import Proved, Refuted, prove
+
+GENERAL, BROADCASTS = 3, 8
+"""General draws of sizes, and of shapes that broadcast, at each rank."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """An equation follows: within so many steps of saturation, by these rules."""
+
+    steps: int
+    rules: tuple[str, ...]
+    """The names of the rules, in the order of their first use."""
+    chains: tuple[tuple[Step, ...], ...]
+    """For each output the way from the left to the right side."""
+    inputs: Mapping[str, Value]
+    """The inputs of the terms in the chains, by their names in the equation."""
+    where: tuple[str, ...] = ()
+    """The conditions under which the equation was taken."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a term on the way, such as a quotient, is not defined for all inputs."""
+        terms = dict.fromkeys(
+            t for chain in self.chains for s in chain for t in (s.before, s.after)
+        )
+        return any(map(_is_partial, walk(terms)))
+
+
+def _is_partial(node: Node) -> bool:
+    """Whether an operator is not defined for all its inputs."""
+    op = node.op
+    if not isinstance(op, Operator):
+        return False
+    shapes = [source.shape for source in node.inputs]
+    if op.ranges(shapes, node.attributes):
+        return True
+    leaves = [leaf(f"%{k}", source.type) for k, source in enumerate(node.inputs)]
+    outputs = apply(op, leaves, node.attributes, dtype=node.types[0].dtype)
+    return any(
+        is_partial(read_unfolded(value, tuple(symbol(f"%i{k}") for k in range(len(value.shape)))))
+        for value in outputs
+    )
+
+
+@dataclass(frozen=True)
+class NotDerived:
+    """No derivation was found; `reason` says where the search ended."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Both sides of an equation at certain sizes."""
+
+    left: tuple[Value, ...]
+    right: tuple[Value, ...]
+    inputs: Mapping[str, Value]
+    facts: Sequence[tuple[Value, Fact]]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The values on both sides."""
+        return (*self.left, *self.right)
+
+    @property
+    def pairs(self) -> list[tuple[Value, Value]]:
+        """The left and the right value of each output."""
+        return list(zip(self.left, self.right, strict=True))
+
+
+def derive_claim(
+    rule: Rule,
+    rules: Database | Sequence[Rule],
+    steps: int = 3,
+    seed: int = 0,
+    infer: bool = True,
+) -> Derived | NotDerived:
+    """As `derive`, for an equation of which nobody has shown that it holds.
+
+    If nothing derives it, the verifier is asked for conditions (with `infer`), and it is tried
+    under these. What the verifier refutes is not derived, and what partial operators take part in,
+    or is claimed of any rank, only if it is proved besides.
+    """
+    found = derive(rule, rules, steps, seed)
+    if isinstance(found, Derived):
+        shown = prove(rule, infer=False, both_ways=False)
+        if isinstance(shown, Refuted):  # at sizes or numbers at which it was not derived
+            return NotDerived(f"it is false: {shown.counterexample.reason}")
+        if isinstance(shown, Proved) or not (found.is_partial or rule.any_rank):
+            return found
+        found = NotDerived("it is not shown that the right side is defined where the left one is")
+    verdict = prove(rule, both_ways=False) if infer else None
+    match verdict:
+        case Proved(where=where) if set(where) - set(rule.where):
+            return derive(replace(rule, where=where), rules, steps, seed)
+        case Refuted(counterexample=counterexample):
+            return NotDerived(f"it is false: {counterexample.reason}")
+    return found
+
+
+def derive(
+    rule: Rule,
+    rules: Database | Sequence[Rule],
+    steps: int = 3,
+    seed: int = 0,
+    max_nodes: int = MAX_NODES,
+) -> Derived | NotDerived:
+    """Whether `rules` lead from one side of `rule` to the other within `steps` steps.
+
+    Each step is an equality where both its terms are defined. Where operators that are not defined
+    everywhere take part (`Derived.is_partial`), that alone does not tell that the right side is
+    defined wherever the left side is.
+    """
+    database = rules if isinstance(rules, Database) else Database.of(rules)
+    rng = random.Random(f"{seed} {rule.lhs} {rule.rhs}")
+    made: list[Derived] = []
+    for rank in sorted(sampled_ranks(rule), reverse=True):
+        cases = cases_of(rule.instance(rank), rng)
+        if isinstance(cases, NotDerived):
+            return cases
+        found = _at_one_rank(cases, database, steps, max_nodes)
+        if isinstance(found, NotDerived):
+            return found
+        made.append(found)
+    used = dict.fromkeys(name for one in made for name in one.rules)
+    most = max(one.steps for one in made)
+    return replace(made[0], steps=most, rules=tuple(used), where=rule.where)
+
+
+def sampled_ranks(rule: Rule) -> tuple[int, ...]:
+    """The ranks of a rule, and of one that holds at any a further one."""
+    return (*rule.ranks, max(rule.ranks) + 1) if rule.any_rank else rule.ranks
+
+
+def _at_one_rank(
+    cases: Sequence[_Case], database: Database, steps: int, max_nodes: int
+) -> Derived | NotDerived:
+    """A derivation by rules that derive all cases of an equation at one rank."""
+    found = NotDerived("there is no case")
+    for case in cases[:GENERAL]:
+        first = _search(case, database, steps, max_nodes)
+        if isinstance(first, NotDerived):
+            return first
+        first = _with_fewest_rules(first, case, database, max_nodes)
+        again = _everywhere(cases, database.only(first.rules), steps, max_nodes)
+        if again is not None:
+            return replace(first, steps=max(first.steps, again))
+        found = NotDerived("what derives it at some sizes does not at others")
+    return found
+
+
+def _everywhere(
+    cases: Sequence[_Case], database: Database, steps: int, max_nodes: int
+) -> int | None:
+    """The number of steps within which rules derive all cases; None if they do not."""
+    most = 0
+    for case in cases:
+        found = _meet([Saturation(database, case.values, case.facts, max_nodes)], [case], steps)
+        if isinstance(found, NotDerived):
+            return None
+        most = max(most, found.steps)
+    return most
+
+
+def _search(case: _Case, database: Database, steps: int, max_nodes: int) -> Derived | NotDerived:
+    """A derivation at certain sizes, in as few steps as there are.
+
+    The rules over the equation's own operators are tried before all rules, and what lies below
+    operators that both sides have in common before the whole: these searches grow less.
+    """
+    cases, searches = [], []
+    for part in reversed(list(_parts(case))):
+        known = {node.op for node in walk(part.values) if isinstance(node.op, Operator)}
+        for rules in (database.within(known), database):
+            cases.append(part)
+            searches.append(Saturation(rules, part.values, part.facts, max_nodes))
+    found = _meet(searches, cases, steps)
+    if isinstance(found, Derived):  # of the whole, which takes no more steps
+        search = Saturation(database.only(found.rules), case.values, case.facts, max_nodes)
+        return _meet([search], [case], found.steps)
+    return found
+
+
+def _parts(case: _Case) -> Iterator[_Case]:
+    """An equation, what is left without the operators on top that its sides share, and so on."""
+    while True:
+        yield case
+        pairs: dict[tuple[Value, Value], None] = {}
+        for left, right in case.pairs:
+            if left != right and not _are_alike(left, right):
+                return
+            sources = zip(left.node.inputs, right.node.inputs, strict=True)
+            pairs.update(((one, other), None) for one, other in sources if one != other)
+        if not pairs:
+            return
+        lefts, rights = zip(*pairs, strict=True)
+        case = replace(case, left=lefts, right=rights)
+
+
+def _are_alike(left: Value, right: Value) -> bool:
+    """Whether two values differ in the inputs of their nodes alone."""
+    a, b = left.node, right.node
+    return (
+        isinstance(a.op, Operator)
+        and (a.op, left.index, a.attributes) == (b.op, right.index, b.attributes)
+        and [source.type for source in a.inputs] == [source.type for source in b.inputs]
+    )
+
+
+def _meet(
+    searches: Sequence[Saturation], cases: Sequence[_Case], steps: int
+) -> Derived | NotDerived:
+    """Grow e-graphs by turns until in one of them the sides of its case have met."""
+    done = 0
+    for done in range(steps + 1):
+        for search, case in zip(searches, cases, strict=True):
+            if done:
+                search.step()
+            if search.has_met(case.pairs):
+                return _derived(case, search.egraph, done)
+        if all(search.is_finished for search in searches):
+            break
+    if any(search.is_full for search in searches):
+        return NotDerived("there is none before the limit on the e-graph's nodes is reached")
+    if all(search.is_finished for search in searches):
+        return NotDerived(f"there is none: after {done - 1} steps nothing more follows")
+    return NotDerived(f"there is none within {steps} steps")
+
+
+def _derived(case: _Case, egraph: EGraph, steps: int) -> Derived:
+    chains = tuple(tuple(egraph.explain(left, right)) for left, right in case.pairs)
+    names = dict.fromkeys(s.rule for chain in chains for s in chain if s.rule is not None)
+    return Derived(steps, tuple(names), chains, case.inputs)
+
+
+def _with_fewest_rules(found: Derived, case: _Case, database: Database, max_nodes: int) -> Derived:
+    """The derivation without the rules that it can do without: an e-graph also knows detours."""
+    for name in found.rules:
+        if name in found.rules:
+            fewer = database.only(set(found.rules) - {name})
+            search = Saturation(fewer, case.values, case.facts, max_nodes)
+            shorter = _meet([search], [case], found.steps)
+            found = shorter if isinstance(shorter, Derived) else found
+    return found
+
+
+def cases_of(instance: Instance, rng: random.Random) -> list[_Case] | NotDerived:
+    """Both sides at several sizes; the first ones are as general as they come.
+
+    Elements are of the widest type for which the rule holds, so that what holds of real numbers
+    alone is not used; of real numbers where an operator does not take that type.
+    """
+    found = _cases(instance, rng)
+    if isinstance(found, NotDerived) and instance.types != REALS_ONLY:
+        return _cases(replace(instance, types=REALS_ONLY), rng)
+    return found
+
+
+def _cases(instance: Instance, rng: random.Random) -> list[_Case] | NotDerived:
+    cases: list[_Case] = []
+    reason = "no sizes were found at which the left side is defined"
+    for match in draws(instance, rng, BROADCASTS if instance.broadcast else GENERAL):
+        left, right = build(instance.lhs, match), build(instance.rhs, match)
+        if isinstance(left, NoMatch):
+            continue
+        differ = isinstance(right, NoMatch) or any(
+            a.type != b.type for a, b in zip(left.values, right.values, strict=True)
+        )
+        if isinstance(right, Replacement) and not differ:
+            facts = [
+                (match.bindings[f.name], f) for f in instance.facts if f.name in match.bindings
+            ]
+            cases.append(_Case(left.values, right.values, match.bindings, facts))
+        else:
+            reason = right.reason if isinstance(right, NoMatch) else "it has another type"
+            reason = f"the right side does not suit some sizes of the left one: {reason}"
+            if not instance.broadcast:  # a rule without shapes is used where they agree
+                return NotDerived(reason)
+    return cases or NotDerived(reason)

@@ -1,0 +1,354 @@
+"""Equality saturation: all that rules make of terms, step by step, in one e-graph.
+
+In a step every rule, from either side and at every rank (see `directions`), is matched against all
+classes, and only then are all matches applied. A rule is applied where `xflow.match` says that it
+holds: its conditions and the requirements of both its sides are decided by the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import islice
+
+from xflow.errors import ShapeError
+from xflow.facts import Fact
+from xflow.generator.saturation.directions import Database, Direction
+from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
+from xflow.graph import Graph, Leaf, Node, TensorType, Value, apply, read, walk
+from xflow.match import Match, Matcher, NoMatch, build, no_constants
+from xflow.ops.registry import Operator, is_concrete, operator
+from xflow.ops.spec import evaluate
+from xflow.rule import Instance, leaves_of
+from xflow.size import Size, free_symbols, symbol
+
+MAX_NODES = 10_000
+"""Nodes of an e-graph at which it is not grown any further."""
+
+MAX_MATCHES = 100_000
+"""Matches in one step at which no more are looked for."""
+
+MAX_EXPONENT = 64
+MAX_NUMBER = 2**100
+"""Of numbers that are computed: powers beyond the first take long, no type has the second."""
+
+IMPLIED = {"!=": (">",), ">=": (">",), ">": ()}
+"""Relations to 0 that say more than another one."""
+
+
+@lru_cache(maxsize=10_000)
+def _nodes(values: tuple[Value, ...]) -> tuple[Node, ...]:
+    """The nodes under a side of a rule, inputs first."""
+    return tuple(walk(values))
+
+
+@lru_cache(maxsize=10_000)
+def _extents(value: Value) -> tuple[str | Size | None, ...]:
+    """Of each axis the extent: a number, the name of a symbol, or None for other expressions."""
+
+    def simple(size: Size) -> str | Size | None:
+        names = free_symbols(size)
+        name = next(iter(names)) if len(names) == 1 else ""
+        return size if not names else name if size == symbol(name or "_") else None
+
+    return tuple(map(simple, value.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where a rule's left side is found: what its inputs and nodes stand for."""
+
+    direction: Direction
+    instance: Instance
+    roots: tuple[Value, ...]
+    leaves: dict[Value, Value]
+    nodes: dict[Node, Node]
+
+
+class _EMatcher(Matcher):
+    """Matches against the classes of an e-graph: a value may be any of those that equal it."""
+
+    def __init__(self, instance: Instance, search: Saturation, place: _Place | None = None):
+        super().__init__(instance, _NOTHING, no_constants)
+        self.egraph = search.egraph
+        self.search = search
+        self.extents: dict[str, Size] = {}
+        """The symbols that are an extent of an input."""
+        if place is not None:
+            self.leaves, self.nodes = place.leaves, place.nodes
+
+    def value(self, pattern: Value, target: Value) -> Iterator[None]:
+        target = self.egraph.canonical(target)
+        op, bound = pattern.node.op, self.nodes.get(pattern.node)
+        if not isinstance(op, Operator):
+            yield from self.leaf(pattern, target)
+        elif bound is not None:
+            if self.egraph.canonical(Value(bound, pattern.index)) is target:
+                yield
+        else:
+            for member in self.egraph.members(target, op):
+                yield from super().value(pattern, member)
+
+    def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
+        """As in any graph, but at once without those whose extents do not fit those before."""
+        if self.instance.broadcast or pattern in self.leaves:
+            yield from super().leaf(pattern, target)
+            return
+        new: list[str] = []
+        for name, extent in zip(_extents(pattern), target.shape, strict=False):
+            known = self.extents.get(name, name) if isinstance(name, str) else name
+            if isinstance(known, str):
+                self.extents[known] = extent
+                new.append(known)
+            elif known is not None and known != extent:
+                break
+        else:
+            yield from super().leaf(pattern, target)
+        for name in new:
+            del self.extents[name]
+
+    def candidates(self, pattern: Value) -> list[Value]:
+        if any(value in self.leaves for value in leaves_of([pattern])):
+            return self._users(pattern)
+        return self.search.outputs
+
+    def _users(self, pattern: Value) -> list[Value]:
+        """The values that `pattern` can be, given what of its inputs is bound."""
+        bound = self.nodes.get(pattern.node)
+        if pattern in self.leaves:
+            return [self.leaves[pattern]]
+        if bound is not None:
+            return [self.egraph.canonical(Value(bound, pattern.index))]
+        found: dict[Value, None] = {}
+        for source in pattern.node.inputs:
+            for value in self._users(source):
+                for user in self.egraph.users(value):
+                    if user.op is pattern.node.op and pattern.index < len(user.types):
+                        found[self.egraph.canonical(Value(user, pattern.index))] = None
+            if found:
+                break
+        return list(found)
+
+    def is_fact(self, fact: Fact, match: Match) -> bool:
+        if fact.name in match.reals:
+            return fact.holds(match.reals[fact.name])
+        return self.search.is_fact(fact, match.bindings[fact.name])
+
+
+_NOTHING = Graph(())
+
+
+class Saturation:
+    """An e-graph that grows by rules.
+
+    Several `outputs` are what it is about: rules of several outputs that have no input in common
+    are tried on these alone, since any two values would do. `facts` are known of leaves.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        outputs: Sequence[Value],
+        facts: Iterable[tuple[Value, Fact]] = (),
+        max_nodes: int = MAX_NODES,
+    ):
+        self.egraph = EGraph()
+        self.database = database
+        self.max_nodes = max_nodes
+        self._outputs = tuple(outputs)
+        self._seen: set[object] = set()
+        self.is_full = False
+        """Whether a step ended early because the limit was reached."""
+        self.is_finished = False
+        """Whether no further step is to be made: it would change nothing, or it is full."""
+        for value in outputs:
+            self.egraph.add(value)
+        self.egraph.rebuild()
+        self._facts = [(leaf, fact) for leaf, fact in facts if leaf in self.egraph]
+        self._compute()
+
+    def has_met(self, pairs: Iterable[tuple[Value, Value]]) -> bool:
+        """Whether the values of each pair are known to be equal."""
+        return all(self.egraph.are_equal(left, right) for left, right in pairs)
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The classes of the values that it is about."""
+        return list(dict.fromkeys(map(self.egraph.canonical, self._outputs)))
+
+    def is_fact(self, fact: Fact, value: Value) -> bool:
+        """Whether all elements of a class are known to satisfy a condition."""
+        stronger = (fact.relation, *IMPLIED[fact.relation])
+        known = (f for leaf, f in self._facts if self.egraph.canonical(leaf) is value)
+        if any(f.relation in stronger for f in known):
+            return True
+        number = self._number(value)
+        return number is not None and fact.holds(number)
+
+    def _number(self, value: Value) -> Fraction | None:
+        """The real number that a class is known to be."""
+        scalars = self.egraph.members(self.egraph.canonical(value), operator("Scalar"))
+        numbers = (scalar.node.attributes["value"] for scalar in scalars)
+        return next((number for number in numbers if isinstance(number, Fraction)), None)
+
+    def _compute(self) -> None:
+        """Find the numbers that operators on numbers give, where these are rational."""
+        for value in list(self.egraph.classes()):
+            known = self.egraph.canonical(value) is not value or self._number(value) is not None
+            if known or value.type != TensorType("FLOAT", ()):
+                continue
+            for op in list(self.egraph.operators(value)):
+                for member in self.egraph.members(value, op):
+                    if self._compute_node(member):
+                        break
+                else:
+                    continue
+                break
+        self.egraph.rebuild()
+
+    def _compute_node(self, value: Value) -> bool:
+        """Find the number that a node gives for numbers; False if there is none."""
+        node = value.node
+        numbers = [self._number(source) for source in node.inputs]
+        if not isinstance(node.op, Operator) or not numbers or None in numbers:
+            return False
+        if node.op.name == "Pow" and any(n is None or abs(n) > MAX_EXPONENT for n in numbers):
+            return False
+        try:
+            scalars = [
+                apply("Scalar", (), {"value": n}, dtype=source.type.dtype)[0]
+                for n, source in zip(numbers, node.inputs, strict=True)
+                if n is not None
+            ]
+            term = apply(node.op, scalars, node.attributes, dtype="FLOAT")[value.index]
+            result = evaluate(read(term, ()), {}, {})
+        except (ArithmeticError, ValueError, ShapeError):
+            return False
+        if not isinstance(result, Fraction) or abs(result) > MAX_NUMBER:
+            return False
+        number = apply("Scalar", (), {"value": result}, dtype="FLOAT")[0]
+        self.egraph.union(self.egraph.add(term), self.egraph.add(number), Computed())
+        return True
+
+    def step(self) -> None:
+        """Match all rules, then apply all matches."""
+        if self.is_finished:
+            return
+        found = list(islice(self._matches(), MAX_MATCHES))
+        self.is_full = len(found) == MAX_MATCHES
+        found.sort(key=lambda item: item.direction.growth)
+        self.is_finished = True
+        for place in found:
+            if len(self.egraph) >= self.max_nodes:
+                self.is_full = True
+                break
+            if self._apply(place):
+                self.is_finished = False
+                self.egraph.rebuild()  # at once, so that the next ones are seen to be known
+        self.egraph.rebuild()
+        self._compute()
+        self.is_finished |= self.is_full
+
+    def _matches(self) -> Iterator[_Place]:
+        """The structural matches that were not met before, each once."""
+        egraph = self.egraph
+        heights = self._heights()
+        places: dict[object, list[tuple[Value, int]]] = {}
+        everything = [(value, heights.get(value, 99)) for value in egraph.classes()]
+        for value, height in everything:
+            for op in egraph.operators(value):
+                places.setdefault(op, []).append((value, height))
+        for direction in self.database.directions:
+            if not all(op in places for op in direction.operators):
+                continue
+            is_leaf = not isinstance(direction.root, Operator)
+            targets = everything if is_leaf else places[direction.root]
+            if direction.is_disconnected:
+                outputs = frozenset(map(id, self.outputs))
+                targets = [item for item in targets if id(item[0]) in outputs]
+            elif direction.outputs == 1:
+                targets = [item for item in targets if item[1] <= direction.depth]
+            if targets:
+                for instance in direction.instances:
+                    yield from self._matches_of(direction, instance, targets)
+
+    def _matches_of(
+        self, direction: Direction, instance: Instance, targets: list[tuple[Value, int]]
+    ) -> Iterator[_Place]:
+        pattern = instance.lhs[0]
+        rank = None if instance.broadcast else len(pattern.shape)
+        for target, _ in targets:
+            if rank is not None and len(target.shape) != rank:
+                continue
+            matcher = _EMatcher(instance, self)
+            for roots in matcher.outputs((), target):
+                parts = (*roots, *matcher.leaves.values(), *matcher.nodes.values())
+                key = (id(instance), *map(id, parts))
+                if key in self._seen:
+                    continue
+                self._seen.add(key)
+                if not self._is_known(instance, roots, matcher.leaves):
+                    leaves, nodes = dict(matcher.leaves), dict(matcher.nodes)
+                    yield _Place(direction, instance, roots, leaves, nodes)
+
+    def _is_known(
+        self, instance: Instance, roots: tuple[Value, ...], leaves: Mapping[Value, Value]
+    ) -> bool:
+        """Whether the right side is there and equal already, as far as that is easily seen."""
+        found = dict(leaves)
+        for node in _nodes(instance.rhs):
+            if isinstance(node.op, Leaf):
+                continue
+            if not (is_concrete(node.attributes) and says_its_type(node)):
+                return False
+            other = self.egraph.find(node, [found[source] for source in node.inputs])
+            if other is None:
+                return False
+            found.update((Value(node, k), Value(other, k)) for k in range(len(node.types)))
+        return all(
+            self.egraph.are_equal(found[value], root)
+            for value, root in zip(instance.rhs, roots, strict=True)
+        )
+
+    def _heights(self) -> dict[Value, int]:
+        """How far below each class the next one lies that is new or has grown."""
+        heights: dict[Value, int] = {}
+        layer = self.egraph.take_touched()
+        for height in range(1, 1 + max((d.depth for d in self.database.directions), default=0)):
+            heights.update((value, height) for value in layer)
+            above = (
+                self.egraph.canonical(Value(user, index))
+                for value in layer
+                for user in self.egraph.users(value)
+                for index in range(len(user.types))
+            )
+            layer = [value for value in dict.fromkeys(above) if value not in heights]
+        return heights
+
+    def _apply(self, place: _Place) -> bool:
+        """Apply a rule where it matches; whether that made a difference."""
+        instance = place.instance
+        if self._is_known(instance, place.roots, place.leaves):
+            return False
+        match = _EMatcher(instance, self, place).finish(place.roots)
+        if match is None:
+            return False
+        after = build(instance.rhs, match, _nodes(instance.rhs))
+        if isinstance(after, NoMatch):
+            return False
+        egraph = self.egraph
+        pairs = list(zip(match.roots, after.values, strict=True))
+        if any(old.type != new.type for old, new in pairs):
+            return False
+        for new in after.values:
+            egraph.add(new)
+        if all(egraph.are_equal(old, new) for old, new in pairs):
+            return False
+        before = build(instance.lhs, match, _nodes(instance.lhs))
+        assert not isinstance(before, NoMatch), before.reason
+        for old, new in zip(before.values, after.values, strict=True):
+            egraph.add(old)
+            egraph.union(old, new, Applied(place.direction.name))
+        return True

@@ -1,0 +1,94 @@
+"""What becomes of one plausible rule: proved, refuted or neither, with the rules that follow.
+
+All here is a function of the rule's text and the seed. It does not ask what is known already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from xflow.generator.generalization.generalize import is_determined, plausible, split_rules
+from xflow.generator.generalization.wording import rule_name
+from xflow.rule import Rule, parse_rules
+from xflow.verifier.prove import Proved, Refuted, prove
+
+
+class Fate(Enum):
+    """What the prover said; the values are the names under which this is counted."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A rule and its verdict; where it was proved, with the conditions under which it holds."""
+
+    rule: Rule
+    fate: Fate
+    reason: str = ""
+    """Why it was not proved."""
+    certificate: dict[str, object] = field(default_factory=dict)
+    splits: tuple[Settled, ...] = ()
+    """Rules of several outputs that follow from it."""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What rules that say the same share, whatever their names."""
+        return (self.rule.inputs, self.rule.lhs, self.rule.rhs)
+
+
+def settle(rule: Rule, seed: int) -> Settled:
+    """Prove `rule`, and what follows from it."""
+    (rule,) = parse_rules(str(replace(rule, any_rank=False)))
+    verdict = prove(rule)
+    if isinstance(verdict, Refuted):
+        return Settled(rule, Fate.REFUTED, str(verdict))
+    if not isinstance(verdict, Proved):
+        return Settled(rule, Fate.UNKNOWN, str(verdict))
+    rule = replace(
+        rule,
+        name=rule_name(rule),
+        where=verdict.where,
+        reverse=verdict.reverse,
+        types=verdict.types,
+        any_rank=verdict.any_rank,
+    )
+    if not is_determined(rule)[1]:
+        rule = replace(rule, reverse=None)
+    splits = tuple(settle(split, seed) for split in split_rules([rule]) if plausible(split, seed))
+    return Settled(rule, Fate.PROVED, "", verdict.certificate, splits)
+
+
+def settle_first(rules: Iterator[Rule], seed: int) -> tuple[tuple[Settled, ...], tuple[str, ...]]:
+    """The verdicts on `rules` up to the first that is proved, and the texts of the others."""
+    settled: list[Settled] = []
+    for rule in rules:
+        settled.append(settle(rule, seed))
+        if settled[-1].fate is Fate.PROVED:
+            break
+    return tuple(settled), tuple(map(str, rules))
+
+
+_CAUSES = (
+    ("vacuous", "vacuous: hardly any sizes satisfy the conditions"),
+    ("the right side needs", "conditions of the right side that could not be lifted"),
+    ("the normal forms differ", "normal forms differ"),
+    ("no reading of the index", "no reading of the index applies"),
+    ("it is shown for real numbers", "integers wrap around"),
+    ("it is shown at the listed ranks", "not at all higher ranks"),
+    ("TooLargeError", "a term grew too large"),
+)
+
+
+def cause_of(reason: str) -> str:
+    """The class of an unknown verdict's reason; what none describes is named by its exception."""
+    text = reason.removeprefix("not shown: ")
+    for start, cause in _CAUSES:
+        if text.startswith(start):
+            return cause
+    head = text.partition(":")[0]
+    return f"the prover failed with {head}" if head.endswith(("Error", "Exception")) else "other"

@@ -1,0 +1,1 @@
+"""What is enumerated together, by theme. `xflow.generator.families` lists the families."""

@@ -1,0 +1,43 @@
+"""Building blocks of vocabularies."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from xflow.generator.vocabulary import Input, Production, choices
+
+X = "x"
+"""The sort of activations: what is computed at run time."""
+SYMBOL = Fraction(3, 8)
+OTHER_SYMBOL = Fraction(5, 8)
+"""Numbers that stand for real symbols: no sum or product of few numbers meets them by chance."""
+
+
+def anywhere(name: str, *, positive: bool = False) -> Input:
+    """An input of any shape."""
+    return Input(name, X, "...", (5,), positive=positive)
+
+
+def scalar(name: str, sort: str) -> Input:
+    """An input of shape []."""
+    return Input(name, sort, "", ())
+
+
+def binary(*names: str) -> tuple[Production, ...]:
+    """Operators of two activations."""
+    return tuple(Production(name, (X, X), X) for name in names)
+
+
+def unary(*names: str) -> tuple[Production, ...]:
+    """Operators of one activation."""
+    return tuple(Production(name, (X,), X) for name in names)
+
+
+def numbers(sort: str, *values: int | Fraction) -> Production:
+    """Constants of shape []."""
+    return Production("Scalar", (), sort, choices(value=[Fraction(value) for value in values]))
+
+
+def applied(op: str, first: str, second: str, result: str = X) -> Production:
+    """An operator of two inputs of these sorts."""
+    return Production(op, (first, second), result)

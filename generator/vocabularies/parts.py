@@ -1,0 +1,291 @@
+"""Parts of tensors along one axis, wherever it stands: concatenated, split, sliced and padded.
+
+A rule has one vector, so the axis is stated to be the first, the second, the last but one or the
+last; together these are all axes of tensors of up to four.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and sizes of the axes of a tensor, and the place of the axis that is cut."""
+
+    name: str
+    dims: str
+    sizes: tuple[int, ...]
+    axis: int
+    ranks: tuple[int, ...]
+    functions: tuple[str, ...] = ("Relu",)
+    """Elementwise functions that are to commute with parts along the axis."""
+
+    @property
+    def single_axes(self) -> list[int]:
+        """The axes that are not part of the vector."""
+        return [i for i, word in enumerate(self.dims.split()) if not word.startswith("*")]
+
+    def input(self, name: str, sort: str = X, extent: int | None = None) -> Input:
+        """An input, of another extent along the axis if so."""
+        sizes = list(self.sizes)
+        if extent is not None:
+            sizes[self.axis] = extent
+        return Input(name, sort, self.dims, tuple(sizes))
+
+    def line(self, name: str, sort: str) -> Input:
+        """An input that is 1 along all other axes."""
+        dims = [
+            word if place == self.axis else ("*1" if word.startswith("*") else "1")
+            for place, word in enumerate(self.dims.split())
+        ]
+        sizes = tuple(n if place == self.axis else 1 for place, n in enumerate(self.sizes))
+        return Input(name, sort, " ".join(dims), sizes)
+
+    def column(self, name: str, sort: str) -> Input:
+        """An input that is 1 along the axis alone."""
+        dims = ["1" if i == self.axis else word for i, word in enumerate(self.dims.split())]
+        sizes = tuple(1 if i == self.axis else n for i, n in enumerate(self.sizes))
+        return Input(name, sort, " ".join(dims), sizes)
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """How often a `column` is repeated to fill the tensor."""
+        return tuple(n if place == self.axis else 1 for place, n in enumerate(self.sizes))
+
+    @property
+    def around(self) -> tuple[int, ...]:
+        """How often a `line` is repeated to fill the tensor."""
+        return tuple(1 if place == self.axis else n for place, n in enumerate(self.sizes))
+
+    def pads(self, before: int, after: int) -> tuple[int, ...]:
+        """Padding along the axis alone."""
+        rank = len(self.sizes)
+        return tuple(
+            before if i == self.axis else after if i == rank + self.axis else 0
+            for i in range(2 * rank)
+        )
+
+    def slices(self, starts: range, ends: range) -> tuple[dict[str, tuple[int, ...]], ...]:
+        """Slices along the axis."""
+        return tuple(
+            {"starts": (a,), "ends": (b,), "axes": (self.axis,), "steps": (1,)}
+            for a, b in product(starts, ends)
+            if a < b
+        )
+
+
+FIRST = Layout("the first axis", "n *S", (4, 3), 0, (0, 1, 2, 3))
+FUNCTIONS = ("Relu", "Sigmoid", "Tanh", "Swish", "Gelu")
+SECOND = Layout("the second axis", "N C *S", (2, 4, 3), 1, (1, 2, 3), FUNCTIONS)
+INNER = Layout("the last axis but one", "*B n m", (2, 4, 3), 1, (1, 2))
+LAST = Layout("the last axis", "*B n", (3, 4), 1, (0, 1, 2, 3), FUNCTIONS)
+
+
+def _commuting(layout: Layout) -> Vocabulary:
+    """Elementwise operators and parts: both sides of what commutes, and what cancels."""
+    extent = layout.sizes[layout.axis]
+    join, split = choices(axis=[layout.axis]), choices(axis=[layout.axis], split=[(extent, extent)])
+    return Vocabulary(
+        f"elementwise operators along {layout.name}",
+        (
+            *(layout.input(name) for name in "xy"),
+            *(layout.line(name, "line") for name in "rt"),
+            scalar("k", "c"),
+        ),
+        (
+            numbers("c", SYMBOL),
+            Production("Concat", (X, X), "joined", join),
+            Production("Concat", ("line", "line"), "line", join),
+            Production("Split", ("joined",), X, split),
+            *(Production(op, (s,), "f") for s in (X, "joined") for op in layout.functions),
+            *(
+                applied(op, first, second, "f")
+                for first in (X, "joined")
+                for op in ("Add", "Mul")
+                for second in ("line", "c")
+            ),
+            *(Production(op, ("f",), "f") for op in ("Relu",)),
+            Production("Concat", ("f", "f"), "f", join),
+            Production("Split", ("f",), "f", split),
+        ),
+        (2, 1, 2, 2),
+        free=frozenset({"line", "c"}),
+        exact=False,
+        ranks=layout.ranks,
+        roots=frozenset({X, "joined", "f"}),
+        reals={SYMBOL: "s"},
+    )
+
+
+def _pairs(layout: Layout) -> Vocabulary:
+    """Operators of two on two that are concatenated, and concatenations of two along two axes."""
+    axes = choices(axis=layout.single_axes)
+    operators = ("Add", "Sub", "Mul", "Max")
+    return Vocabulary(
+        f"pairs along {layout.name}",
+        tuple(layout.input(name) for name in "xyzu"),
+        (
+            Production("Concat", (X, X), "joined", axes),
+            *(Production(op, (X, X), op) for op in operators),
+            *(Production(op, ("joined", "joined"), "out") for op in operators),
+            *(Production("Concat", (op, op), "out", axes) for op in operators),
+            Production("Concat", ("joined", "joined"), "out", axes),
+        ),
+        (0, 0, 0, 0),
+        ranks=layout.ranks,
+        roots=frozenset({"out"}),
+    )
+
+
+def _cuts(layout: Layout) -> Vocabulary:
+    """Slices of slices, of paddings, of what is concatenated."""
+    whole = layout.input("x", extent=13)
+    return Vocabulary(
+        f"slices along {layout.name}",
+        (whole,),
+        (
+            Production("Slice", (X,), "part", layout.slices(range(4), range(9, 13))),
+            Production("Slice", ("part",), "less", layout.slices(range(3), range(4, 7))),
+            Production("Slice", (X,), "less", layout.slices(range(7), range(4, 10))),
+            Production("Slice", (X,), "part", layout.slices(range(1), range(13, 14))),
+            Production(
+                "Split",
+                (X,),
+                "part",
+                choices(axis=[layout.axis], split=[(k, 13 - k) for k in range(1, 13)]),
+            ),
+            Production("Slice", (X,), "part", layout.slices(range(1), range(1, 13))),
+            Production("Slice", (X,), "part", layout.slices(range(1, 13), range(13, 14))),
+        ),
+        (0, 0, 0),
+        ranks=layout.ranks,
+        roots=frozenset({X, "part", "less"}),
+    )
+
+
+def _places(layout: Layout) -> Vocabulary:
+    """What constant places gather: a run of them is a slice, a single one a slice without axis."""
+    axis = choices(axis=[layout.axis])
+    slices = [(start, start + n) for start in range(6) for n in (1, 2, 3)]
+    return Vocabulary(
+        f"places along {layout.name}",
+        (layout.input("x", extent=9),),
+        (
+            Production("Place", (), "place", choices(start=list(range(6)))),
+            Production("PlacesFrom", (), "run", choices(start=list(range(6)), n=[2, 3])),
+            Production("Gather", (X, "place"), "less", axis),
+            Production("Gather", (X, "run"), "part", axis),
+            Production(
+                "Slice",
+                (X,),
+                "part",
+                tuple(
+                    {"starts": (a,), "ends": (b,), "axes": (layout.axis,), "steps": (1,)}
+                    for a, b in slices
+                ),
+            ),
+            Production("Squeeze", ("part",), "less", choices(axes=[(layout.axis,)])),
+        ),
+        (1, 1, 0),
+        free=frozenset({"place", "run"}),
+        ranks=layout.ranks,
+        roots=frozenset({"part", "less"}),
+    )
+
+
+def _joins(layout: Layout) -> Vocabulary:
+    """Concatenations of several: nested, and of parts of one."""
+    axis = choices(axis=[layout.axis])
+    extent = layout.sizes[layout.axis]
+    return Vocabulary(
+        f"concatenations along {layout.name}",
+        tuple(layout.input(name) for name in "xyzu"),
+        (
+            *(Production("Concat", (X,) * n, "joined", axis) for n in (2, 3, 4)),
+            Production("Concat", ("joined", X), "joined", axis),
+            Production("Concat", (X, "joined"), "joined", axis),
+            Production("Concat", ("joined", "joined"), "joined", axis),
+            Production(
+                "Split",
+                ("joined",),
+                X,
+                choices(
+                    axis=[layout.axis],
+                    split=[(extent, extent), (extent,) * 3, (extent, 2 * extent)],
+                ),
+            ),
+            Production("Slice", ("joined",), X, layout.slices(range(0, 9, 4), range(4, 13, 4))),
+        ),
+        (0, 0, 0),
+        ranks=layout.ranks,
+        roots=frozenset({X, "joined"}),
+    )
+
+
+def _pieces(layout: Layout) -> Vocabulary:
+    """A tensor in two, three or four pieces, put together again."""
+    counts = (2, 3, 4)
+    return Vocabulary(
+        f"pieces along {layout.name}",
+        (layout.input("x", extent=12),),
+        (
+            *(
+                Production(
+                    "Split", (X,), f"piece{n}", choices(axis=[layout.axis], split=[(12 // n,) * n])
+                )
+                for n in counts
+            ),
+            *(
+                Production("Concat", (f"piece{n}",) * n, "whole", choices(axis=[layout.axis]))
+                for n in counts
+            ),
+        ),
+        (0,) * 6,
+        ranks=layout.ranks,
+        roots=frozenset({X, "whole"}),
+        chain=True,
+    )
+
+
+def _padded(layout: Layout) -> Vocabulary:
+    """Zeros before and behind: padded twice, cut off again, under functions that keep 0."""
+    some = choices(pads=[layout.pads(p, q) for p in range(3) for q in range(3)])
+    return Vocabulary(
+        f"padding along {layout.name}",
+        (layout.input("x"), layout.line("r", "line")),
+        (
+            Production("Pad", (X,), "wide", some),
+            Production("Pad", ("wide",), "wide", some),
+            Production("Slice", ("wide",), X, layout.slices(range(3), range(4, 7))),
+            Production("Relu", (X,), "f"),
+            Production("Relu", ("wide",), "g"),
+            Production("Pad", ("f",), "g", some),
+        ),
+        (0, 0, 0),
+        ranks=layout.ranks,
+        roots=frozenset({X, "wide", "g"}),
+    )
+
+
+def _vocabularies(layout: Layout) -> tuple[Vocabulary, ...]:
+    return tuple(
+        make(layout) for make in (_commuting, _pairs, _cuts, _joins, _pieces, _padded, _places)
+    )
+
+
+PARTS = Family(
+    "parts",
+    tuple(vocabulary for layout in (FIRST, SECOND, LAST) for vocabulary in _vocabularies(layout)),
+    about="parts of tensors along the first, second or last axis: concatenated, split and sliced",
+)
+INNER_PARTS = Family(
+    "inner-parts",
+    _vocabularies(INNER),
+    about="parts of tensors along the last axis but one: concatenated, split and sliced",
+)
+"""Apart, because in three axes it is the second, and what is known of that would hide it."""

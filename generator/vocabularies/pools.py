@@ -1,0 +1,115 @@
+"""Pooling by windows and of everything, and what commutes with it."""
+
+from __future__ import annotations
+
+from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
+from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, applied, numbers, scalar
+from xflow.generator.vocabularies.convolutions import AVERAGES, FREE, SCALE, SPATIAL, C, X
+from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
+
+STAGES = ((X, "f"), ("pooled", "g"))
+"""Elementwise operators before pooling and after it: f is pooled to g."""
+WINDOW = choices(kernel_shape=[(3,)], pads=[(1, 0)], strides=[(2,)])
+POOLS = Vocabulary(
+    "pools by windows",
+    (X_INPUT, Y_INPUT, SCALE_INPUT, scalar("k", "c")),
+    (
+        numbers("c", SYMBOL),
+        *(
+            Production(op, (sort,), result, WINDOW)
+            for op in ("MaxPool", "AveragePool")
+            for sort, result in ((X, "pooled"), ("f", "g"))
+        ),
+        *(Production("Relu", (sort,), result) for sort, result in STAGES),
+        *(
+            Production("Clip", (sort,), result, bound)
+            for sort, result in STAGES
+            for bound in (choices(min=[SYMBOL]), choices(max=[OTHER_SYMBOL]))
+        ),
+        *(
+            applied(op, sort, second, result)
+            for op, seconds in (("Add", (SCALE, "c")), ("Mul", (SCALE, "c")))
+            for second in seconds
+            for sort, result in STAGES
+        ),
+        *(Production(op, (sort, sort), result) for op in ("Add", "Max") for sort, result in STAGES),
+        *(
+            Production("Concat", (sort, sort), result, choices(axis=[0, 1]))
+            for sort, result in STAGES
+        ),
+    ),
+    (1, 1, 1, 0),
+    free=FREE | {"c"},
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled", "g"}),
+    reals={SYMBOL: "low", OTHER_SYMBOL: "high"},
+)
+
+WITHOUT_BORDERS = choices(kernel_shape=[(3,)], strides=[(2,)])
+SHIFTS = Vocabulary(
+    "pools of shifted images",
+    (X_INPUT, SCALE_INPUT, scalar("k", "c")),
+    (
+        *(
+            Production("AveragePool", (sort,), result, WITHOUT_BORDERS)
+            for sort, result in ((X, "pooled"), ("f", "g"))
+        ),
+        *(
+            applied("Add", sort, second, result)
+            for second in (SCALE, "c")
+            for sort, result in STAGES
+        ),
+    ),
+    (0, 0, 0),
+    free=FREE | {"c"},
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled", "g"}),
+)
+
+POOLED = ((X, "pooled"), ("f", "g"), ("pooled", "pooled"))
+GLOBAL_POOLS = Vocabulary(
+    "pools of everything",
+    (X_INPUT, Y_INPUT, SCALE_INPUT),
+    (
+        numbers("c", SYMBOL),
+        *(
+            Production(op, (s,), r)
+            for op in ("GlobalAveragePool", "GlobalMaxPool")
+            for s, r in POOLED
+        ),
+        *(
+            Production(op, (s,), r, choices(axes=[(2,)], keepdims=[1]))
+            for op in ("ReduceMean", "ReduceMax", "ReduceSum")
+            for s, r in POOLED
+        ),
+        *(
+            Production(op, (X,), "less", choices(axes=[(2,)], keepdims=[0]))
+            for op in ("ReduceMean", "ReduceMax", "ReduceSum")
+        ),
+        Production("Squeeze", ("pooled",), "less", choices(axes=[(2,)])),
+        Production("Flatten", ("pooled",), "flat", choices(axis=[1])),
+        Production("Reshape", ("pooled",), "flat", choices(shape=[(2, C)])),
+        *(Production("Relu", (sort,), result) for sort, result in STAGES),
+        *(
+            applied(op, sort, second, result)
+            for op in ("Add", "Mul")
+            for second in (SCALE, "c")
+            for sort, result in STAGES
+        ),
+        *(applied("Add", sort, sort, result) for sort, result in STAGES),
+    ),
+    (1, 1, 1, 0),
+    free=FREE | {"c"},
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled", "g", "less", "flat"}),
+    reals={SYMBOL: "s"},
+)
+
+POOLING = Family(
+    "pooling",
+    (POOLS, SHIFTS, GLOBAL_POOLS, AVERAGES),
+    about="pooling and reductions over spatial axes",
+)

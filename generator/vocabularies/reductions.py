@@ -1,0 +1,85 @@
+"""Reductions along an axis, with and without it, and operands that are expanded along axes."""
+
+from __future__ import annotations
+
+from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
+from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
+from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
+
+
+def _reduced(layout: Layout) -> Vocabulary:
+    """Reductions along an axis, with and without it, and what commutes with them."""
+    kept, gone = (choices(axes=[(layout.axis,)], keepdims=[keep]) for keep in (1, 0))
+    operators = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
+    shape = tuple(n for place, n in enumerate(layout.sizes) if place != layout.axis)
+    return Vocabulary(
+        f"reductions along {layout.name}",
+        (layout.input("x"), layout.input("y"), layout.column("u", "column")),
+        (
+            numbers("c", SYMBOL),
+            numbers("two", 2),
+            *(Production(op, (s,), "kept", kept) for op in operators for s in (X, "f")),
+            *(Production(op, (s,), "gone", gone) for op in operators for s in (X, "f")),
+            Production("Squeeze", ("kept",), "gone", choices(axes=[(layout.axis,)])),
+            Production("Unsqueeze", ("gone",), "kept", choices(axes=[(layout.axis,)])),
+            Production("Reshape", ("kept",), "gone", choices(shape=[shape])),
+            *(
+                applied(op, s, "c", r)
+                for op in ("Add", "Mul")
+                for s, r in ((X, "f"), ("kept", "kept"))
+            ),
+            *(applied(op, X, "column", "f") for op in ("Add", "Mul")),
+            *(applied(op, "kept", "column", "kept") for op in ("Add", "Mul")),
+            *(Production("Add", (s, s), r) for s, r in ((X, "f"), ("kept", "kept"))),
+            *(Production(op, (X,), "f") for op in ("Neg", "Abs", "Exp")),
+            applied("Pow", X, "two", "f"),
+            *(Production(op, ("kept",), "kept") for op in ("Neg", "Sqrt", "Log")),
+            *(
+                Production(op, (X,), "kept", kept)
+                for op in ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp")
+            ),
+        ),
+        (1, 1, 1),
+        free=frozenset({"c", "two"}),
+        exact=False,
+        ranks=layout.ranks,
+        roots=frozenset({"kept", "gone"}),
+        reals={SYMBOL: "s"},
+    )
+
+
+def _expanded(layout: Layout) -> Vocabulary:
+    """Operands that are expanded first: broadcasting does it by itself."""
+    full = choices(shape=[layout.sizes])
+    small = ("line", "column")
+    return Vocabulary(
+        f"operands expanded to {layout.name}",
+        (layout.input("x"), layout.line("r", "line"), layout.column("u", "column")),
+        (
+            Production("Expand", (X,), X, full),
+            *(Production("Expand", (sort,), "large", full) for sort in small),
+            Production("Tile", ("line",), "large", choices(repeats=[layout.around])),
+            Production("Tile", ("column",), "large", choices(repeats=[layout.along])),
+            *(
+                applied(op, X, sort, "out")
+                for op in ("Add", "Sub", "Mul", "Div")
+                for sort in (*small, "large")
+            ),
+            *(applied(op, sort, X, "out") for op in ("Sub", "Div") for sort in (*small, "large")),
+            Production("Expand", ("large",), "large", full),
+        ),
+        (0, 0, 0),
+        exact=False,
+        ranks=layout.ranks,
+        roots=frozenset({X, "large", "out"}),
+    )
+
+
+REDUCTIONS = Family(
+    "reductions",
+    (
+        *(make(layout) for layout in (SECOND, LAST) for make in (_reduced, _expanded)),
+        _expanded(INNER),
+    ),
+    about="reductions along the second or last axis, and operands that are expanded",
+)
