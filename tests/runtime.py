@@ -72,16 +72,16 @@ class Runtime:
 
 def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:
     """`values` of a rule with `dtype` for the reals."""
+    sorts = {REAL: dtype, INT: "INT64"}
     made: dict[Node, tuple[Value, ...]] = {}
     for node in walk(values):
         if isinstance(node.op, Leaf):
             (type_,) = node.types
-            own = dtype if type_.dtype == REAL else type_.dtype
+            own = sorts.get(type_.dtype, type_.dtype)
             made[node] = (leaf(node.op.key, TensorType(own, type_.shape)),)
         else:
             assert isinstance(node.op, Operator)
             inputs = [made[source.node][source.index] for source in node.inputs]
-            sorts = {REAL: dtype, INT: "INT64"}
             attributes = {
                 name: sorts.get(value, value) if isinstance(value, str) else value
                 for name, value in node.attributes.items()
