@@ -195,17 +195,25 @@ def markdown(rows: Sequence[Row], options: argparse.Namespace) -> str:
 
 def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """Write the results as JSON and Markdown, named after the target."""
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = options.out / f"{options.provider}-{options.threads}-threads"
+    mean = geometric_mean(rows) if any("ratio" in row.verdict for row in rows) else None
+    name = f"{options.provider}-{options.threads}-threads"
+    write_results(name, markdown(rows, options), rows, options, geometric_mean=mean)
+
+
+def write_results(
+    name: str, page: str, rows: Sequence[Any], options: argparse.Namespace, **figures: Any
+) -> None:
+    """Write a page, and beside it the rows and other figures as JSON with the machine's name."""
     plain = {
         "machine": machine(options),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "budget": options.budget,
-        "geometric_mean": geometric_mean(rows) if any("ratio" in r.verdict for r in rows) else None,
+        **figures,
         "rows": [dataclasses.asdict(row) for row in rows],
     }
-    stem.with_suffix(".json").write_text(json.dumps(plain, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(markdown(rows, options))
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{name}.json").write_text(json.dumps(plain, indent=1) + "\n")
+    (options.out / f"{name}.md").write_text(page)
 
 
 def main() -> int:

@@ -18,8 +18,6 @@ fresh sessions.  Exits with 1 if a result is wrong or the two forms of a graph d
 
 import argparse
 import dataclasses
-import datetime
-import json
 import sys
 import tempfile
 import time
@@ -37,7 +35,7 @@ from isolated import CASES, Case
 from isolated.chains import chain
 from isolated.forms import form
 from judge import TOLERANCE, error, judge, load
-from run import machine
+from run import machine, write_results
 from xflow.cost.estimate import EstimatedCost, TargetModel
 from xflow.fold import with_expressions
 from xflow.inputs import random_inputs
@@ -213,16 +211,8 @@ def markdown(rows: Sequence[Row], options: argparse.Namespace) -> str:
 
 def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """Write the results as JSON and Markdown."""
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = options.out / f"isolated-{options.provider}-{options.threads}-thread"
-    plain = {
-        "machine": machine(options),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "budget": options.budget,
-        "rows": [dataclasses.asdict(row) for row in rows],
-    }
-    stem.with_suffix(".json").write_text(json.dumps(plain, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(markdown(rows, options))
+    name = f"isolated-{options.provider}-{options.threads}-thread"
+    write_results(name, markdown(rows, options), rows, options)
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ class Kept:
     rule: Rule
     certificate: dict[str, object]
     follows: tuple[str, ...] = ()
-    """Digests of what the rules say from which it follows; none for a rule of the base."""
+    """Statements of the rules from which it follows; none for a rule of the base."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class FamilyJob:
             if judge is None:
                 continue
             self._reducer.remove(item.rule)
-            self._state = digest(self._state, "without", content(item.rule))
+            self._state = digest(self._state, "without", item.rule.statement)
             if self._follows(judge):
                 self.result.kept.remove(item)
                 self.result.dropped.append(Dropped(item, "follows from rules kept after it"))
@@ -310,12 +310,13 @@ class FamilyJob:
         for judge, ticket in zip(gaps, tickets, strict=True):
             judged = yield from wait_for(ticket)
             self._desk.forget(ticket)
-            if self._is_unexplained(judge, known.joined(Database.of(added))):
+            if self._is_unexplained(judge, known):
                 before = len(self.result.kept)
                 for settled in judged.settled:
                     self._accept(settled)
                 new = self.result.kept[before:]
                 added += [item.rule for item in new]
+                known = known.joined(Database.of(item.rule for item in new))
                 self.result.kept[before:] = [
                     replace(item, rule=replace(item.rule, notes={"set": BASE})) for item in new
                 ]
@@ -334,15 +335,7 @@ class FamilyJob:
 
     def _add(self, rule: Rule) -> None:
         self._reducer.add(rule)
-        self._state = digest(self._state, "with", content(rule))
-
-
-def content(rule: Rule) -> tuple[object, ...]:
-    """What a rule says, without its name and notes."""
-    return (
-        *(rule.inputs, rule.params, rule.lhs, rule.rhs, rule.ranks, rule.any_rank),
-        *(rule.where, rule.reverse, rule.types),
-    )
+        self._state = digest(self._state, "with", rule.statement)
 
 
 def measure(derivation: Derivation, desk: Desk) -> Steps[Derivation]:

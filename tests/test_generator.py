@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_jobs import SUMS, X
 
 from xflow.errors import UsageError
 from xflow.generator.derive import derive
@@ -35,13 +36,6 @@ from xflow.ops.registry import operators
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import load_rules
 
-X = "x"
-SUMS = Vocabulary(
-    "sums",
-    (Input("x", X, "...", (5,)), Input("y", X, "...", (5,))),
-    (Production("Add", (X, X), X), Production("Sub", (X, X), X), Production("Relu", (X,), X)),
-    (0, 0, 0),
-)
 MATRICES = Vocabulary(
     "matrices",
     tuple(Input(name, X, "*B n m", (2, 4, 4)) for name in "abc"),

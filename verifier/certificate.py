@@ -231,3 +231,14 @@ def _option_record(option: Option) -> Record:
         result["where"] = ", ".join(map(str, option.guards))
     result["value"] = normal_record(option.body)
     return result
+
+
+def count_obligations(certificate: object) -> int:
+    """How many questions to the solver a proof relies on, in both directions."""
+    if isinstance(certificate, Mapping):
+        return sum(
+            len(value) if key == "obligations" and isinstance(value, list) else inner
+            for key, value in certificate.items()
+            for inner in [count_obligations(value)]
+        )
+    return sum(map(count_obligations, certificate)) if isinstance(certificate, list) else 0

@@ -109,8 +109,7 @@ class Explorer:
                 hope = cost
                 if state.cost <= cost <= self._dearest(best):
                     hope = min(cost, self._best_behind(step, after, seen) + STEP * (len(path) + 1))
-                    renames = step.renames or step.rule in self.steps.rules.renamings
-                    if hope >= state.cost and renames:
+                    if hope >= state.cost and step.renames:
                         continue
                 seen.add(key)
                 if cost > self._dearest(best):

@@ -136,20 +136,32 @@ class Matcher:
                     yield from self.outputs(found, candidate)
 
     def candidates(self, pattern: Value) -> list[Value]:
+        """The values that a further output can be."""
+        return self.reached(pattern)
+
+    def reached(self, pattern: Value) -> list[Value]:
         """The values that `pattern` can be, given that some of what it reads is bound."""
         if pattern in self.leaves:
             return [self.leaves[pattern]]
         if pattern.node in self.nodes:
-            return [Value(self.nodes[pattern.node], pattern.index)]
+            return [self.same(Value(self.nodes[pattern.node], pattern.index))]
         found: dict[Value, None] = {}
         for source in pattern.node.inputs:
-            for bound in self.candidates(source):
-                for user in self.graph.users.get(bound, ()):
+            for bound in self.reached(source):
+                for user in self.users(bound):
                     if user.op is pattern.node.op and pattern.index < len(user.types):
-                        found[Value(user, pattern.index)] = None
+                        found[self.same(Value(user, pattern.index))] = None
             if found:
                 break
         return list(found)
+
+    def users(self, value: Value) -> Iterable[Node]:
+        """The nodes that read a value."""
+        return self.graph.users.get(value, ())
+
+    def same(self, value: Value) -> Value:
+        """The value that stands for all that are known to equal this one."""
+        return value
 
     def value(self, pattern: Value, target: Value) -> Iterator[None]:
         """Match one value; yields once for each way to do it."""

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from xflow.errors import ExitCode, RuleFileError, UsageError
 from xflow.files import check_output, write_text_atomically
 from xflow.rule import Rule, parse_stanzas
 from xflow.rule_mistakes import read_rule
+from xflow.verifier.certificate import count_obligations
 from xflow.verifier.prove import Proved, Refuted, Unknown, Verdict, prove
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.refute import search_counterexample
@@ -271,17 +272,6 @@ def _flat(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_flat, value)) or "-"
     return str(value)
-
-
-def count_obligations(certificate: object) -> int:
-    """How many questions to the solver a proof relies on, in both directions."""
-    if isinstance(certificate, Mapping):
-        return sum(
-            len(value) if key == "obligations" and isinstance(value, list) else inner
-            for key, value in certificate.items()
-            for inner in [count_obligations(value)]
-        )
-    return sum(map(count_obligations, certificate)) if isinstance(certificate, list) else 0
 
 
 def shorten(text: str, length: int) -> str:

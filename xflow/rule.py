@@ -138,6 +138,11 @@ class Rule:
         text = self.notes.get("numerics")
         return None if text is None else parse_numerics(text)
 
+    @cached_property
+    def statement(self) -> str:
+        """What it says, as text: without its name and notes, which say nothing of its sides."""
+        return str(replace(self, name="rule", notes={}))
+
     @property
     def is_base(self) -> bool:
         """Whether it is one of those from which the others follow."""

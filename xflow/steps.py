@@ -149,7 +149,8 @@ class Step:
     expands: bool = False
     """Whether it puts several elementwise operators in the place of one."""
     renames: bool = False
-    """Whether what it adds is computed from constants alone: ``x - c`` for ``x + (-c)``."""
+    """Whether it is one of the renamings, or what it adds is computed from constants alone:
+    ``x - c`` for ``x + (-c)``."""
     shrinks: bool = False
     """Whether it leaves fewer operators that depend on inputs."""
 
@@ -258,7 +259,7 @@ class Steps:
                     _near(match),
                     after.nodes,
                     expands=entry.grows and more > 0,
-                    renames=entry.grows and more == 0,
+                    renames=entry.name in self.rules.renamings or (entry.grows and more == 0),
                     shrinks=more < 0,
                 )
 

@@ -82,11 +82,15 @@ class Explore(Chunk[Explored]):
         found = enumerate_terms(self.vocabulary, self.seed, self.max_ops)
         counts: Counter[str] = Counter(graphs=found.graphs, classes=found.classes)
         proposals = propose(found.candidates, self.vocabulary, self.seed, counts)
-        idle = [item for item in proposals if is_idle(item, self.vocabulary)]
-        wanted = [item for item in proposals if item not in idle]
-        counts.update(proposed=len(proposals), idle=len(idle))
-        codes = (tuple(map(_code, wanted)), tuple(_code(item) for item in idle if may_matter(item)))
-        return Explored(counts, *codes)
+        wanted: list[ProposalCode] = []
+        idle: list[ProposalCode] = []
+        for item in proposals:
+            if not is_idle(item, self.vocabulary):
+                wanted.append(_code(item))
+            elif may_matter(item):
+                idle.append(_code(item))
+        counts.update(proposed=len(proposals), idle=len(proposals) - len(wanted))
+        return Explored(counts, tuple(wanted), tuple(idle))
 
 
 def _code(proposal: Proposal) -> ProposalCode:

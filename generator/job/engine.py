@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import queue
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -105,6 +106,41 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End all workers at once, whatever they do."""
+
+
+class QueueingEngine:
+    """What engines have in common that keep chunks waiting until a worker is free."""
+
+    def __init__(self, usage: Usage) -> None:
+        self.usage = usage
+        self.outcomes: queue.Queue[tuple[str, Outcome]] = queue.Queue()
+        self._lock = threading.Lock()
+        """Held while the queue or the items are looked at: a thread feeds the workers."""
+        self._queue = Queue()
+        self._items: dict[str, Item] = {}
+
+    @property
+    def hungry(self) -> bool:
+        return len(self._queue) < self.usage.workers
+
+    def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
+        with self._lock:
+            self._items[key] = self._queue.add(chunk, key, family, urgency)
+        self._wake()
+
+    def hurry(self, key: str, urgency: int) -> None:
+        with self._lock:
+            if key in self._items:
+                self._queue.hurry(self._items[key], urgency)
+
+    def _wake(self) -> None:
+        """Have the thread look for work."""
+        raise NotImplementedError
+
+    def _deliver(self, item: Item, outcome: Outcome) -> None:
+        with self._lock:
+            self._items.pop(item.key, None)
+        self.outcomes.put((item.key, outcome))
 
 
 class InlineEngine:

@@ -9,19 +9,16 @@ chunk runs, and never what comes of it, as a limit inside the solver would.
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import threading
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from xflow.generator.job.chunks import Chunk
-from xflow.generator.job.engine import Item, Queue, Usage
+from xflow.generator.job.engine import Item, QueueingEngine, Usage
 from xflow.generator.job.memory import resident, spell
 from xflow.generator.job.outcome import Outcome, pack, unpack
 from xflow.generator.job.source import source_digest
@@ -40,23 +37,19 @@ class _Worker:
     memory: int = 0
 
 
-class LocalEngine:
+class LocalEngine(QueueingEngine):
     """Runs chunks in up to `workers` processes that hold at most `limit` bytes with this one."""
 
     name = "local"
     journals = True
 
     def __init__(self, workers: int, limit: int, journal: Path | None) -> None:
-        self.usage = Usage(workers, limit)
-        self.outcomes: queue.Queue[tuple[str, Outcome]] = queue.Queue()
+        super().__init__(Usage(workers, limit))
         self._limit = limit
         self._journal = journal
         self._source = source_digest()
         self._context = multiprocessing.get_context("spawn")
         self._driver = psutil.Process()
-        self._lock = threading.Lock()
-        self._queue = Queue()
-        self._items: dict[str, Item] = {}
         self._alone: deque[Item] = deque()
         """Chunks that were too large to run beside others."""
         self._workers: list[_Worker] = []
@@ -64,20 +57,6 @@ class LocalEngine:
         self._closing = False
         self._thread = threading.Thread(target=self._guarded, daemon=True)
         self._thread.start()
-
-    @property
-    def hungry(self) -> bool:
-        return len(self._queue) < self.usage.workers
-
-    def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
-        with self._lock:
-            self._items[key] = self._queue.add(chunk, key, family, urgency)
-        self._wake()
-
-    def hurry(self, key: str, urgency: int) -> None:
-        with self._lock:
-            if key in self._items:
-                self._queue.hurry(self._items[key], urgency)
 
     def close(self) -> None:
         self._closing = True
@@ -167,11 +146,6 @@ class LocalEngine:
         share = (self._limit - resident(self._driver)) // self.usage.workers
         if outcome.memory > share:  # what it holds is little use to the next chunk
             self._end(worker)
-
-    def _deliver(self, item: Item, outcome: Outcome) -> None:
-        with self._lock:
-            self._items.pop(item.key, None)
-        self.outcomes.put((item.key, outcome))
 
     def _lost(self, worker: _Worker) -> None:
         """A worker ended by itself, or somebody ended it: its chunk is run again."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from xflow.generator.derive import Derivation, Kept, content
-from xflow.generator.job.codec import digest
+from xflow.generator.derive import Derivation, Kept
 from xflow.rule import Rule
+from xflow.verifier.certificate import count_obligations
 
 
 def name_rules(results: Iterable[Derivation], others: Iterable[Rule] = ()) -> dict[str, list[Kept]]:
@@ -18,7 +18,7 @@ def name_rules(results: Iterable[Derivation], others: Iterable[Rule] = ()) -> di
     family generated again gets the names that it had.
     """
     others = list(others)
-    names = {digest(content(rule)): rule.name for rule in others}
+    names = {rule.statement: rule.name for rule in others}
     taken = {rule.name for rule in others}
     numbers: Counter[str] = Counter()
     named: dict[str, list[tuple[Kept, str]]] = {}
@@ -31,7 +31,7 @@ def name_rules(results: Iterable[Derivation], others: Iterable[Rule] = ()) -> di
                 number = numbers[item.rule.name]
                 name = item.rule.name if number == 1 else f"{item.rule.name}-{number}"
             taken.add(name)
-            names.setdefault(digest(content(item.rule)), name)
+            names.setdefault(item.rule.statement, name)
             kept.append((item, name))
         named[derivation.family] = kept
     return {
@@ -43,7 +43,7 @@ def name_rules(results: Iterable[Derivation], others: Iterable[Rule] = ()) -> di
 def _finish(item: Kept, name: str, names: Mapping[str, str]) -> Kept:
     """The rule under its name, with its set and its proof line; the certificate likewise."""
     certificate = _renamed(item.certificate, name)
-    obligations = _count(certificate)
+    obligations = count_obligations(certificate)
     word = "obligation" if obligations == 1 else "obligations"
     proof = f"reals, all sizes; {obligations} {word}; certificates/{name}.json"
     notes = {"set": item.rule.notes.get("set", ""), "proof": proof, **item.rule.notes}
@@ -60,15 +60,3 @@ def _renamed(certificate: Mapping[str, object], name: str) -> dict[str, object]:
     if isinstance(reverse, dict):
         result["reverse"] = {**reverse, "rule": f"{name}.reverse"}
     return result
-
-
-def _count(certificate: object) -> int:
-    """How many obligations a certificate lists, at any depth."""
-    if isinstance(certificate, dict):
-        return sum(
-            len(value) if key == "obligations" and isinstance(value, list) else _count(value)
-            for key, value in certificate.items()
-        )
-    if isinstance(certificate, list):
-        return sum(map(_count, certificate))
-    return 0

@@ -8,14 +8,12 @@ the job is conducted, as outcomes arrive.
 from __future__ import annotations
 
 import contextlib
-import queue
 import socket
 import threading
 from typing import Any
 
 from xflow.errors import MissingEngine, UsageError, WorkerError
-from xflow.generator.job.chunks import Chunk
-from xflow.generator.job.engine import MAX_LOSSES, Item, Queue, Usage
+from xflow.generator.job.engine import MAX_LOSSES, Item, QueueingEngine, Usage
 from xflow.generator.job.memory import WORKER
 from xflow.generator.job.outcome import Outcome, execute, pack, unpack
 from xflow.generator.job.source import source_digest
@@ -37,7 +35,7 @@ def run_task(data: bytes, source: str) -> bytes:
     return pack(execute(unpack(data)))
 
 
-class RayEngine:
+class RayEngine(QueueingEngine):
     """Runs chunks on the cluster at `address`; None starts one on this machine alone.
 
     At most as many at a time as processors, and as `limit` bytes hold if it is given. Raises
@@ -57,15 +55,11 @@ class RayEngine:
         self._ray: Any = ray
         self._connect(address, workers)
         cores = int(ray.cluster_resources().get("CPU", 1))
-        self.usage = Usage(min(cores, workers or cores, _fitting(limit, cores)), limit or 0)
+        super().__init__(Usage(min(cores, workers or cores, _fitting(limit, cores)), limit or 0))
         # Ray retries what is lost with its worker; an exception of the program is an outcome.
         task = ray.remote(run_task)
         self._task: Any = task.options(num_cpus=1, max_retries=MAX_LOSSES - 1)
         self._source = source_digest()
-        self.outcomes: queue.Queue[tuple[str, Outcome]] = queue.Queue()
-        self._lock = threading.Lock()
-        self._queue = Queue()
-        self._items: dict[str, Item] = {}
         self._flying: dict[Any, Item] = {}
         self._closing = threading.Event()
         self._work = threading.Event()
@@ -89,23 +83,12 @@ class RayEngine:
                 f"no Ray cluster answers there ({reason})", f"--address {address or 'local'}"
             ) from None
 
-    @property
-    def hungry(self) -> bool:
-        return len(self._queue) < self.usage.workers
-
-    def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
-        with self._lock:
-            self._items[key] = self._queue.add(chunk, key, family, urgency)
+    def _wake(self) -> None:
         self._work.set()
-
-    def hurry(self, key: str, urgency: int) -> None:
-        with self._lock:
-            if key in self._items:
-                self._queue.hurry(self._items[key], urgency)
 
     def close(self) -> None:
         self._closing.set()
-        self._work.set()
+        self._wake()
         self._thread.join()
         for reference in self._flying:
             with contextlib.suppress(Exception):  # the cluster may be gone
@@ -144,10 +127,8 @@ class RayEngine:
         for reference in ready:
             item = self._flying.pop(reference)
             outcome = self._fetch(reference, item)
-            with self._lock:
-                self._items.pop(item.key, None)
             self.usage.peak_memory = max(self.usage.peak_memory, outcome.memory)
-            self.outcomes.put((item.key, outcome))
+            self._deliver(item, outcome)
 
     def _fetch(self, reference: Any, item: Item) -> Outcome:
         try:

@@ -7,14 +7,12 @@ that is generated again alone gets what it had.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from operator import attrgetter
 
-from xflow.generator.derive import Derivation, Dropped, FamilyJob, Kept, content
+from xflow.generator.derive import Derivation, Dropped, FamilyJob, Kept
 from xflow.generator.job.chunks import Compare, Consequence, FindGaps
-from xflow.generator.job.codec import digest
 from xflow.generator.job.desk import Desk, Steps, Ticket, Urgency, wait_for
 from xflow.generator.saturation.directions import Database
-from xflow.generator.saturation.gaps import database_of, stanzas
 from xflow.rule import Rule
 
 BATCH = 24
@@ -38,8 +36,8 @@ def sort_out(
             known += [rule for rule in others.get(family, ()) if rule.is_searched]
             continue
         own = [item.rule for item in derivation.kept]
-        known.sort(key=statement)
-        chunk = Compare(tuple(map(statement, own)), tuple(map(statement, known)))
+        known.sort(key=attrgetter("statement"))
+        chunk = Compare(_statements(own), _statements(known))
         ticket = desk.ask(chunk, family, Urgency.NOW)
         found = yield from wait_for(ticket)
         everything = [*own, *known]
@@ -49,7 +47,7 @@ def sort_out(
             if number in found and found[number].is_plain:
                 derivation.dropped.append(Dropped(item, _because(sources)))
             else:
-                keys = tuple(digest(content(rule)) for rule in sources)
+                keys = tuple(rule.statement for rule in sources)
                 kept.append(Kept(item.rule, item.certificate, keys))
         derivation.kept = kept
         derivation.counts["kept"] = len(kept)
@@ -67,9 +65,8 @@ def sources_of(number: int, found: Mapping[int, Consequence]) -> Iterator[int]:
             yield source
 
 
-def statement(rule: Rule) -> str:
-    """What a rule says, as text: without its name and notes, which differ between runs."""
-    return str(replace(rule, name="rule", notes={}))
+def _statements(rules: Iterable[Rule]) -> tuple[str, ...]:
+    return tuple(rule.statement for rule in rules)
 
 
 def _because(sources: Iterable[Rule]) -> str:
@@ -87,13 +84,14 @@ def fill_gaps(
 
     `rules` are those of all families that the search uses.
     """
-    texts = tuple(sorted(map(statement, rules)))
+    rules = sorted(rules, key=attrgetter("statement"))
+    texts = _statements(rules)
     tickets = {name: [*_questions(job, texts, desk)] for name, job in jobs.items()}
-    known = database_of(stanzas(texts))
+    known = Database.of(rules)
     for family in order:
         if family not in jobs:
             gone = [rule for rule in others.get(family, ()) if not rule.is_searched]
-            known = known.joined(Database.of(sorted(gone, key=statement)))
+            known = known.joined(Database.of(sorted(gone, key=attrgetter("statement"))))
             continue
         gaps: list[bool] = []
         for ticket in tickets[family]:
@@ -102,7 +100,7 @@ def fill_gaps(
         job = jobs[family]
         open_ones = [judge for judge, is_gap in zip(job.idle, gaps, strict=True) if is_gap]
         added = yield from job.fill(open_ones, known)
-        known = known.joined(Database.of(sorted(added, key=statement)))
+        known = known.joined(Database.of(sorted(added, key=attrgetter("statement"))))
 
 
 def _questions(

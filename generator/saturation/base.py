@@ -10,9 +10,10 @@ rules that it follows from. What follows without such a detour is in neither: th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xflow.generator.minimize import operators_of
 from xflow.generator.saturation.derivation import (
     Derived,
     NotDerived,
@@ -23,8 +24,6 @@ from xflow.generator.saturation.derivation import (
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Step
 from xflow.generator.saturation.saturate import Saturation
-from xflow.graph import Value, walk
-from xflow.ops.registry import Operator
 from xflow.rule import Rule
 
 STEPS = 2
@@ -75,21 +74,17 @@ def consequences(rules: Sequence[Rule], known: Sequence[Rule] = ()) -> dict[str,
 def _size(rule: Rule) -> tuple[int, int]:
     """How many operators the sides have, the larger first."""
     instance = rule.instance(rule.ranks[0])
-    sizes = [_operators(side) for side in (instance.lhs, instance.rhs)]
+    sizes = [operators_of(side).total() for side in (instance.lhs, instance.rhs)]
     return max(sizes), min(sizes)
-
-
-def _operators(values: Sequence[Value]) -> int:
-    return sum(isinstance(node.op, Operator) for node in walk(values))
 
 
 def _is_plain(rule: Rule, found: Derived, database: Database) -> bool:
     large, small = _size(rule)
     if len(found.rules) > 1 and large - small > MAX_SAVED:
         return False
-    if not all(max(_sizes(chain)) <= max(_ends(chain)) for chain in found.chains if chain):
-        return False
-    return all(_leads(item.rule, database, found.steps) for item in _as_searched(rule))
+    return all(map(_stays_small, found.chains)) and all(
+        _leads(item.rule, database, found.steps) for item in _as_searched(rule)
+    )
 
 
 def _as_searched(rule: Rule) -> list[Direction]:
@@ -104,14 +99,11 @@ def _as_searched(rule: Rule) -> list[Direction]:
     ]
 
 
-def _sizes(chain: Sequence[Step]) -> Iterator[int]:
-    yield _operators([chain[0].before])
-    for step in chain:
-        yield _operators([step.after])
-
-
-def _ends(chain: Sequence[Step]) -> tuple[int, int]:
-    return _operators([chain[0].before]), _operators([chain[-1].after])
+def _stays_small(chain: Sequence[Step]) -> bool:
+    """Whether no term on the way has more operators than the larger end of the way."""
+    terms = [*(step.before for step in chain[:1]), *(step.after for step in chain)]
+    sizes = [operators_of([term]).total() for term in terms]
+    return not sizes or max(sizes) <= max(sizes[0], sizes[-1])
 
 
 def _leads(rule: Rule, database: Database, steps: int) -> bool:

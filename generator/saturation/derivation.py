@@ -197,8 +197,7 @@ def _search(case: _Case, database: Database, steps: int, max_nodes: int) -> Deri
     """
     cases, searches = [], []
     for part in reversed(list(_parts(case))):
-        known = {node.op for node in walk(part.values) if isinstance(node.op, Operator)}
-        for rules in (database.within(known), database):
+        for rules in (database.within(part.values), database):
             cases.append(part)
             searches.append(Saturation(rules, part.values, part.facts, max_nodes))
     found = _meet(searches, cases, steps)

@@ -81,14 +81,12 @@ class Direction:
     @cached_property
     def operators(self) -> frozenset[Operator]:
         """The operators that must be there for the left side to match."""
-        return frozenset(node.op for node in walk(self._first.lhs) if isinstance(node.op, Operator))
+        return _operators(self._first.lhs)
 
     @cached_property
     def vocabulary(self) -> frozenset[Operator]:
         """The operators on both sides."""
-        return self.operators | {
-            node.op for node in walk(self._first.rhs) if isinstance(node.op, Operator)
-        }
+        return self.operators | _operators(self._first.rhs)
 
     @cached_property
     def depth(self) -> int:
@@ -126,6 +124,10 @@ def _depth(value: Value) -> int:
     return 1 + max(map(_depth, value.node.inputs), default=-1)
 
 
+def _operators(values: Iterable[Value]) -> frozenset[Operator]:
+    return frozenset(node.op for node in walk(values) if isinstance(node.op, Operator))
+
+
 class Database:
     """Rules, ready to be matched from either side."""
 
@@ -146,7 +148,7 @@ class Database:
         wanted = frozenset(names)
         return Database(item for item in self.directions if item.name in wanted)
 
-    def within(self, operators: Iterable[Operator]) -> Database:
-        """The rules that speak of no other operators."""
-        known = frozenset(operators)
+    def within(self, values: Iterable[Value]) -> Database:
+        """The rules that speak of no other operators than those under `values`."""
+        known = _operators(values)
         return Database(item for item in self.directions if item.vocabulary <= known)

@@ -13,8 +13,7 @@ from functools import lru_cache
 
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.saturate import Saturation
-from xflow.graph import Value, walk
-from xflow.ops.registry import Operator
+from xflow.graph import Value
 from xflow.rule import parse_rules
 
 STEPS, STEPS_ASIDE = 3, 2
@@ -28,7 +27,7 @@ what has so many forms is no lack of rules."""
 
 def is_gap(source: Value, target: Value, database: Database) -> bool:
     """Whether the rules lead from `source` to `target` in no way that is short."""
-    own = database.within(n.op for n in walk([source, target]) if isinstance(n.op, Operator))
+    own = database.within([source, target])
     return not (
         _is_explained(source, target, own, STEPS)
         or _is_explained(source, target, database, STEPS_ASIDE)

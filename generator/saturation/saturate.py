@@ -111,25 +111,14 @@ class _EMatcher(Matcher):
 
     def candidates(self, pattern: Value) -> list[Value]:
         if any(value in self.leaves for value in leaves_of([pattern])):
-            return self._users(pattern)
+            return self.reached(pattern)
         return self.search.outputs
 
-    def _users(self, pattern: Value) -> list[Value]:
-        """The values that `pattern` can be, given what of its inputs is bound."""
-        bound = self.nodes.get(pattern.node)
-        if pattern in self.leaves:
-            return [self.leaves[pattern]]
-        if bound is not None:
-            return [self.egraph.canonical(Value(bound, pattern.index))]
-        found: dict[Value, None] = {}
-        for source in pattern.node.inputs:
-            for value in self._users(source):
-                for user in self.egraph.users(value):
-                    if user.op is pattern.node.op and pattern.index < len(user.types):
-                        found[self.egraph.canonical(Value(user, pattern.index))] = None
-            if found:
-                break
-        return list(found)
+    def users(self, value: Value) -> Iterable[Node]:
+        return self.egraph.users(value)
+
+    def same(self, value: Value) -> Value:
+        return self.egraph.canonical(value)
 
     def is_fact(self, fact: Fact, match: Match) -> bool:
         if fact.name in match.reals:
@@ -199,13 +188,9 @@ class Saturation:
             known = self.egraph.canonical(value) is not value or self._number(value) is not None
             if known or value.type != TensorType("FLOAT", ()):
                 continue
-            for op in list(self.egraph.operators(value)):
-                for member in self.egraph.members(value, op):
-                    if self._compute_node(member):
-                        break
-                else:
-                    continue
-                break
+            operators = list(self.egraph.operators(value))
+            members = [member for op in operators for member in self.egraph.members(value, op)]
+            any(map(self._compute_node, members))  # one is enough
         self.egraph.rebuild()
 
     def _compute_node(self, value: Value) -> bool:
