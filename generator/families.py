@@ -14,9 +14,11 @@ from xflow.generator.vocabularies.linear import LINEAR
 from xflow.generator.vocabularies.logic import LOGIC
 from xflow.generator.vocabularies.movement import MOVEMENT
 from xflow.generator.vocabularies.normalization import NORMALIZATION
+from xflow.generator.vocabularies.padded_channels import PADDED_CHANNELS
 from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
 from xflow.generator.vocabularies.pools import POOLING
 from xflow.generator.vocabularies.reductions import REDUCTIONS
+from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
 from xflow.generator.vocabularies.shapes import SHAPES
 from xflow.generator.vocabulary import Family
 
@@ -32,6 +34,8 @@ FAMILIES = (
     LAYERS,
     PARTS,
     INNER_PARTS,
+    ROWS_FAMILY,
+    GATHERED_ROWS,
     SHAPES,
     REDUCTIONS,
     MOVEMENT,
@@ -39,5 +43,6 @@ FAMILIES = (
     CONVOLUTION,
     CHANNELS,
     POOLING,
+    PADDED_CHANNELS,
     DEFINITIONS,
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from xflow.generator.generalization.generalize import is_determined, plausible, split_rules
+from xflow.generator.generalization.generalize import plausible, reads_all, split_rules
 from xflow.generator.generalization.wording import rule_name
 from xflow.rule import Rule, parse_rules
 from xflow.verifier.prove import Proved, Refuted, prove
@@ -57,7 +57,7 @@ def settle(rule: Rule, seed: int) -> Settled:
         types=verdict.types,
         any_rank=verdict.any_rank,
     )
-    if not is_determined(rule)[1]:
+    if not reads_all(rule):
         rule = replace(rule, reverse=None)
     splits = tuple(settle(split, seed) for split in split_rules([rule]) if plausible(split, seed))
     return Settled(rule, Fate.PROVED, "", verdict.certificate, splits)

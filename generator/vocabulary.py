@@ -99,6 +99,12 @@ class Vocabulary:
     """Draw elements that are often equal, and often 0: for comparisons."""
     reals: Mapping[Fraction, str] = field(default_factory=dict)
     """Numbers that stand for real symbols of rules, such as an epsilon: they mean nothing else."""
+    literal: frozenset[str] = frozenset()
+    """Operators whose integers stand for themselves in every rule."""
+    by_example: bool = False
+    """What operators leave open of sizes is as enumerated: which axes a `Reshape` splits and merges
+    and which channels a convolution groups; sizes that mean different things must differ then. The
+    end of a slice is free from the start, and a convolution may have to have one group."""
 
     @property
     def drawn(self) -> Drawn:

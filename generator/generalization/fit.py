@@ -8,17 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xflow.generator.generalization.skeleton import Point, Skeleton, Slot
-from xflow.generator.generalization.typing import extent_name
+from xflow.generator.generalization.skeleton import Point, Skeleton
+from xflow.generator.generalization.typing import extent_name, slot_symbol
 from xflow.size import Size, floor_divide, symbol
 
 Column = NDArray[np.int64]
 MIN_POINTS = 6
-
-
-def slot_symbol(index: int, slot: Slot) -> Size:
-    """The symbol of a slot: ``b`` for extents, ``a`` for other numbers."""
-    return symbol(f"{'b' if slot.is_size else 'a'}{index}")
 
 
 def fit(skeleton: Skeleton, points: Sequence[Point], weights_first: bool) -> list[Size]:
@@ -30,6 +25,7 @@ def fit(skeleton: Skeleton, points: Sequence[Point], weights_first: bool) -> lis
     table = np.array([point.numbers for point in points], dtype=np.int64).reshape(len(points), -1)
     result: list[Size] = [0] * len(skeleton.slots)
     features: list[tuple[Size, Column]] = []
+    borders: list[tuple[Size, Column]] = []
     order = sorted(
         range(len(skeleton.slots)),
         key=lambda j: (
@@ -52,10 +48,14 @@ def fit(skeleton: Skeleton, points: Sequence[Point], weights_first: bool) -> lis
         if bool((column == column[0]).all()):
             result[j] = int(column[0])
             continue
-        formula = _formula(column, features, extents) if len(points) >= MIN_POINTS else None
+        formula = (
+            _formula(column, features, extents, borders) if len(points) >= MIN_POINTS else None
+        )
         if formula is None:
             formula = slot_symbol(j, slot)
             features.append((formula, column))
+            if slot.attribute == "kernel_shape":
+                borders.append((formula - 1, column - 1))
         result[j] = formula
     return result
 
@@ -73,7 +73,9 @@ def _formula(
     column: Column,
     independent: Sequence[tuple[Size, Column]],
     extents: Sequence[tuple[Size, Column]],
+    borders: Sequence[tuple[Size, Column]],
 ) -> Size | None:
+    """A formula for a column; `borders` are the widest that a window may reach into."""
     products = [(a * b, x * y) for (a, x), (b, y) in itertools.combinations(independent, 2)]
     centres: list[tuple[Size, Column]] = []
     for size, values in extents:
@@ -81,7 +83,7 @@ def _formula(
         for part, part_values in ((half, (values - 1) // 2), (size - 1 - half, values // 2)):
             centres.append((part, part_values))
             centres += [(part * a, part_values * x) for a, x in independent]
-    singles = [*independent, *centres, *products]
+    singles = [*independent, *centres, *products, *borders]
     for formula, values in singles:
         if (values == column).all():
             return formula

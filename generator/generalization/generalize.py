@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.errors import XflowError
-from xflow.generator.generalization.fit import fit, slot_symbol
+from xflow.generator.generalization.fit import fit
 from xflow.generator.generalization.sample import try_instance
 from xflow.generator.generalization.skeleton import Point, Skeleton
-from xflow.generator.generalization.typing import unify
+from xflow.generator.generalization.typing import slot_symbol, unify
 from xflow.generator.generalization.wording import NotUniformError, Wording
 from xflow.generator.vocabulary import Vocabulary
-from xflow.rule import Rule, parse_rules
+from xflow.rule import Rule, leaves_of, parse_rules
 from xflow.size import Size
 
 LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends")
@@ -35,31 +35,46 @@ class Generalizer:
     def rules(self, skeleton: Skeleton, points: Sequence[Point]) -> Iterator[Rule]:
         """Plausible rules, the most general first."""
         starts = [fit(skeleton, points, weights_first) for weights_first in (True, False)]
+        example = points[0] if self.vocabulary.by_example else None
+        if example is not None:  # as extents are
+            starts = [self._set_free(skeleton, numbers, ("ends",)) for numbers in starts]
         tried: list[list[Size]] = []
         for numbers in starts:
             if numbers in tried:
                 continue
             tried.append(numbers)
-            rule = self._plausible(skeleton, numbers)
+            rule = self._plausible(skeleton, numbers, example)
             if rule is not None:
-                # With padding, or without: a side may be undefined in what padding adds.
-                for kinds in (LIFTED, [name for name in LIFTED if name != "pads"]):
-                    lifted = self._lift(skeleton, numbers, kinds)
+                # With padding, or without: a side may be undefined in what padding adds. And for
+                # any number of groups, or not: few channels seldom tell that there must be one.
+                made: list[Rule] = []
+                for fixed in ("", "pads", *(("group",) if example is not None else ())):
+                    kinds = [name for name in LIFTED if name != fixed]
+                    lifted = self._lift(skeleton, numbers, kinds, example)
+                    if lifted is None or lifted in made:
+                        continue
+                    made.append(lifted)
                     # Symbols on one side only would leave the way back without their values.
-                    if lifted is not None and is_determined(lifted) >= is_determined(rule):
+                    if is_determined(lifted) >= is_determined(rule):
                         yield lifted
                 yield rule
                 return
 
-    def _lift(self, skeleton: Skeleton, numbers: list[Size], among: Iterable[str]) -> Rule | None:
+    def _lift(
+        self,
+        skeleton: Skeleton,
+        numbers: list[Size],
+        among: Iterable[str],
+        example: Point | None,
+    ) -> Rule | None:
         """The rule with as many attributes set free as is plausible; None where none is."""
         kinds = [name for name in among if self._set_free(skeleton, numbers, (name,)) != numbers]
         if not kinds:
             return None
-        best = self._plausible(skeleton, self._set_free(skeleton, numbers, kinds))
+        best = self._plausible(skeleton, self._set_free(skeleton, numbers, kinds), example)
         for name in kinds if best is None and len(kinds) > 1 else ():
             wider = self._set_free(skeleton, numbers, (name,))
-            lifted = self._plausible(skeleton, wider)
+            lifted = self._plausible(skeleton, wider, example)
             if lifted is not None:
                 best, numbers = lifted, wider
         return best
@@ -93,8 +108,10 @@ class Generalizer:
         )
         return length <= 2 or slot.position in (length // 2 - 1, length - 1)
 
-    def _plausible(self, skeleton: Skeleton, numbers: Sequence[Size]) -> Rule | None:
-        typing = unify(skeleton, numbers)
+    def _plausible(
+        self, skeleton: Skeleton, numbers: Sequence[Size], example: Point | None
+    ) -> Rule | None:
+        typing = unify(skeleton, numbers, example)
         if typing is None or any(
             isinstance(size, int) and size > 1 for shape in typing.shapes for size in shape
         ):
@@ -131,6 +148,21 @@ def is_determined(rule: Rule) -> tuple[bool, bool]:
         there = there and instance.is_determined
         back = back and replace(instance, lhs=instance.rhs, rhs=instance.lhs).is_determined
     return there, back
+
+
+def reads_all(rule: Rule) -> bool:
+    """Whether the right side is a term that reads all inputs of the left one.
+
+    Numbers that only the left side has may be chosen by whoever goes from right to left: by how
+    much to pad, say. An input alone is not a term: every value is one.
+    """
+    return (
+        all(
+            leaves_of(instance.lhs) <= leaves_of(instance.rhs) and not instance.rhs[0].is_leaf
+            for instance in rule.instances()
+        )
+        or is_determined(rule)[1]
+    )
 
 
 def split_rules(rules: Iterable[Rule]) -> Iterator[Rule]:

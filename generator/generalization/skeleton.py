@@ -85,10 +85,11 @@ class Skeleton:
             dtype = sort_of(type_made(step.op.name))
             made.append(apply(step.op, args, attributes, dtype=dtype, need=need))
         source, target = (made[position][output] for position, output in self.roots)
+        steps = tuple(outputs[0] for outputs in made)
         conditions = list(need.conditions)
         if len(source.shape) == len(target.shape):
             conditions += [equal(a, b) for a, b in zip(source.shape, target.shape, strict=True)]
-        return Built(source, target, tuple(conditions))
+        return Built(source, target, tuple(conditions), steps)
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class Built:
     source: Value
     target: Value
     conditions: tuple[Constraint, ...]
+    steps: tuple[Value, ...]
+    """The leaves, and the first output of each operator; the same places in all of a skeleton."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ def take_apart(source: Value, target: Value, vocabulary: Vocabulary) -> tuple[Sk
         )
         for name, value in node.attributes.items():
             spec = node.op.attributes[name]
-            if spec.kind in (Kind.INT, Kind.INTS) and not spec.flag:
+            is_number = spec.kind in (Kind.INT, Kind.INTS) and not spec.flag
+            if is_number and node.op.name not in vocabulary.literal:
                 values = value if isinstance(value, tuple) else (value,)
                 lengths[name] = len(values) if isinstance(value, tuple) else None
                 for index, number in enumerate(values):

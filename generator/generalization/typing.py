@@ -2,7 +2,7 @@
 
 First-order unification over what the operators' `shape` requires: each equation between sizes is
 solved for a symbol that stands in it alone, and put into all others. What has no such symbol
-stays a requirement.
+stays a requirement, or is closed as in an example, see `xflow.generator.generalization.example`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from xflow.constraint import Relation
 from xflow.errors import ShapeError
-from xflow.generator.generalization.skeleton import Built, Skeleton
+from xflow.generator.generalization.example import divisions, merged_axes, without_common_factor
+from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
 
 ROUNDS = 24
@@ -32,8 +33,18 @@ def extent_name(leaf: int, axis: int) -> str:
     return f"n{leaf}_{axis}"
 
 
-def unify(skeleton: Skeleton, numbers: Sequence[Size]) -> Typing | None:
-    """Types for `skeleton` with these slots, which may hold symbols; None where there are none."""
+def slot_symbol(index: int, slot: Slot) -> Size:
+    """The symbol of a slot: ``b`` for extents, ``a`` for other numbers."""
+    return symbol(f"{'b' if slot.is_size else 'a'}{index}")
+
+
+def unify(
+    skeleton: Skeleton, numbers: Sequence[Size], example: Point | None = None
+) -> Typing | None:
+    """Types for `skeleton` with these slots, which may hold symbols; None where there are none.
+
+    What they leave open is closed as in `example`, the numbers of one pair.
+    """
     shapes: list[tuple[Size, ...]] = [
         tuple(
             1 if size == 1 else symbol(extent_name(i, axis)) for axis, size in enumerate(item.sizes)
@@ -43,6 +54,11 @@ def unify(skeleton: Skeleton, numbers: Sequence[Size]) -> Typing | None:
     extents = {name for shape in shapes for size in shape for name in free_symbols(size)}
     slots = list(numbers)
     names = [f"t{i}" for i in range(len(shapes))]
+    known: dict[str, int] = {}
+    concrete = None
+    if example is not None:
+        concrete = skeleton.build(names, example.shapes, example.numbers)
+        known = _values(skeleton, example)
     for _ in range(ROUNDS):
         try:
             built = skeleton.build(names, shapes, slots)
@@ -51,6 +67,8 @@ def unify(skeleton: Skeleton, numbers: Sequence[Size]) -> Typing | None:
         if len(built.source.shape) != len(built.target.shape):
             return None
         solution = _solve(built, extents)
+        if solution == {} and concrete is not None:
+            solution = _solve_by_example(built, concrete, known)
         if solution is None:
             return None
         if not solution:
@@ -61,6 +79,40 @@ def unify(skeleton: Skeleton, numbers: Sequence[Size]) -> Typing | None:
         except ZeroDivisionError:
             return None
     return None
+
+
+def _values(skeleton: Skeleton, example: Point) -> dict[str, int]:
+    """What the symbols of slots and extents are in the example."""
+    extents = {
+        extent_name(i, axis): size
+        for i, shape in enumerate(example.shapes)
+        for axis, size in enumerate(shape)
+    }
+    slots = enumerate(zip(skeleton.slots, example.numbers, strict=True))
+    return extents | {str(slot_symbol(j, slot)): number for j, (slot, number) in slots}
+
+
+def _solve_by_example(
+    built: Built, concrete: Built, known: Mapping[str, int]
+) -> Mapping[str, Size]:
+    """A symbol and its value from what is closed as in the example; none where nothing is open."""
+    equations = [
+        condition.difference
+        for condition in built.conditions
+        if condition.relation is Relation.EQUAL
+    ]
+    for equation in (
+        *merged_axes(built, concrete),
+        *(without_common_factor(equation) for equation in equations),
+        *divisions(equations, known),
+    ):
+        if not isinstance(equation, Expr) or _has_quotient(equation):
+            continue
+        for name in sorted(free_symbols(equation), key=lambda n: ("bna".index(n[0]), _late(n))):
+            split = coefficient_of(equation, name)
+            if split is not None and abs(split[0]) == 1:
+                return {name: -split[1] if split[0] == 1 else split[1]}
+    return {}
 
 
 def _solve(built: Built, extents: set[str]) -> Mapping[str, Size] | None:

@@ -79,6 +79,8 @@ def _size(rule: Rule) -> tuple[int, int]:
 
 
 def _is_plain(rule: Rule, found: Derived, database: Database) -> bool:
+    if any(not i.is_determined for d in rule.directions() for i in d.instances()):
+        return False  # the search chooses the numbers, which nothing it follows from does
     large, small = _size(rule)
     if len(found.rules) > 1 and large - small > MAX_SAVED:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
 from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, applied, numbers, scalar
 from xflow.generator.vocabularies.convolutions import AVERAGES, FREE, SCALE, SPATIAL, C, X
-from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 STAGES = ((X, "f"), ("pooled", "g"))
 """Elementwise operators before pooling and after it: f is pooled to g."""
@@ -108,8 +108,26 @@ GLOBAL_POOLS = Vocabulary(
     reals={SYMBOL: "s"},
 )
 
+SPREAD = Vocabulary(
+    "one pixel spread",
+    (Input("x", X, "N C *1", (2, C, 1)),),
+    (
+        Production("Expand", (X,), "pooled", choices(shape=[(2, C, k) for k in range(2, 8)])),
+        Production(
+            "AveragePool",
+            (X,),
+            "pooled",
+            tuple({"kernel_shape": (k,), "pads": (k - 1, k - 1)} for k in range(2, 8)),
+        ),
+    ),
+    (0, 0),
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled"}),
+)
+
 POOLING = Family(
     "pooling",
-    (POOLS, SHIFTS, GLOBAL_POOLS, AVERAGES),
+    (POOLS, SHIFTS, GLOBAL_POOLS, AVERAGES, SPREAD),
     about="pooling and reductions over spatial axes",
 )

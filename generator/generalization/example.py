@@ -1,0 +1,103 @@
+"""What types leave open, closed as in an example: equations that hold of the numbers of one pair.
+
+A `Reshape` requires no more than as many elements, and a convolution in groups that the channels
+divide into them. Which axes become one, and what a group has, only an example shows. The equations
+are guesses: what is stated with them must be proved like everything else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import gcd
+
+from xflow.errors import SizeError
+from xflow.generator.generalization.skeleton import Built
+from xflow.graph import Value
+from xflow.ops.registry import Operator
+from xflow.size import Expr, Quotient, Size, atom_size, divide, evaluate, product
+
+
+def merged_axes(built: Built, concrete: Built) -> Iterator[Size]:
+    """For each run of axes that a `Reshape` of `concrete` makes of another, what is then zero."""
+    for value, example in zip(built.steps, concrete.steps, strict=True):
+        if isinstance(value.node.op, Operator) and value.node.op.name == "Reshape":
+            before, after = value.node.inputs[0].shape, value.shape
+            for first, second in runs(_extents(example.node.inputs[0]), _extents(example)):
+                yield product(before[first]) - product(after[second])
+
+
+def _extents(value: Value) -> list[int]:
+    return [evaluate(size, {}) for size in value.shape]
+
+
+def runs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """The shortest runs of axes of equal products, from the first axis on."""
+    i = j = 0
+    while i < len(before) and j < len(after):
+        start = i, j
+        left, right = before[i], after[j]
+        i, j = i + 1, j + 1
+        while left != right and (i < len(before) or j < len(after)):
+            if j == len(after) or (i < len(before) and left < right):
+                left, i = left * before[i], i + 1
+            else:
+                right, j = right * after[j], j + 1
+        yield slice(start[0], i), slice(start[1], j)
+    if i < len(before) or j < len(after):
+        yield slice(i, None), slice(j, None)
+
+
+def without_common_factor(equation: Size) -> Size:
+    """An equation divided by what all its terms have in common, which is no zero."""
+    if not isinstance(equation, Expr):
+        return equation
+    monomials = [Counter(monomial) for monomial, _ in equation.terms]
+    common = monomials[0]
+    for monomial in monomials[1:]:
+        common &= monomial
+    divisor = gcd(*(c for _, c in equation.terms)) * product(map(atom_size, common.elements()))
+    quotient, rest = divide(equation, divisor)
+    return quotient if rest == 0 else equation
+
+
+def divisions(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[Size]:
+    """For each requirement that one size divides another, that it is the part of it that it is in
+    the example, where the symbols have the `known` values."""
+    for equation in equations:
+        found = _division(equation)
+        if found is None:
+            continue
+        number, divisor = found
+        for part in _parts(number):
+            try:
+                if evaluate(part - divisor, known) == 0:
+                    yield without_common_factor(part - divisor)
+            except SizeError:
+                continue
+
+
+def _division(equation: Size) -> tuple[Size, Size] | None:
+    """``(a, b)`` where the equation says ``a % b = 0``."""
+    if not isinstance(equation, Expr):
+        return None
+    for monomial, _ in equation.terms:
+        for atom in monomial:
+            if isinstance(atom, Quotient):
+                number, divisor = atom.numerator, atom.denominator
+                if equation == number - divisor * atom_size(atom):
+                    return number, divisor
+    return None
+
+
+def _parts(number: Size) -> Iterable[Size]:
+    """The products of some factors of a size, the whole first."""
+    found = [number]
+    if isinstance(number, Expr) and len(number.terms) == 1:
+        ((monomial, coefficient),) = number.terms
+        for length in range(len(monomial), 0, -1):
+            for chosen in combinations(monomial, length):
+                whole = product(map(atom_size, chosen))
+                found += [coefficient * whole, whole]
+    return dict.fromkeys(found)

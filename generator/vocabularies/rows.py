@@ -1,0 +1,325 @@
+"""Rows selected of what is computed row by row: all the work on the others is saved.
+
+Rows lie along the last axis but one, behind any batch axes. A model that reads one token selects it
+at its very end; each rule here takes the selection past one operator. `rows` is selected of `x`,
+`out` of what an operator made of `x`, or what the operator makes of `rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, applied, numbers, scalar
+from xflow.generator.vocabularies.means import ALL_MEANS
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.ops.registry import Attribute
+
+ROWS, MADE, OUT = "rows", "made", "out"
+STAGES = ((X, MADE), (ROWS, OUT))
+"""What is selected of, and what was selected, before and behind an operator."""
+PLANE, LINE, COLUMN, WEIGHT, VECTOR = "plane", "line", "column", "weight", "vector"
+BATCHES = (0, 1, 2)
+SIZES = (2, 4, 4)
+PLAIN = (
+    *("Relu", "Sigmoid", "Tanh", "Swish", "HardSwish", "Softplus", "Mish"),
+    *("Erf", "Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"),
+)
+FUNCTIONS: tuple[tuple[str, tuple[dict[str, Attribute], ...]], ...] = (
+    *((op, ({},)) for op in PLAIN),
+    ("Gelu", choices(approximate=["none", "tanh"])),
+    ("HardSigmoid", ({}, *choices(alpha=[Fraction(1, 6)]))),
+    *((op, choices(alpha=[SYMBOL])) for op in ("LeakyRelu", "Elu")),
+    ("Clip", choices(min=[SYMBOL])),
+    ("Clip", choices(max=[OTHER_SYMBOL])),
+    ("Clip", choices(min=[SYMBOL], max=[OTHER_SYMBOL])),
+)
+"""Functions of one element that networks are made of."""
+REALS = {SYMBOL: "alpha", OTHER_SYMBOL: "high"}
+
+
+@dataclass(frozen=True)
+class Selector:
+    """An operator that selects along an axis."""
+
+    name: str
+    op: str
+    keeps: bool
+    """Whether the axis stays."""
+    places: Input | None = None
+
+    def of(self, sort: str, result: str, axis: int) -> Production:
+        """Selects of `sort` along `axis`."""
+        if self.places is None:
+            cut = {"starts": (1,), "ends": (3,), "axes": (axis,), "steps": (1,)}
+            return Production(self.op, (sort,), result, (cut,))
+        return Production(self.op, (sort, self.places.sort), result, choices(axis=[axis]))
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What says where."""
+        return () if self.places is None else (self.places,)
+
+    @property
+    def free(self) -> frozenset[str]:
+        """The sorts of these."""
+        return frozenset(item.sort for item in self.inputs)
+
+
+SLICE = Selector("a slice", "Slice", True)
+PLACE = Selector("one place", "Gather", False, Input("i", "place", "", (), dtype="INT64"))
+PLACES = Selector("places", "Gather", True, Input("i", "places", "l", (3,), dtype="INT64"))
+
+
+def _tensor(name: str, sort: str = X) -> Input:
+    return Input(name, sort, "*B n m", SIZES)
+
+
+def _functions(selector: Selector) -> Vocabulary:
+    """Functions of one element."""
+    return Vocabulary(
+        f"functions of {selector.name}",
+        (_tensor("x"), *selector.inputs),
+        (
+            selector.of(X, ROWS, 1),
+            selector.of(MADE, OUT, 1),
+            *(
+                Production(op, (sort,), result, lists)
+                for op, lists in FUNCTIONS
+                for sort, result in STAGES
+            ),
+        ),
+        (0, 0, 0),
+        free=selector.free,
+        exact=False,
+        ranks=BATCHES,
+        roots=frozenset({OUT}),
+        reals=REALS,
+    )
+
+
+def _operands(selector: Selector) -> Vocabulary:
+    """Elementwise operators with a tensor, a column, a line and a vector."""
+    small = [VECTOR, "c", *([LINE] if selector.keeps else [])]
+    return Vocabulary(
+        f"operands of {selector.name}",
+        (
+            _tensor("x"),
+            _tensor("y"),
+            Input("p", PLANE, "*1 n m", (1, 4, 4)),
+            Input("t", LINE, "*1 1 m", (1, 1, 4)),
+            Input("u", COLUMN, "*B n 1", (2, 4, 1)),
+            Input("b", VECTOR, "m", (4,)),
+            scalar("k", "c"),
+            *selector.inputs,
+        ),
+        (
+            numbers("two", 2),
+            selector.of(X, ROWS, 1),
+            selector.of(MADE, OUT, 1),
+            selector.of(PLANE, "less plane", 1),
+            selector.of(COLUMN, "less column", 1),
+            *(
+                applied(op, sort, sort, result)
+                for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")
+                for sort, result in STAGES
+            ),
+            *(
+                applied(op, x, sort, result)
+                for op in ("Add", "Mul")
+                for x, sort, result in ((X, PLANE, MADE), (ROWS, "less plane", OUT))
+            ),
+            *(
+                applied(op, x, sort, result)
+                for op in ("Add", "Sub", "Mul", "Div")
+                for x, sort, result in ((X, COLUMN, MADE), (ROWS, "less column", OUT))
+            ),
+            *(
+                applied(op, sort, second, result)
+                for op in ("Add", "Mul")
+                for second in small
+                for sort, result in STAGES
+            ),
+            *(applied("Div", sort, "c", result) for sort, result in STAGES),
+            *(applied("Pow", sort, "two", result) for sort, result in STAGES),
+        ),
+        (1, 1, 1, 1),
+        free=frozenset({LINE, VECTOR, "c", "two"}) | selector.free,
+        exact=False,
+        ranks=BATCHES,
+        roots=frozenset({OUT}),
+    )
+
+
+def _norms(sort: str, axis: int, result: str) -> Sequence[Production]:
+    """Normalisation of each row."""
+    last = choices(axis=[axis], epsilon=[SYMBOL])
+    return (
+        Production("LayerNormalization", (sort, VECTOR), result, last),
+        Production("LayerNormalization", (sort, VECTOR, VECTOR), result, last),
+        Production("RMSNormalization", (sort, VECTOR), result, last),
+        *(
+            Production(op, (sort,), result, choices(axis=[axis]))
+            for op in ("Softmax", "LogSoftmax")
+        ),
+    )
+
+
+def _layers(selector: Selector) -> Vocabulary:
+    """Operators that make each row of the row that stands there."""
+    last = 2 if selector.keeps else 1
+    stages = ((X, 2, MADE), (ROWS, last, OUT))
+    reductions = ("ReduceMean", "ReduceSum", "ReduceMax")
+    return Vocabulary(
+        f"layers of {selector.name}",
+        (
+            _tensor("x"),
+            _tensor("y"),
+            Input("w", WEIGHT, "m k", (4, 4)),
+            Input("b", VECTOR, "m", (4,)),
+            Input("c", VECTOR, "m", (4,)),
+            Input("r", "row", "*B m", (2, 4)),  # says where vectors are where the axis is gone
+            *selector.inputs,
+        ),
+        (
+            selector.of(X, ROWS, 1),
+            selector.of(MADE, OUT, 1),
+            selector.of("less", "one less", 1),
+            *(applied("MatMul", sort, WEIGHT, result) for sort, _, result in stages),
+            *(
+                applied("MatMul", sort, X, result)
+                for sort, _, result in stages
+                if selector.keeps or sort == X
+            ),
+            *(item for stage in stages for item in _norms(*stage)),
+            *(
+                Production(op, (sort,), result, choices(axes=[(axis,)], keepdims=[1]))
+                for op in reductions
+                for sort, axis, result in stages
+            ),
+            *(
+                Production(op, (sort,), result, choices(axes=[(axis,)], keepdims=[0]))
+                for op in reductions
+                for sort, axis, result in ((X, 2, "less"), (ROWS, last, "one less"))
+            ),
+            *(
+                Production("Concat", (sort, sort), result, choices(axis=[axis]))
+                for sort, axis, result in stages
+            ),
+            *(
+                Production("Split", (sort,), result, choices(axis=[axis], split=[(2, 2)]))
+                for sort, axis, result in ((X, 2, "part"), (ROWS, last, "part of rows"))
+            ),
+            selector.of("part", "part of rows", 1),
+        ),
+        (0, 0, 0, 0),
+        free=frozenset({WEIGHT, VECTOR}) | selector.free,
+        exact=False,
+        ranks=BATCHES,
+        roots=frozenset({OUT, "one less", "part of rows"}),
+        reals={SYMBOL: "epsilon"},
+    )
+
+
+def _affine(selector: Selector) -> Vocabulary:
+    """Affine maps of a matrix that has no batch axes."""
+    maps = choices(transB=[0, 1])
+    return Vocabulary(
+        f"affine maps of {selector.name}",
+        (
+            Input("x", X, "n m", (4, 4)),
+            Input("w", WEIGHT, "m k", (4, 4)),
+            Input("b", VECTOR, "k", (4,)),
+            *selector.inputs,
+        ),
+        (
+            selector.of(X, ROWS, 0),
+            selector.of(MADE, OUT, 0),
+            *(
+                Production("Gemm", (sort, WEIGHT, *bias), result, maps)
+                for bias in ((), (VECTOR,))
+                for sort, result in STAGES
+            ),
+        ),
+        (0, 0, 0),
+        free=frozenset({WEIGHT, VECTOR}) | selector.free,
+        roots=frozenset({OUT}),
+    )
+
+
+BATCH, LENGTH, HEADS, DEPTH = 2, 5, 3, 4
+TURN = choices(perm=[(0, 2, 1, 3)])
+"""Heads before rows, and back."""
+MERGED, SPLIT, TURNED = "merged", "split", "turned"
+
+
+def _heads(selector: Selector) -> Vocabulary:
+    """Rows of several heads: features are split into heads, these put first, and back."""
+    few = 2 if selector.places is None else 3
+    kept: tuple[int, ...] = (few,) if selector.keeps else ()
+    back = choices(shape=[(BATCH, LENGTH, HEADS * DEPTH)])
+    return Vocabulary(
+        f"heads of {selector.name}",
+        (
+            Input("x", MERGED, "B n m", (BATCH, LENGTH, HEADS * DEPTH)),
+            Input("y", SPLIT, "B n h d", (BATCH, LENGTH, HEADS, DEPTH)),
+            Input("z", TURNED, "B h n d", (BATCH, HEADS, LENGTH, DEPTH)),
+            *selector.inputs,
+        ),
+        (
+            Production(
+                "Reshape", (MERGED,), "heads", choices(shape=[(BATCH, LENGTH, HEADS, DEPTH)])
+            ),
+            selector.of("heads", OUT, 1),
+            selector.of(MERGED, "some merged", 1),
+            Production(
+                "Reshape", ("some merged",), OUT, choices(shape=[(BATCH, *kept, HEADS, DEPTH)])
+            ),
+            Production("Reshape", (SPLIT,), "flat", back),
+            selector.of("flat", "some flat", 1),
+            selector.of(SPLIT, "some split", 1),
+            Production(
+                "Reshape",
+                ("some split",),
+                "some flat",
+                choices(shape=[(BATCH, *kept, HEADS * DEPTH)]),
+            ),
+            Production("Transpose", (SPLIT,), "heads first", TURN),
+            selector.of("heads first", "some heads", 2),
+            selector.of(TURNED, "some turned", 2),
+            Production("Transpose", (TURNED,), "heads last", TURN),
+            selector.of("heads last", "some last", 1),
+            *(
+                (
+                    Production("Transpose", ("some split",), "some heads", TURN),
+                    Production("Transpose", ("some turned",), "some last", TURN),
+                )
+                if selector.keeps
+                else (
+                    selector.of(SPLIT, "some heads", 1),
+                    selector.of(TURNED, "some last", 2),
+                )
+            ),
+        ),
+        (0, 0, 0),
+        free=selector.free,
+        roots=frozenset({OUT, "some flat", "some heads", "some last"}),
+        by_example=True,
+    )
+
+
+def _vocabularies(selector: Selector) -> tuple[Vocabulary, ...]:
+    return tuple(make(selector) for make in (_functions, _operands, _layers, _heads))
+
+
+ROWS_FAMILY = Family(
+    "rows",
+    (*_vocabularies(SLICE), _affine(SLICE), *ALL_MEANS),
+    about="slices and means of rows, taken past operators that act on each row by itself",
+)
+GATHERED_ROWS = Family(
+    "gathered-rows",
+    (*_vocabularies(PLACE), *_vocabularies(PLACES), _affine(PLACES)),
+    about="rows gathered at places, taken past operators that act on each row by itself",
+)
