@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation compare clean
+.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation compare scaling clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -40,12 +40,17 @@ format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/installed
+# xflow and the other tools that there are, on every model, in one table.
+bench: $(VENV)/peers
 	$(BIN)/python benchmarks/run.py --budget $(BUDGET)
 
 # Rewrites that the runtime misses, each in a graph of its own, against the form made by hand.
 isolated: $(VENV)/installed
 	$(BIN)/python benchmarks/run_isolated.py
+
+# How the time of the search grows with nodes, with distinct blocks and with rules, and a chart.
+scaling: $(VENV)/peers
+	$(BIN)/python benchmarks/scaling.py
 
 rules: $(VENV)/installed
 	$(BIN)/xflow rules generate --out rules
@@ -93,6 +98,12 @@ $(BIN)/python:
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
+
+# The table has a column for each peer, and says which of them could not be installed.
+$(VENV)/peers: $(VENV)/installed
+	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'; \
+	then touch $@; \
+	else echo "some peers cannot be installed; the benchmark runs without them" >&2; fi
 
 $(VENV)/dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

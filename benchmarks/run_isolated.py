@@ -36,7 +36,8 @@ from isolated.chains import chain
 from isolated.forms import form
 from judge import TOLERANCE, error, judge, load
 from run import machine, write_results
-from xflow.cost.estimate import EstimatedCost, TargetModel
+from xflow.cost.estimate import EstimatedCost
+from xflow.cost.target import TargetModel
 from xflow.fold import with_expressions
 from xflow.inputs import random_inputs
 from xflow.onnx_import import Imported, import_model

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from xflow import cli, files, rule_files
 from xflow.errors import ExitCode, ValidationFailed
-from xflow.report import Latency, ModelStats, Ratio, Report, RuleUse, Target
+from xflow.report import Latency, ModelStats, Ratio, Report, RuleUse, Setting, Target
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -104,6 +104,7 @@ BAD_USAGE = [
     ["OLD", "--input-shapes", "x:1,-2"],
     ["OLD", "--input-shapes", "x:1,,2"],
     ["OLD", "--input-shapes", "x:1", "--input-shapes", "x:2"],
+    ["OLD", "--objective", "beauty"],
     ["OLD", "--no-such-option"],
     ["OLD", "third"],
     ["OLD", "-q", "-v"],
@@ -174,6 +175,19 @@ def test_shapes_are_read_whatever_the_name_holds() -> None:
         ("scope/in:0", (7,)),
         ("scalar", ()),
     ]
+
+
+def test_the_kth_shapes_of_all_inputs_are_the_kth_setting(
+    fake: types.SimpleNamespace, model_file: Path, tmp_path: Path
+) -> None:
+    arguments = ["-q", str(model_file), str(tmp_path / "out.onnx")]
+    assert cli.main(arguments) == ExitCode.OK
+    assert fake.options["input_shapes"] == [{}]
+    for shape in ("x:1,4", "z:7", "x:8,4"):
+        arguments += ["--input-shapes", shape]
+    assert cli.main(arguments) == ExitCode.OK
+    assert fake.options["input_shapes"] == [{"x": (1, 4), "z": (7,)}, {"x": (8, 4), "z": (7,)}]
+    assert cli.main([*arguments, *(["--input-shapes", "z:1", "--input-shapes", "z:2"])]) == 2
 
 
 RULES = """\
@@ -272,7 +286,7 @@ def test_a_run_writes_the_model_and_the_report_and_shows_the_table(
     content = json.loads(written.read_text())
     assert content["version"] == 1
     assert content["output"] == str(out)
-    assert content["rules"] == [{"name": "swap", "count": 2, "gain": 0.01}]
+    assert content["rules"] == [{"name": "swap", "count": 2, "gain": 0.01, "gain_from": "region"}]
     assert set(content["phases"]) == {"search", "write"}
     assert fake.options["threads"] == 3
     assert fake.options["budget"] == 60.0
@@ -494,6 +508,30 @@ def test_a_report_is_json_whatever_the_numbers_are() -> None:
     content = json.loads(facts.to_json())
     assert content["largest_error"] == "inf"
     assert content["ratio"]["value"] == "nan"
+
+
+def test_the_table_shows_the_objective_the_settings_and_where_gains_come_from() -> None:
+    slow, fast = Latency(0.02, 0.001), Latency(0.01, 0.001)
+    facts = report(
+        objective="memory",
+        amount_before=3 * 2**20,
+        amount_after=2**20,
+        settings=(
+            Setting({"x": (1, 4)}, slow, fast, Ratio(2.0, 1.9, 2.1)),
+            Setting({"x": (8, 4), "z": ()}, slow, slow, Ratio(1.0, 0.9, 1.1)),
+        ),
+        rules=(
+            RuleUse("swap", 2, 2**21, "model"),
+            RuleUse("merge", 1, 512, "region"),
+        ),
+    )
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(facts.render())
+    shown = console.export_text()
+    for text in ("Peak memory", "3.00 MiB", "at x:1,4", "at x:8,4 z:", "2.00 MiB", "~ 512 B"):
+        assert text in shown
+    assert "~ by measuring the rewritten regions alone" in shown
+    assert json.loads(facts.to_json())["settings"][1]["shapes"] == {"x": [8, 4], "z": []}
 
 
 def test_a_table_of_many_long_names_fits_80_columns() -> None:

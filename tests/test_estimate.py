@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.cost.estimate import EstimatedCost, Estimator, TargetModel
+from xflow.cost.estimate import EstimatedCost, Estimator
+from xflow.cost.target import TargetModel
 from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
 from xflow.ops.registry import Attribute
 from xflow.size import Size, symbol
@@ -28,7 +29,12 @@ def seconds(*outputs: Value) -> float:
 X = tensor("x", 1, 32, 28, 28)
 W = tensor("w", 32, 32, 3, 3, constant=True)
 CONV = call("Conv", X, W, pads=(1, 1, 1, 1))
-OTHER = call("Conv", X, tensor("v", 32, 32, 3, 3, constant=True), pads=(1, 1, 1, 1))
+OTHER = call(
+    "Conv",
+    tensor("z", 1, 32, 28, 28),
+    tensor("v", 32, 32, 3, 3, constant=True),
+    pads=(1, 1, 1, 1),
+)
 
 
 def test_leaves_and_constant_expressions_cost_nothing() -> None:

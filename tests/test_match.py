@@ -232,6 +232,22 @@ def test_rule_whose_right_side_is_undetermined_is_skipped() -> None:
     assert not matches(rule, call("Relu", tensor("x", 3)))
 
 
+def test_size_that_only_the_right_side_has_fills_blocks_of_channels() -> None:
+    rule = instance(
+        "in x[N, C, *S] w[O, C, *K]\nparam p\nrank 2\nfrom Conv(x, w)\n"
+        "to Slice(Conv(x, Pad(w, pads=[0, 0, *0, p, 0, *0])), "
+        "starts=[0], ends=[O], axes=[1], steps=[1])\nwhere p >= 0",
+        rank=2,
+    )
+    narrow = Graph((call("Conv", tensor("x", 1, 8, 5, 5), tensor("w", 20, 8, 3, 3)),))
+    assert not list(find_matches(rule, narrow))
+    (match,) = find_matches(rule, narrow, block=16)
+    assert match.sizes["p"] == 12
+    assert isinstance(rewrite(narrow, rule, match), Graph)
+    full = Graph((call("Conv", tensor("x", 1, 8, 5, 5), tensor("w", 32, 8, 3, 3)),))
+    assert not list(find_matches(rule, full, block=16))
+
+
 def test_equations_are_solved_from_each_other() -> None:
     R, p, q, d = (symbol(name) for name in "Rpqd")
     assert solve([(R + p + q, 5), (d * p, 4), (d * q, 2), (d, 2)]) == {

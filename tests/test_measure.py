@@ -1,6 +1,7 @@
 """Inputs, the measuring process and the timing of models against each other."""
 
 import os
+import platform
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+from xflow.cost.child import NO_TIME
 from xflow.cost.measure import (
     Comparison,
     Measurer,
@@ -256,8 +258,8 @@ class TestTiming:
         start = time.monotonic()
         results = measurer.time_together([SMALL, ENDLESS, LARGE], 0.1, limit_s=6)
         assert time.monotonic() - start < 12
-        assert [type(result) for result in results] == [Timing, Failed, Timing]
-        assert isinstance(results[1], Failed)
+        assert [type(result) for result in results] == [Timing, Lost, Timing]
+        assert isinstance(results[1], Lost)
         assert "did not finish" in results[1].reason
 
     def test_a_crash_costs_only_the_model_at_work(self, measurer: Measurer) -> None:
@@ -268,9 +270,40 @@ class TestTiming:
         timer.start()
         results = measurer.time_together([SMALL, ENDLESS, SMALL], 0.1, limit_s=30)
         timer.join()
-        assert [type(result) for result in results] == [Timing, Failed, Timing]
-        assert isinstance(results[1], Failed)
+        assert [type(result) for result in results] == [Timing, Lost, Timing]
         assert measurer.worker.pid != pid
+
+    @pytest.mark.skipif(
+        platform.machine().lower() not in ("x86_64", "amd64"), reason="divides without a trap"
+    )
+    def test_a_model_that_aborts_the_process_costs_only_itself(self, measurer: Measurer) -> None:
+        """The least integer over -1 has no result, and the processor raises a signal for it."""
+        text = model(
+            "g (int64[4] x) => (int64[4] y) <int64[4] least, int64[4] minus> {"
+            " q = Div(least, minus) y = Add(x, q) }"
+        )
+        for name, number in (("least", -(2**63)), ("minus", -1)):
+            values = np.full(4, number, np.int64)
+            text.graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+        results = measurer.time_together([SMALL, text.SerializeToString(), SMALL], 0.1)
+        assert [type(result) for result in results] == [Timing, Lost, Timing]
+        assert isinstance(results[1], Lost)
+        assert "SIGFPE" in results[1].reason
+
+    def test_an_accident_between_two_requests_is_noted(self, measurer: Measurer) -> None:
+        measurer.time_together([SMALL], 0.01)
+        process = measurer.worker._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        (result,) = measurer.time_together([SMALL], 0.01)
+        assert isinstance(result, Timing)
+        assert "SIGKILL" in measurer.worker.accidents[-1]
+
+    def test_nothing_runs_beyond_the_deadline(self) -> None:
+        with Measurer(Target(), deadline=time.monotonic() - 1) as late:
+            (result,) = late.time_together([SMALL], 10.0)
+        assert result == Failed(NO_TIME)
 
     def test_a_lack_of_memory_costs_only_that_measurement(self) -> None:
         with Worker(memory_limit=2**31) as worker:

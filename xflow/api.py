@@ -13,14 +13,17 @@ import onnx
 import onnx_ir as ir
 
 from xflow import files
+from xflow.cost import OBJECTIVES, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ModelError, UsageError
 from xflow.external_data import has_external_data
+from xflow.inputs import Shapes
 from xflow.machine import usable_cores
-from xflow.pipeline import Pipeline, Progress, Result
+from xflow.pipeline import Pipeline, Result
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules
+from xflow.run import Progress, Run
 from xflow.validate import Tolerance, write_temporary
 
 __all__ = ["Model", "Progress", "Result", "optimize"]
@@ -34,26 +37,36 @@ def optimize(
     budget: float = 60.0,
     threads: int | None = None,
     provider: str = "cpu",
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Shapes | Sequence[Shapes] | None = None,
     rules: str | os.PathLike[str] | Sequence[Rule] | None = None,
     only_rules: Sequence[str] = (),
     skip_rules: Sequence[str] = (),
     check: int = 3,
     rtol: float = 1e-3,
     atol: float = 1e-5,
+    objective: Objective = "latency",
     cost: Literal["measured", "estimated"] = "measured",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Result:
-    """Make a model faster on this machine; give back its own graph where that does not succeed.
+    """Make a model better on this machine; give back its own graph where that does not succeed.
+
+    `objective` is what it is made better in: its latency, the peak of its memory (weights and
+    activations), its size when written, or the number of nodes that run; in the last three it must
+    not become measurably slower.
 
     `budget` is the time for the search in seconds, checks and the final timing come on top;
     `threads` those of the runtime (default: the physical cores); `input_shapes` the sizes at
-    which dynamic inputs are measured; `rules` a folder or a list of rules (default: those of the
-    package); `check` on how many random inputs the result is compared with the input, within
-    `rtol` and `atol`. With ``cost="estimated"`` nothing is timed. The argument is never changed.
+    which dynamic inputs are measured: one mapping from names of inputs to shapes, or several of
+    them, of which the one with the least gain counts; the written model keeps its dynamic
+    dimensions. `rules` is a folder or a list of rules (default: those of the package); `check` on
+    how many random inputs the result is compared with the input, within `rtol` and `atol`. With
+    ``cost="estimated"`` nothing is timed. The argument is never changed.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
+    if objective not in OBJECTIVES:
+        known = ", ".join(OBJECTIVES)
+        raise UsageError(f"unknown objective {objective!r}", do=f"choose one of {known}")
     if cost not in ("measured", "estimated"):
         raise UsageError(f"unknown cost {cost!r}", do="choose measured or estimated")
     if not budget > 0:
@@ -63,19 +76,29 @@ def optimize(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
         worker = stack.enter_context(Worker())
-        pipeline = Pipeline(
+        run = Run(
             target,
             worker,
             folder,
             budget,
             tolerance=Tolerance(check, rtol, atol, seed),
-            shapes=input_shapes,
+            shapes=_settings(input_shapes),
+            objective=objective,
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
         )
-        with pipeline.phase("load"):
+        with run.phase("load"):
             source, before = _load(model, folder / "before.onnx")
-        return pipeline.run(source, before, chosen)
+        return Pipeline(run, source, before).optimize(chosen)
+
+
+def _settings(input_shapes: Shapes | Sequence[Shapes] | None) -> Sequence[Shapes]:
+    """The settings of the input shapes; one without any shape where none was given."""
+    if input_shapes is None or isinstance(input_shapes, Mapping):
+        return [input_shapes or {}]
+    if not input_shapes:
+        raise UsageError("the list of input shapes is empty", do="give at least one mapping")
+    return input_shapes
 
 
 def _rules(

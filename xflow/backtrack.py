@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from xflow.graph import Graph, Node, Value, apply
+from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
 from xflow.steps import RuleIndex, Step, Steps
@@ -66,8 +66,9 @@ class Explorer:
         *,
         seed: int = 0,
         opset: int | None = None,
+        block: int | None = None,
     ) -> None:
-        self.steps = Steps(rules, constants)
+        self.steps = Steps(rules, constants, block)
         self.estimate = estimate
         self.limits = limits
         self.random = random.Random(seed)
@@ -132,7 +133,8 @@ class Explorer:
     def _best_behind(self, step: Step, after: Graph, seen: Container[object]) -> float:
         """The least that new graphs cost one step later, at what `step` made or what reads that.
 
-        Of steps that leave fewer operators, since it takes time to look at all.
+        Of steps that leave fewer operators, since it takes time to look at all; of all behind one
+        that fills blocks of channels.
         """
         made = {node for node in step.made if not node.constant}
         values = (Value(node, i) for node in made for i in range(len(node.types)))
@@ -140,7 +142,8 @@ class Explorer:
         least = float("inf")
         for node in made | readers:
             for following in self.steps.at(node, after):
-                if following.shrinks and not made.isdisjoint(following.near):
+                told = following.shrinks or step.fills
+                if told and not made.isdisjoint(following.near):
                     mapping = dict(zip(following.before, following.after, strict=True))
                     graph, _ = _replace(after, mapping)
                     if self.steps.key(graph) not in seen:
@@ -224,11 +227,9 @@ def _replace(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[
         inputs = tuple(new.get(value, value) for value in node.inputs)
         if inputs == node.inputs:
             continue
-        assert isinstance(node.op, Operator)
-        outputs = apply(node.op, inputs, node.attributes)
-        moved[node] = outputs[0].node
-        for index, output in enumerate(outputs):
-            new.setdefault(Value(node, index), output)
+        made = moved[node] = with_inputs(node, inputs)
+        for index in range(len(node.types)):
+            new.setdefault(Value(node, index), Value(made, index))
     return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved
 
 

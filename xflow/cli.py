@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from xflow.atomic import unwinding_on_sigterm
+from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, UsageError, XflowError
 
-COMMANDS = ("optimize", "prove", "rules")
+COMMANDS = ("optimize", "calibrate", "prove", "rules")
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow calibrate                      measure this machine, once
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
        xflow rules list [--rules DIR]       list the rewrite rules
        xflow rules show NAME                show one rule and its proof record
@@ -125,6 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_Parser
     )
     _add_optimize(commands)
+    _add_calibrate(commands)
     _add_prove(commands)
     _add_rules(commands)
     return parser
@@ -177,7 +180,14 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
         action="append",
         default=[],
         metavar="NAME:1,3,224,224",
-        help="sizes of an input; repeatable",
+        help="sizes of an input; repeatable, also for one input: then the worst result counts",
+    )
+    add(
+        "--objective",
+        choices=OBJECTIVES,
+        default="latency",
+        help="what is to become better: latency, peak memory, size of the file, or number of "
+        "nodes that run (latency)",
     )
     add("--rules", metavar="DIR", help="folder of rules (those that come with xflow)")
     names = {"nargs": "+", "action": "extend", "default": [], "metavar": "NAME"}
@@ -216,6 +226,15 @@ and printed.  Exit code 0: proved, 10: refuted, 11: neither.
               'Pad(Pad(x, pads=[p, p]), pads=[q, q])' 'Pad(x, pads=[p + q, p + q])'
   xflow prove my.rules
 """
+
+
+def _add_calibrate(commands: "_Commands[_Parser]") -> None:
+    parser = _add_command(commands, "calibrate", "measure this machine for the estimate")
+    add = parser.add_argument
+    add("--threads", type=_count, metavar="N", help="of the runtime (physical cores)")
+    add("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs models (cpu)")
+    _add_talk(parser)
+    parser.set_defaults(run="calibrate")
 
 
 def _add_prove(commands: "_Commands[_Parser]") -> None:

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -51,9 +51,7 @@ def optimize(options: argparse.Namespace) -> ExitCode:
     """Optimize one model, write it, and print the table."""
     from xflow import files, machine, rule_files  # noqa: PLC0415 - they take a while to load
 
-    shapes = dict(options.input_shapes)
-    if len(shapes) < len(options.input_shapes):
-        raise UsageError("--input-shapes names an input twice")
+    shapes = _settings(options.input_shapes)
     output = files.check_output(options.output, options.input)
     if options.report:
         report_file = files.check_output(options.report, options.input)
@@ -71,13 +69,14 @@ def optimize(options: argparse.Namespace) -> ExitCode:
             budget=options.budget,
             threads=options.threads or machine.usable_cores(),
             provider=options.provider,
-            input_shapes=shapes or None,
+            input_shapes=shapes,
             rules=rules,
             only_rules=tuple(options.only_rules),
             skip_rules=tuple(options.skip_rules),
             check=options.check,
             rtol=options.rtol,
             atol=options.atol,
+            objective=options.objective,
             cost=options.cost,
             seed=options.seed,
             progress=progress,
@@ -194,6 +193,13 @@ def rules_recheck(options: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
+def calibrate(options: argparse.Namespace) -> ExitCode:
+    """Measure this machine, so that the estimate is about it."""
+    from xflow import calibrate_command  # noqa: PLC0415
+
+    return calibrate_command.run(options, Progress(options.quiet, options.verbose))
+
+
 def prove(options: argparse.Namespace) -> ExitCode:
     """Prove or refute a rule that somebody thought of."""
     from xflow import prove_command  # noqa: PLC0415
@@ -206,6 +212,28 @@ def rules_derive(options: argparse.Namespace) -> ExitCode:
     from xflow import derive_command  # noqa: PLC0415
 
     return derive_command.run(options, _folder(options.rules))
+
+
+def _settings(given: Sequence[tuple[str, tuple[int, ...]]]) -> list[dict[str, tuple[int, ...]]]:
+    """The settings of the input shapes: the k-th shape of each input belongs to the k-th setting.
+
+    An input that is given one shape has it in all settings.
+    """
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for name, shape in given:
+        shapes.setdefault(name, []).append(shape)
+    number = max(map(len, shapes.values()), default=1)
+    for name, several in shapes.items():
+        if len(several) not in (1, number):
+            most = next(other for other, item in shapes.items() if len(item) == number)
+            raise UsageError(
+                f"--input-shapes gives {name!r} {len(several)} shapes and {most!r} {number}",
+                do="give each input one shape, or one for every setting",
+            )
+    return [
+        {name: several[k if len(several) > 1 else 0] for name, several in shapes.items()}
+        for k in range(number)
+    ]
 
 
 def _folder(text: str | None) -> Path:

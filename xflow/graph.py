@@ -45,11 +45,13 @@ class TensorType:
 class Leaf:
     """What a leaf stands for: an input, or a constant (weight) where `constant` is set.
 
-    `key` tells leaves apart; two leaves with the same key are the same tensor.
+    `key` tells leaves apart; two leaves with the same key are the same tensor. `blocked` says that
+    it comes in the layout with blocks of channels that the runtime uses between some operators.
     """
 
     key: str
     constant: bool = False
+    blocked: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +74,14 @@ class Opaque:
 class Node:
     """An operator applied to values. Make nodes with `apply`, `leaf` and `opaque`."""
 
-    __slots__ = ("__weakref__", "attributes", "constant", "inputs", "op", "types")
+    __slots__ = ("__weakref__", "attributes", "constant", "inputs", "kind", "op", "types")
     op: Operator | Leaf | Opaque
     inputs: tuple[Value, ...]
     attributes: Attributes
     types: tuple[TensorType, ...]
     constant: bool
+    kind: tuple[object, ...]
+    """What tells it apart from other nodes, its inputs aside."""
 
     def __repr__(self) -> str:
         return str(Value(self, 0))
@@ -129,12 +133,13 @@ def _intern(
     types: Callable[[], tuple[TensorType, ...]],
     extra: object = None,
 ) -> Node:
-    key = (op, inputs, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
+    kind = (op, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
+    key = (kind, inputs)
     node = _nodes.get(key)
     if node is None:
         node = Node()
         node.op, node.inputs, node.attributes = op, inputs, dict(attributes)
-        node.types = types()
+        node.kind, node.types = kind, types()
         constant = all(value.is_constant for value in inputs)
         if isinstance(op, Leaf):
             constant = op.constant
@@ -145,9 +150,9 @@ def _intern(
     return node
 
 
-def leaf(key: str, type: TensorType, *, constant: bool = False) -> Value:
-    """A leaf: an input of the graph, or a constant."""
-    node = _intern(Leaf(key, constant), (), {}, lambda: (type,), type)
+def leaf(key: str, type: TensorType, *, constant: bool = False, blocked: bool = False) -> Value:
+    """A leaf: an input of the graph, or a constant; see `Leaf`."""
+    node = _intern(Leaf(key, constant, blocked), (), {}, lambda: (type,), type)
     return Value(node, 0)
 
 
@@ -189,6 +194,19 @@ def apply(
         types()
     node = _intern(op, tuple(inputs), given, types, elements)
     return tuple(Value(node, i) for i in range(len(node.types)))
+
+
+def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """The node that does what `node` does to other inputs. Raises ShapeError."""
+    if all(new.type == old.type for new, old in zip(inputs, node.inputs, strict=True)):
+        same = _nodes.get((node.kind, inputs))  # nothing can differ but the inputs: the usual case
+        if same is None:
+            same = _intern(node.op, inputs, node.attributes, lambda: node.types, node.kind[-1])
+        return same
+    if isinstance(node.op, Opaque):
+        return opaque(node.op.key, inputs, node.types)[0].node
+    assert isinstance(node.op, Operator)
+    return apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)[0].node
 
 
 def complete_attributes(
@@ -239,16 +257,44 @@ def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Va
         if all(output in new for output in outputs):
             continue
         inputs = tuple(new.get(value, value) for value in node.inputs)
-        if inputs == node.inputs:
-            made: tuple[Value, ...] = tuple(outputs)
-        elif isinstance(node.op, Opaque):
-            made = opaque(node.op.key, inputs, node.types)
-        else:
-            assert isinstance(node.op, Operator)
-            made = apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)
-        for output, value in zip(outputs, made, strict=True):
-            new.setdefault(output, value)
+        made = node if inputs == node.inputs else with_inputs(node, inputs)
+        for index, output in enumerate(outputs):
+            new.setdefault(output, Value(made, index))
     return tuple(new.get(value, value) for value in values)
+
+
+def rebuild_all(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """`values` with every occurrence of a key of `replace` replaced, in replacements too.
+
+    That is `rebuild` with one key after the other, in a single walk. A key in its own replacement
+    stays. Raises ShapeError where a replacement's shape does not suit a user.
+    """
+    new: dict[Value, Value] = {}
+    stay: dict[Value, Value] = {}
+    opened: set[Value] = set()
+    stack = list(reversed(values))
+    while stack:
+        value = stack[-1]
+        target = replace.get(value, value)
+        if value in opened and target in new:
+            new[value] = new[target]
+        if value in new or value in stay:
+            stack.pop()
+        elif target != value and opened.isdisjoint((value, target)):
+            opened.add(value)
+            stack.append(target)
+        else:
+            inputs = [new.get(source, stay.get(source)) for source in value.node.inputs]
+            if None in inputs:
+                pairs = zip(value.node.inputs, inputs, strict=True)
+                stack.extend(source for source, made in reversed(list(pairs)) if made is None)
+                continue
+            found = tuple(made for made in inputs if made is not None)
+            is_same = found == value.node.inputs
+            node = value.node if is_same else with_inputs(value.node, found)
+            (stay if value in opened else new)[value] = Value(node, value.index)
+            stack.pop()
+    return tuple(new[value] for value in values)
 
 
 @dataclass(frozen=True)

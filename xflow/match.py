@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import TypeAlias
@@ -24,7 +24,7 @@ from xflow.graph import Graph, Leaf, Node, Value, apply, requirements, walk
 from xflow.ops.registry import Array, Attribute, Need, Operator, RealSymbol
 from xflow.ops.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
 from xflow.rule import Instance, leaf_name
-from xflow.size import Expr, Size, Symbol
+from xflow.size import Expr, Size, Symbol, free_symbols, substitute
 from xflow.unify import (
     Equation,
     attribute_equations,
@@ -93,12 +93,14 @@ def find_matches(
     graph: Graph,
     constants: ConstantLookup = no_constants,
     at: Iterable[Value] | None = None,
+    block: int | None = None,
 ) -> Iterator[Match]:
     """All occurrences of the left side of `instance` in `graph`, where the rule applies.
 
-    `at` narrows the values that the first output may be.
+    `at` narrows the values that the first output may be. A size that only the right side has is
+    chosen so that channels come to fill blocks of `block`; without that there is no match.
     """
-    if not instance.is_determined:
+    if not instance.is_determined and (block is None or not instance.is_fillable):
         return
     if at is None:
         at = (Value(node, i) for node in graph.nodes for i in range(len(node.types)))
@@ -106,8 +108,34 @@ def find_matches(
         state = Matcher(instance, graph, constants)
         for roots in state.outputs((), target):
             match = state.finish(roots)
+            if match is not None and block is not None and instance.free_symbols:
+                match = _filled(instance, match, block)
             if match is not None:
                 yield match
+
+
+def _filled(instance: Instance, match: Match, block: int) -> Match | None:
+    """`match` with the one size that only the right side has.
+
+    It is chosen such that the channels of an image, the second axis, come to fill blocks of that
+    many. None where that is so anyway, where no image has it, or where the rule forbids it.
+    """
+    (name,) = instance.free_symbols
+    for node in _pattern(instance.lhs, instance.rhs).rhs:
+        for type in node.types:
+            channels = type.shape[1] if len(type.shape) > 2 else 0
+            if name not in free_symbols(channels):
+                continue
+            base = substitute(channels, {**match.sizes, name: 0})
+            if (
+                not isinstance(base, int)
+                or substitute(channels, {**match.sizes, name: 1}) != base + 1
+            ):
+                continue
+            chosen = replace(match, sizes={**match.sizes, name: -base % block})
+            if base % block and all(is_true(c.substitute(chosen.sizes)) for c in instance.where):
+                return chosen
+    return None
 
 
 class Matcher:

@@ -1,45 +1,40 @@
-"""One run from a model to a model that is right and faster, phase by phase."""
+"""One run from a model to a model that is right and better, phase by phase."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import onnx_ir as ir
 
-from xflow.cost import CostModel, measure
-from xflow.cost.estimate import EstimatedCost, TargetModel
+from xflow import summary
+from xflow.attribution import Replacements, prune
+from xflow.cost import CostModel
+from xflow.cost.calibrate import SECONDS as CALIBRATION_S
+from xflow.cost.calibrate import calibrated, stored
+from xflow.cost.estimate import EstimatedCost
 from xflow.cost.measure import Comparison, Measurer
-from xflow.cost.model import Costs
-from xflow.cost.store import Store
-from xflow.cost.worker import Worker
+from xflow.cost.model import Costs, WorstOf
+from xflow.cost.objectives import EXACT, ExactCost
+from xflow.cost.store import Place, Store
+from xflow.cost.target import TargetModel
 from xflow.errors import ModelError
-from xflow.inputs import Shapes, default_shapes
-from xflow.machine import processor_name
+from xflow.gate import Gate, Judgement, no_rewrite
+from xflow.inputs import default_shapes
+from xflow.machine import processor_name, usable_cores
 from xflow.onnx_import import Imported, import_model
-from xflow.onnx_nodes import subgraphs
 from xflow.onnx_types import interface
-from xflow.report import Latency, ModelStats, Ratio, Report, RuleUse, Target
+from xflow.report import Report, Target
 from xflow.rule import Rule
-from xflow.search import Replacement, search
-from xflow.validate import Tolerance, Validator, Verdict
+from xflow.run import AFTERWARDS_S, Run
+from xflow.search import GAIN, search
+from xflow.validate import Verdict
 
-Progress = Callable[[str, Mapping[str, object]], None]
-
-AFTERWARDS_S = 30.0
-"""Seconds beyond the budget that checks and the final timing may take."""
-TIMING_S = (2.0, 10.0)
-"""Least and most seconds of the final timing."""
-MARGIN = 0.005
-"""How much faster a model has to be, with confidence, to be given out."""
-SINGLE_MARGIN = 0.03
-"""The same where there was time to load the models only once: two sessions of one and the same
-model were seen to differ by this much for as long as they live."""
+EXACT_GAIN = 1e-9
+"""Least relative gain for which a region is rewritten where it is known without a measurement."""
 
 
 @dataclass(frozen=True)
@@ -54,216 +49,162 @@ class Result:
 
 
 class Pipeline:
-    """One run: its settings, and the time that its phases took."""
+    """The phases of a run on `source`, which nobody else changes and which the file `before` holds.
 
-    def __init__(
-        self,
-        target: measure.Target,
-        worker: Worker,
-        folder: Path,
-        budget: float,
-        *,
-        tolerance: Tolerance,
-        shapes: Shapes | None,
-        measured: bool,
-        progress: Progress,
-    ) -> None:
-        self.target = target
-        self.worker = worker
-        self.folder = folder
-        self.budget = budget
-        self.tolerance = tolerance
-        self.shapes = shapes
-        self.measured = measured
-        self.progress = progress
-        self.phases: dict[str, float] = {}
-        self.warnings: list[str] = []
-        self.messages: list[str] = []
+    Raises UsageError where the shapes of the inputs do not suit the model.
+    """
 
-    def run(self, source: ir.Model, before: Path, rules: Sequence[Rule]) -> Result:
-        """Optimise `source`, which nobody else changes and which is in the file `before`."""
-        self.source, self.before = source, before
-        self.chosen_shapes = default_shapes(interface(source), self.shapes)
-        verdict = Verdict(None)
-        with self.phase("import"):
+    def __init__(self, run: Run, source: ir.Model, before: Path) -> None:
+        self.run = run
+        self.source = source
+        self.before = before
+        self.settings = [default_shapes(interface(source), each) for each in run.shapes]
+        """The shapes of all inputs, at each setting."""
+        self.costs: tuple[ExactCost, ...] = ()
+        """What the objective counts, at each setting; nothing for latency."""
+
+    def optimize(self, rules: Sequence[Rule]) -> Result:
+        """The model that the rules lead to, or the input's own.
+
+        Raises ValidationFailed where the input model does not run.
+        """
+        judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
+        with self.run.phase("import"):
             imported = self.imported()
         if imported is not None:
+            self.costs = self.exact_costs(imported)
             replacements = self.search(imported, rules)
-            with self.phase("check"):
-                verdict = self.validator(imported).validate(replacements)
-        self.warnings += verdict.warnings
-        comparison = None
-        if verdict.checked is None:
-            self.messages.append("No rewrite was found that makes the model faster.")
-            return self.result(verdict, comparison, changed=False)
-        changed = True
-        if self.measured:
-            with self.phase("timing"):
-                comparison = self.compare(verdict.checked.path)
-            changed = comparison is not None and comparison.low > 1 + _margin(comparison)
-            if not changed:
-                self.messages.append(_excuse(comparison))
-                comparison = comparison and replace(comparison, after=comparison.before)
-        return self.result(verdict, comparison, changed=changed)
+            if replacements:
+                gate = Gate(self.run, imported, self.before, self.settings, self.costs)
+                judgement = gate.improve(gate.judge(replacements))
+        self.run.warnings += judgement.verdict.warnings
+        self.run.warnings += [
+            f"The measuring process was lost and started again: {reason}."
+            for reason in self.run.worker.accidents
+        ]
+        if judgement.objection:
+            self.run.messages.append(judgement.objection)
+        return self.result(judgement)
 
     def imported(self) -> Imported | None:
         """The model as a graph; None, and a warning, where that is not possible."""
         try:
             imported = import_model(self.source)
         except ModelError as error:
-            self.warnings.append(f"The model was left as it is: {error}.")
+            self.run.warnings.append(f"The model was left as it is: {error}.")
             return None
-        self.warnings += imported.warnings
+        self.run.warnings += imported.warnings
         return imported
 
-    def search(self, imported: Imported, rules: Sequence[Rule]) -> tuple[Replacement, ...]:
+    def exact_costs(self, imported: Imported) -> tuple[ExactCost, ...]:
+        """What the objective counts, at each setting; nothing for latency."""
+        kind = EXACT.get(self.run.objective)
+        return () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
+
+    def search(self, imported: Imported, rules: Sequence[Rule]) -> Replacements:
         """The replacements that the search finds."""
+        run = self.run
+        model = self.target_model()
+        deadline = time.monotonic() + run.budget
+        # What is begun before the deadline, as a region that hangs, must leave the check its time.
+        overrun = deadline + AFTERWARDS_S / 4
+        opset = self.source.graph.opset_imports.get("", 20)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.phase("search"))
-            opset = self.source.graph.opset_imports.get("", 20)
-            costs: CostModel = EstimatedCost(TargetModel(threads=self.target.threads))
-            if self.measured:
+            stack.enter_context(run.phase("search"))
+            measured: WorstOf | None = None
+            costs: CostModel = EstimatedCost(model)
+            if self.costs:
+                costs = self.costs[0]
+            elif run.measured:
                 store = stack.enter_context(Store())
-                costs = Costs(
-                    Measurer(self.target, self.worker),
-                    store,
-                    imported.constants,
-                    sizes=imported.sizes(self.chosen_shapes),
-                    opset=opset,
+                measurer = Measurer(run.target, run.worker, deadline=overrun)
+                known = imported.constants
+                sizes = map(imported.sizes, self.settings)
+                costs = measured = WorstOf(
+                    [
+                        Costs(measurer, store, known, sizes=each, opset=opset, model=model)
+                        for each in sizes
+                    ]
                 )
             found = search(
                 imported.graph,
                 rules,
                 costs,
-                deadline=time.monotonic() + self.budget,
-                seed=self.tolerance.seed,
+                deadline=deadline,
+                gain=EXACT_GAIN if self.costs else GAIN,
+                seed=run.tolerance.seed,
                 constants=imported.constants,
                 opset=opset,
-                progress=self.progress,
+                processes=usable_cores(),
+                progress=run.progress,
             )
-            if self.measured:
-                self.warnings += store.warnings
-        self.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
-        return found.replacements
+            if measured is not None:
+                run.warnings += [*store.warnings, *measured.warnings]
+            replacements = found.replacements
+            if self.costs:
+                replacements = prune(imported.graph, replacements, self.costs, until=overrun)
+        run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
+        return replacements
 
-    def validator(self, imported: Imported) -> Validator:
-        """The judge of what the search found; it has half of the time that is left for it."""
-        return Validator(
-            imported,
-            self.before,
-            self.folder / "after.onnx",
-            self.worker,
-            self.target,
-            self.tolerance,
-            self.shapes,
-            time.monotonic() + max(AFTERWARDS_S / 2, self.budget / 2),
-        )
+    def target_model(self) -> TargetModel:
+        """What the estimate knows of this machine; short runs do not measure it first."""
+        run = self.run
+        default = TargetModel(threads=run.target.threads)
+        if self.costs or not run.measured:
+            return default
+        with run.phase("calibrate"), Store() as store:
+            place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
+            if run.budget < CALIBRATION_S:
+                return stored(place, store) or default
+            start = time.monotonic()
+            found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
+            run.end += time.monotonic() - start
+            return found
 
-    def compare(self, after: Path) -> Comparison | None:
-        """Time both models against each other; None, and a warning, where that fails."""
-        low, high = TIMING_S
-        # Both models were loaded and run for the check; loading them again takes about half of it,
-        # and so does writing the result.
-        left = self.budget + AFTERWARDS_S - sum(self.phases.values()) - self.phases["check"]
-        seconds = min(high, max(low, min(left / 2, self.budget / 6)))
-        compared = Measurer(self.target, self.worker).compare(
-            self.before,
-            after,
-            seconds,
-            seed=self.tolerance.seed,
-            shapes=self.chosen_shapes,
-            limit_s=max(left, AFTERWARDS_S / 2),
-        )
-        if isinstance(compared, Comparison):
-            return compared
-        self.warnings.append(f"The models could not be timed: {compared.reason}.")
-        return None
-
-    def result(self, verdict: Verdict, comparison: Comparison | None, *, changed: bool) -> Result:
+    def result(self, judgement: Judgement) -> Result:
         """The result of the run."""
-        checked = verdict.checked
+        checked = judgement.verdict.checked
+        changed = not judgement.objection
         model = checked.model if changed and checked is not None else self.source
+        worst = judgement.worst
+        comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(
+            self.settings
+        )
+        before, after = judgement.amounts[worst] if judgement.amounts else (None, None)
+        if not changed:  # what comes out is what went in
+            comparisons = [each and replace(each, after=each.before) for each in comparisons]
+            after = before
+        settings = summary.settings(self.settings, comparisons, ratios=changed)
+        compared = comparisons[worst]
         report = Report(
             changed=changed,
-            before=_stats(self.source),
-            after=_stats(model),
+            before=summary.model_stats(self.source),
+            after=summary.model_stats(model),
             target=Target(
-                self.target.provider,
-                self.target.threads,
+                self.run.target.provider,
+                self.run.target.threads,
                 processor_name(),
-                self.worker.runtime_version if self.measured or checked else "",
+                self.run.worker.runtime_version if self.run.measured or checked else "",
             ),
-            latency_before=_latency(comparison, "before"),
-            latency_after=_latency(comparison, "after"),
-            ratio=_ratio(comparison) if changed else None,
+            objective=self.run.objective,
+            amount_before=before,
+            amount_after=after,
+            latency_before=summary.latency(compared, "before"),
+            latency_after=summary.latency(compared, "after"),
+            ratio=summary.ratio(compared) if changed else None,
             largest_error=checked.check.max_rel if changed and checked is not None else None,
-            rules=_uses(verdict.replacements) if changed else (),
-            phases=self.phases,
-            shapes=self.chosen_shapes,
-            seed=self.tolerance.seed,
-            warnings=tuple(self.warnings),
-            messages=tuple(self.messages),
+            rules=summary.rule_uses(
+                judgement.verdict.replacements,
+                judgement.gains,
+                "region" if self.run.measured and not self.costs else "estimate",
+            )
+            if changed
+            else (),
+            phases=self.run.phases,
+            shapes=self.settings[worst],
+            settings=settings,
+            seed=self.run.tolerance.seed,
+            warnings=tuple(self.run.warnings),
+            messages=tuple(self.run.messages),
         )
         return Result(model, report)
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time of the block as that of a phase."""
-        self.progress(name, {})
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
-
-
-def _stats(model: ir.Model) -> ModelStats:
-    """What a model consists of, the nodes of subgraphs included."""
-    operators: Counter[str] = Counter()
-    for node in model.graph:
-        operators[node.op_type] += 1
-        for graph in subgraphs(node):
-            operators.update(inner.op_type for inner in graph)
-    tensors = (value.const_value for value in model.graph.initializers.values())
-    return ModelStats(
-        dict(sorted(operators.items())),
-        sum(tensor.nbytes for tensor in tensors if tensor is not None),
-    )
-
-
-def _margin(comparison: Comparison) -> float:
-    """How much faster the lower end of the interval has to be."""
-    return MARGIN if comparison.passes > 1 else SINGLE_MARGIN
-
-
-def _excuse(comparison: Comparison | None) -> str:
-    """Why the user gets the input's own model although there were rewrites."""
-    verdict = "The rewritten model was not measurably faster"
-    if comparison is not None:
-        ratio, low, high = comparison.ratio, comparison.low, comparison.high
-        verdict += f" ({ratio:.3f} times as fast, {low:.3f} to {high:.3f})"
-    return f"{verdict}, so this is the input's own."
-
-
-def _latency(comparison: Comparison | None, which: Literal["before", "after"]) -> Latency | None:
-    if comparison is None:
-        return None
-    timing = comparison.before if which == "before" else comparison.after
-    return Latency(timing.median, timing.spread * timing.median / 2, len(timing.samples))
-
-
-def _ratio(comparison: Comparison | None) -> Ratio | None:
-    if comparison is None:
-        return None
-    return Ratio(comparison.ratio, comparison.low, comparison.high)
-
-
-def _uses(replacements: Sequence[Replacement]) -> tuple[RuleUse, ...]:
-    """The rules applied; the gain of a replacement is shared out evenly among its rules."""
-    counts: Counter[str] = Counter()
-    gains: dict[str, float] = {}
-    for item in replacements:
-        for name in item.rules:
-            counts[name] += 1
-            gains[name] = gains.get(name, 0.0) + item.gain / len(item.rules)
-    return tuple(RuleUse(name, counts[name], gains[name]) for name in sorted(counts))

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xflow.cost import Layouts
 from xflow.fold import with_expressions
-from xflow.graph import Graph, Node, Opaque, Value, apply, leaf, rebuild
+from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Array, Operator
 
@@ -40,6 +41,15 @@ class Region:
     leaves: tuple[Value, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    wanted: tuple[bool, ...]
+    """Which outputs the operators outside want in the runtime's own layout."""
+    nodes: frozenset[Node]
+    """The nodes of the whole graph that are in it, constant expressions aside."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What regions share for which one solution serves."""
+        return self.graph.outputs, self.wanted
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
         """Values over the region's leaves as values of the whole graph."""
@@ -56,6 +66,37 @@ class Region:
                 key = str(mine)
                 own[mine] = source if source.is_leaf else leaf(key, source.type)
         return rebuild(outputs, own)
+
+    def in_place(self, outputs: Sequence[Value]) -> Graph:
+        """A graph with the region's own weights that costs what `outputs` cost in their place.
+
+        What comes in the runtime's own layout, or is wanted in it, passes an operator at the border
+        that the runtime computes in that layout, and that changes nothing.
+        """
+        border = {mine: _in_blocks(mine) for mine in self.leaves if _is_blocked_leaf(mine)}
+        inner = rebuild(outputs, border)
+        return Graph(
+            self.with_weights(
+                [
+                    _in_blocks(value) if wants else value
+                    for value, wants in zip(inner, self.wanted, strict=True)
+                ]
+            )
+        )
+
+
+def _is_blocked_leaf(value: Value) -> bool:
+    return isinstance(value.node.op, Leaf) and value.node.op.blocked
+
+
+def _in_blocks(image: Value) -> Value:
+    """An image unchanged, but computed by a pool of single elements."""
+    return apply("MaxPool", [image], {"kernel_shape": (1,) * (len(image.shape) - 2)})[0]
+
+
+def _passes_blocks(image: Value, layouts: Layouts) -> bool:
+    """Whether the runtime computes `_in_blocks` of an image in its own layout."""
+    return layouts.is_blocked(_in_blocks(image).node)
 
 
 class Constants:
@@ -99,10 +140,13 @@ def _digest(array: Array) -> str | None:
     return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + data).hexdigest()[:16]
 
 
-def cut(graph: Graph, constants: Constants, shifted: bool = False) -> list[Region]:
+def cut(
+    graph: Graph, constants: Constants, shifted: bool = False, layouts: Layouts | None = None
+) -> list[Region]:
     """The regions of `graph`, in an order in which none reads from a later one.
 
     `shifted` cuts at other places, so that what lay on a seam comes to lie inside a region.
+    `layouts` tells what crosses the regions' borders in the runtime's own layout.
     """
     regions: list[Region] = []
     levels: dict[int, list[Node]] = {}
@@ -121,7 +165,9 @@ def cut(graph: Graph, constants: Constants, shifted: bool = False) -> list[Regio
     for level in sorted(levels):
         for component in _components(levels[level]):
             for part in _parts(component, shifted):
-                regions.extend(_region(graph, members, constants) for members in _components(part))
+                regions.extend(
+                    _region(graph, members, constants, layouts) for members in _components(part)
+                )
     return [region for region in regions if region.outputs]
 
 
@@ -210,7 +256,9 @@ def _passing(nodes: Sequence[Node]) -> list[int]:
     return counts
 
 
-def _region(graph: Graph, members: Sequence[Node], constants: Constants) -> Region:
+def _region(
+    graph: Graph, members: Sequence[Node], constants: Constants, layouts: Layouts | None
+) -> Region:
     inside = set(members)
     ends = set(graph.outputs)
     outputs = tuple(
@@ -225,7 +273,13 @@ def _region(graph: Graph, members: Sequence[Node], constants: Constants) -> Regi
         if isinstance(value, Value):
             key = constants.key(value) if value.is_constant else None
             name = f"{len(inputs)}" if key is None else f"{len(inputs)}={key}"
-            made[value] = leaf(name, value.type, constant=value.is_constant)
+            blocked = (
+                layouts is not None
+                and not value.is_constant
+                and layouts.is_blocked(value.node)
+                and _passes_blocks(value, layouts)
+            )
+            made[value] = leaf(name, value.type, constant=value.is_constant, blocked=blocked)
             inputs.append(value)
         else:
             assert isinstance(value.op, Operator)
@@ -241,6 +295,13 @@ def _region(graph: Graph, members: Sequence[Node], constants: Constants) -> Regi
         tuple(made[value] for value in inputs),
         tuple(inputs),
         outputs,
+        tuple(
+            layouts is not None
+            and any(layouts.wants_blocks(u) for u in graph.users.get(value, ()) if u not in inside)
+            and _passes_blocks(value, layouts)
+            for value in outputs
+        ),
+        frozenset(inside),
     )
 
 

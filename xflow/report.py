@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from xflow.cost import Objective
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -51,12 +53,30 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """One of several settings of the input shapes, and what was measured at it."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    latency_before: Latency | None = None
+    latency_after: Latency | None = None
+    ratio: Ratio | None = None
+
+
+GainSource = Literal["model", "region", "estimate"]
+
+
+@dataclass(frozen=True)
 class RuleUse:
-    """One rule, how often it was applied, and the seconds per inference it is estimated to save."""
+    """One rule, how often it was applied, and what it gains.
+
+    `gain` is in seconds per inference, or in what the objective counts. It is known from leaving
+    the rewrites out of the whole `model`, from measuring the `region` alone, or by `estimate`.
+    """
 
     name: str
     count: int
     gain: float = 0.0
+    gain_from: GainSource = "region"
 
 
 @dataclass(frozen=True)
@@ -75,6 +95,10 @@ class Report:
 
     `latency_*` and `ratio` are None where nothing was measured, `largest_error` (relative, over
     all outputs and random inputs) where nothing was compared.  `phases` holds seconds by name.
+    `amount_*` are what the objective counts, None for latency: the bytes of the memory's peak or
+    of the written model, or operators that run.  Where there are several settings of the input
+    shapes, `settings` has all of them, and `shapes`, `latency_*`, `ratio` and `amount_*` are those
+    of the worst.
     """
 
     changed: bool
@@ -83,6 +107,9 @@ class Report:
     target: Target
     input: str = ""
     output: str = ""
+    objective: Objective = "latency"
+    amount_before: float | None = None
+    amount_after: float | None = None
     latency_before: Latency | None = None
     latency_after: Latency | None = None
     ratio: Ratio | None = None
@@ -90,6 +117,7 @@ class Report:
     rules: tuple[RuleUse, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    settings: tuple[Setting, ...] = ()
     seed: int = 0
     warnings: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
@@ -111,8 +139,8 @@ class Report:
 
         parts = [_model_table(self)]
         if self.rules:
-            parts.append(_rule_table(self.rules))
-        lines = []
+            parts.append(_rule_table(self.rules, self.objective))
+        lines = [Text(f"~ {_ROUGHLY[source]}") for source in _rough(self.rules)]
         if self.phases:
             spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.phases.items())
             total = sum(self.phases.values())
@@ -131,6 +159,40 @@ def _finite(value: object) -> object:
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
         return str(value)
     return value
+
+
+_AMOUNTS: Mapping[Objective, str] = {
+    "memory": "Peak memory",
+    "size": "Size of the model",
+    "nodes": "Operators that run",
+}
+_ROUGHLY: Mapping[GainSource, str] = {
+    "region": "by measuring the rewritten regions alone, not the whole model",
+    "estimate": "by estimate, not by measurement",
+}
+
+
+def _rough(rules: Iterable[RuleUse]) -> list[GainSource]:
+    """Return what gains come from where that is not the whole model."""
+    return sorted({use.gain_from for use in rules} & _ROUGHLY.keys())
+
+
+def format_amount(amount: float, objective: Objective) -> str:
+    """Return what an objective counts with its unit; seconds for latency."""
+    if objective == "latency":
+        return format_seconds(amount)
+    if objective == "nodes":
+        return f"{amount:.0f}"
+    for unit in ("B", "KiB", "MiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.2f} {unit}"
+        amount /= 1024
+    return f"{amount:.2f} GiB"
+
+
+def format_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return the shapes of inputs as the command line takes them."""
+    return " ".join(f"{name}:{','.join(map(str, sizes))}" for name, sizes in shapes.items())
 
 
 def format_seconds(seconds: float) -> str:
@@ -170,12 +232,20 @@ def _model_table(report: Report) -> "Table":
         table.add_row(name, str(before), str(after))
     table.add_section()
     table.add_row("Operators", str(report.before.nodes), str(report.after.nodes))
-    table.add_row("Latency", _latency(report.latency_before), _latency(report.latency_after))
+    if report.amount_before is not None and report.amount_after is not None:
+        amounts = (report.amount_before, report.amount_after)
+        shown = [format_amount(amount, report.objective) for amount in amounts]
+        table.add_row(_AMOUNTS[report.objective], *shown)
+    latency = "Latency, worst setting" if report.settings else "Latency"
+    table.add_row(latency, _latency(report.latency_before), _latency(report.latency_after))
     if report.ratio:
         ratio = report.ratio
         table.add_row(
             "Times as fast", "", f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
         )
+    for setting in report.settings:
+        latencies = _latency(setting.latency_before), _latency(setting.latency_after)
+        table.add_row(f"at {format_shapes(setting.shapes)}", *latencies)
     error = report.largest_error
     table.add_row("Largest relative error", "", "not compared" if error is None else f"{error:.2g}")
     return table
@@ -199,7 +269,7 @@ def _operator_rows(report: Report) -> list[tuple[str, int, int]]:
     return shown
 
 
-def _rule_table(rules: tuple[RuleUse, ...]) -> "Table":
+def _rule_table(rules: tuple[RuleUse, ...], objective: Objective) -> "Table":
     """Return the rules applied, the most gainful first."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -207,7 +277,8 @@ def _rule_table(rules: tuple[RuleUse, ...]) -> "Table":
     table = Table(box=box.SIMPLE_HEAD, width=WIDTH, pad_edge=False)
     table.add_column("Rule applied", ratio=6, overflow="fold")
     table.add_column("times", justify="right", ratio=1)
-    table.add_column("estimated gain", justify="right", ratio=2)
+    table.add_column("gain", justify="right", ratio=2)
     for use in sorted(rules, key=lambda use: (-use.gain, use.name)):
-        table.add_row(use.name, str(use.count), format_seconds(use.gain))
+        mark = "~ " if use.gain_from in _ROUGHLY else ""
+        table.add_row(use.name, str(use.count), mark + format_amount(use.gain, objective))
     return table

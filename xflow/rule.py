@@ -77,13 +77,19 @@ class Instance:
         """Whether a match of the left side says everything that the right side needs."""
         return not self.free_symbols and leaves_of(self.rhs) <= leaves_of(self.lhs)
 
+    @cached_property
+    def is_fillable(self) -> bool:
+        """Whether all that a match of the left side leaves open is one size."""
+        return len(self.free_symbols) == 1 and leaves_of(self.rhs) <= leaves_of(self.lhs)
+
 
 @dataclass(frozen=True)
 class Rule:
     """A proven equation ``lhs = rhs``, to be used from left to right.
 
     The texts are in the syntax of rule files. `reverse` holds the conditions for the use from
-    right to left, or None where that was not proved.
+    right to left, or None where that was not proved. A direction may leave numbers open, which are
+    for its user to choose: it is not determined, see `Instance`.
     """
 
     name: str
@@ -100,6 +106,16 @@ class Rule:
     """The element types for which it holds, one of `HOLDS_FOR`; None: not said, so reals."""
     any_rank: bool = False
     """Whether what holds at the first of `ranks` holds at every higher one, slice by slice."""
+
+    @cached_property
+    def root(self) -> str | None:
+        """The name of the operator that gives the left side's first output; None for an input."""
+        tree = ast.parse(self.lhs, mode="eval").body
+        tree = tree.elts[0] if isinstance(tree, ast.Tuple) else tree
+        tree = tree.value if isinstance(tree, ast.Subscript) else tree
+        return (
+            tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else None
+        )
 
     def instance(self, rank: int) -> Instance:
         """The rule at one rank. Raises RuleFileError where it makes no sense."""
@@ -206,13 +222,14 @@ _NOTES = ("set", "proof", "numerics")
 _KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "types", *_NOTES)
 
 
-def parse_rules(text: str, source: str = "rules") -> list[Rule]:
+def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> list[Rule]:
     """Read stanzas; blank lines and lines that start with ``#`` are passed over.
 
-    Raises RuleFileError that names `source` and the line.
+    Raises RuleFileError that names `source` and the line. Unless `checked`, rules that make no
+    sense at one of their ranks raise it only when they are used there.
     """
     stanzas = parse_stanzas(text, source)
-    return [make_rule(stanza, f"{source}:{line}") for line, stanza in stanzas]
+    return [make_rule(stanza, f"{source}:{line}", checked=checked) for line, stanza in stanzas]
 
 
 def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[str, str]]]:
@@ -244,8 +261,8 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
         yield start, stanza
 
 
-def make_rule(stanza: Mapping[str, str], where: str) -> Rule:
-    """The rule of a stanza that was found at `where`. Raises RuleFileError."""
+def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) -> Rule:
+    """The rule of a stanza that was found at `where`. Raises RuleFileError; see `parse_rules`."""
     name = stanza["rule"]
     if not re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", name):
         raise RuleFileError(f"{name!r} is no rule name", where, "use small letters, digits and -")
@@ -280,7 +297,7 @@ def make_rule(stanza: Mapping[str, str], where: str) -> Rule:
                 do="write 'base', or 'search; follows from' and the names of rules",
             )
         _ = rule.numerics  # a malformed line is an error at once
-        for _ in rule.usable_instances():
+        for _ in rule.usable_instances() if checked else ():
             pass
     except RuleFileError as error:
         raise RuleFileError(error.what, f"{where}, rule {name}", error.do) from None

@@ -20,9 +20,11 @@ def load_rules(directory: str | Path) -> list[Rule]:
     """All rules of a folder, in the order of the files' names; none for an empty folder.
 
     Raises RuleFileError for a missing folder, an unreadable file, a malformed rule, and for two
-    rules of one name.
+    rules of one name. Rules of the package, which its tests prove, are not checked at every rank:
+    that takes seconds.
     """
     folder = Path(directory)
+    checked = folder.resolve() != default_directory().resolve()
     if not folder.is_dir():
         what = "this is not a folder of rules" if folder.exists() else "there is no such folder"
         raise RuleFileError(what, str(folder))
@@ -33,7 +35,7 @@ def load_rules(directory: str | Path) -> list[Rule]:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise RuleFileError(f"the file cannot be read ({error})", str(path)) from None
-        for rule in parse_rules(text, str(path)):
+        for rule in parse_rules(text, str(path), checked=checked):
             if rule.name in homes:
                 other = homes[rule.name]
                 where = "in this file" if other == path else f"in {other}"

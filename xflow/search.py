@@ -6,17 +6,21 @@ the original, and one of them replaces it only if it is faster by more than the 
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.backtrack import Explorer, Limits, State
+from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
-from xflow.graph import Graph, Value, rebuild
+from xflow.explorers import Explorers, Setting
+from xflow.fold import byte_size
+from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
 from xflow.match import ConstantLookup, no_constants
+from xflow.memory import Memory, Remembered, Solution
 from xflow.region import Constants, Region, cut
 from xflow.rule import Rule
-from xflow.steps import RuleIndex
 
 ALPHA = 2.0
 """States that cost more than this times the best are dropped: estimates are rough, and rules that
@@ -32,6 +36,8 @@ HOPE = 1.05
 PASSES = 4
 MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
+LOADED_PER_S = 6e7
+"""Bytes of weights of a region that the runtime is given and loads in a second, about."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -61,11 +67,17 @@ class SearchResult:
 
 def apply_replacements(graph: Graph, replacements: Sequence[Replacement]) -> Graph:
     """`graph` with the replacements made in order, without those that no longer apply."""
+    present = set(graph.nodes)
+    batch: dict[Value, Value] = {}
     for item in replacements:
-        present = set(graph.nodes)
-        if all(value.node in present for value in item.before):
-            graph = graph.replace(dict(zip(item.before, item.after, strict=True)))
-    return graph
+        old = all(value.node in present and value not in batch for value in item.before)
+        if batch and not old:  # it may speak of what the others have made
+            graph = Graph(rebuild_all(graph.outputs, batch))
+            present, batch = set(graph.nodes), {}
+            old = all(value.node in present for value in item.before)
+        if old:
+            batch.update(zip(item.before, item.after, strict=True))
+    return Graph(rebuild_all(graph.outputs, batch)) if batch else graph
 
 
 def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacement, ...]:
@@ -80,15 +92,6 @@ def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacem
     return (*replacements[:dropped], *later)
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """Better outputs for a region's graph."""
-
-    outputs: tuple[Value, ...]
-    rules: tuple[str, ...]
-    gain: float
-
-
 def search(
     graph: Graph,
     rules: Sequence[Rule],
@@ -99,24 +102,35 @@ def search(
     seed: int = 0,
     constants: ConstantLookup = no_constants,
     opset: int | None = None,
+    gain: float = GAIN,
+    processes: int = 1,
     progress: Progress | None = None,
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
 
-    It is made of operators that `opset` of ONNX has; of any if that is None.
-    Deterministic for a seed as far as `cost` is, unless the deadline cuts it short.
+    It is made of operators that `opset` of ONNX has; of any if that is None. A region is rewritten
+    for at least a relative `gain` if the estimate decides. Regions are explored in that many
+    `processes` at once. Deterministic for a seed as far as `cost` is, unless the deadline cuts it
+    short.
     """
-    job = _Search(
-        RuleIndex(rules),
-        cost,
-        Constants(constants),
-        deadline=deadline,
-        alpha=alpha,
-        seed=seed,
-        opset=opset,
-        progress=progress,
-    )
-    return job.run(graph)
+    limits = Limits(alpha=alpha)
+    if cost.measures:  # small gains are lost in the noise: go deep in one go
+        limits = replace(limits, expansions=10 * limits.expansions, states=10 * limits.states)
+    block = None if cost.layouts is None else cost.layouts.block
+    setting = Setting(limits, KEPT, seed, opset, block)
+    budget = deadline - time.monotonic()
+    known = Constants(constants)
+    with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
+        job = _Search(
+            explorers,
+            cost,
+            Memory(cost.notebook, rules, budget, setting, gain, cost.settings),
+            known,
+            deadline=deadline,
+            gain=gain,
+            progress=progress,
+        )
+        return job.run(graph)
 
 
 class _Search:
@@ -124,46 +138,65 @@ class _Search:
 
     def __init__(
         self,
-        index: RuleIndex,
+        explorers: Explorers,
         cost: CostModel,
+        memory: Memory,
         constants: Constants,
         *,
         deadline: float,
-        alpha: float,
-        seed: int,
-        opset: int | None,
+        gain: float,
         progress: Progress | None,
     ) -> None:
-        self.index = index
+        self.explorers = explorers
         self.cost = cost
+        self.memory = memory
         self.deadline = deadline
-        self.alpha = alpha
-        self.seed = seed
-        self.opset = opset
+        self.gain = gain
         self.constants = constants
         self.progress = progress
-        self.solved: dict[tuple[Value, ...], _Solution | None] = {}
-        self.unfinished: set[tuple[Value, ...]] = set()
+        self.solved: dict[tuple[object, ...], Solution | None] = {}
+        self.unfinished: set[tuple[object, ...]] = set()
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
 
     def run(self, graph: Graph) -> SearchResult:
-        """Search pass after pass, cutting at other places each time, while that gains."""
-        if not self.index:
+        """Search pass after pass, cutting at other places each time, while that gains.
+
+        Behind a pass over the whole graph come passes over what is near its changes, for as long
+        as there are any: what moves through the graph crosses the seams one by one.
+        """
+        if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
         idle = 0
         for number in range(PASSES):
             if idle == 2 or self.remaining() <= 0:
                 break
-            regions = cut(graph, self.constants, shifted=number % 2 == 1)
-            share = 0.7 if number == 0 else 0.75
-            new = self.solve(regions, time.monotonic() + share * self.remaining(), number)
-            graph, changed = self.rewrite(graph, regions)
-            idle = 0 if changed and new else idle + 1
+            before = graph
+            new, graph = self.search_pass(graph, number, None, 0.7)
+            idle = 0 if graph != before and new else idle + 1
+            follow = number
+            while graph != before and self.remaining() > 0:
+                near = _near(before, graph)
+                before, follow = graph, follow + 1
+                _, graph = self.search_pass(graph, follow, near, 0.3)
         if self.remaining() <= 0:
             self.notes.append("the search ended with its time, not with its work")
         return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
+
+    def search_pass(
+        self, graph: Graph, number: int, near: frozenset[Node] | None, share: float
+    ) -> tuple[int, Graph]:
+        """Search the regions that have a node of `near`, all if that is None.
+
+        Returns how many of them were new, and the graph that they lead to. It takes at most that
+        share of the time that remains.
+        """
+        regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
+        if near is not None:
+            regions = [region for region in regions if not near.isdisjoint(region.nodes)]
+        new = self.solve(regions, time.monotonic() + share * self.remaining(), number)
+        return new, self.rewrite(graph, regions)
 
     def remaining(self) -> float:
         """Seconds until the deadline."""
@@ -174,72 +207,96 @@ class _Search:
         if self.progress is not None:
             self.progress(phase, details)
 
-    def solve(self, regions: Sequence[Region], until: float, number: int) -> int:
+    def solve(self, regions: Sequence[Region], until: float, pass_number: int) -> int:
         """Search and measure those regions that are new; return how many these are."""
-        groups: dict[tuple[Value, ...], list[Region]] = {}
+        groups: dict[tuple[object, ...], list[Region]] = {}
+        recalled = 0
         for region in regions:
-            if region.graph.outputs not in self.solved:
-                groups.setdefault(region.graph.outputs, []).append(region)
+            if region.key not in self.solved and region.key not in groups:
+                known = self.memory.get(region)
+                if known is not None:
+                    recalled += 1
+                    self.settle(region, known.solution, known.final)
+                    continue
+            if region.key not in self.solved:
+                groups.setdefault(region.key, []).append(region)
+        # By roots, since a region that takes little time may still become a good deal faster.
         weights = {
-            key: self.cost.estimate(group[0].graph) * len(group) for key, group in groups.items()
+            key: (self.cost.estimate(group[0].graph) * len(group)) ** 0.5
+            for key, group in groups.items()
         }
         searching = 0.6 if self.cost.measures else 1.0
-        end = time.monotonic() + searching * (until - time.monotonic())
-        left = sum(weights.values())
-        found: list[tuple[float, Region, list[State]]] = []
-        # The light ones first: what they leave of their time goes to those that matter.
-        for done, key in enumerate(sorted(groups, key=lambda key: weights[key])):
-            group, region = groups[key], groups[key][0]
-            self.tell("search", **{"pass": number + 1, "region": done + 1, "of": len(groups)})
-            now = time.monotonic()
-            share = weights[key] / left if left else 1.0
-            left -= weights[key]
-            limit = now + share * (end - now) if self.cost.measures else self.deadline
-            states, exhausted = self.explore(region, limit)
+        seconds = searching * (until - time.monotonic())
+        if not self.cost.measures:  # every region takes what it takes: the same on any machine
+            seconds = self.remaining()
+        keys = list(groups)
+        explored = self.explorers.explore(
+            [groups[key][0] for key in keys],
+            [weights[key] for key in keys],
+            seconds,
+            shared=self.cost.measures,
+        )
+        forms: dict[object, tuple[Region, list[State]]] = {}
+        for done, (number, result) in enumerate(explored):
+            self.tell("search", **{"pass": pass_number + 1, "region": done + 1, "of": len(keys)})
+            key = keys[number]
             self.solved[key] = None
-            if not exhausted:
+            if not result.exhausted:
                 self.unfinished.add(key)
+            forms[key] = groups[key][0], result.states
+        found: list[tuple[float, Region, list[State]]] = []
+        for key in keys:  # not in the order in which they came
+            region, states = forms[key]
             original, others = states[0], [s for s in states[1:] if s.cost < HOPE * states[0].cost]
             if others:
-                found.append(((original.cost - others[0].cost) * len(group), region, states))
+                gain = (original.cost - others[0].cost) * len(groups[key])
+                found.append((gain, region, states))
+            else:
+                self.memory.put(region, None)
         found.sort(key=lambda item: -item[0])
         for done, (hope, region, states) in enumerate(found):
-            self.tell("measure", **{"pass": number + 1, "region": done + 1, "of": len(found)})
+            self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
             seconds = (until - time.monotonic()) / (len(found) - done)
-            best = self.decide(region, states, hope, seconds)
-            self.solved[region.graph.outputs] = best
-            if best is not None and region.graph.outputs not in self.unfinished:
-                # What stands there now is what the next pass meets; it has been searched.
-                self.solved.setdefault(best.outputs, None)
-        return len(groups)
+            decision = self.decide(region, states, hope, seconds)
+            if decision is None:
+                continue
+            final = region.key not in self.unfinished
+            self.memory.put(region, decision.solution, final)
+            self.settle(region, decision.solution, final)
+        return len(groups) + recalled
 
-    def explore(self, region: Region, deadline: float) -> tuple[list[State], bool]:
-        """The cheapest forms of a region, the original first; and whether there are no others."""
-        limits = Limits(alpha=self.alpha, deadline=deadline)
-        if self.cost.measures:  # small gains are lost in the noise: go deep in one go
-            limits = replace(limits, expansions=10 * limits.expansions, states=10 * limits.states)
-        lookup = self.constants.of(region)
-        explorer = Explorer(
-            self.index, self.cost.estimate, lookup, limits, seed=self.seed, opset=self.opset
-        )
-        return explorer.explore(region.graph, KEPT), explorer.exhausted
+    def settle(self, region: Region, solution: Solution | None, final: bool) -> None:
+        """Note the solution of a region, and whether that has been searched, too."""
+        self.solved[region.key] = solution
+        if solution is not None and final:
+            # What stands there now is what the next pass meets.
+            self.solved.setdefault((solution.outputs, region.wanted), None)
 
     def decide(
         self, region: Region, states: Sequence[State], hope: float, seconds: float
-    ) -> _Solution | None:
-        """The form that a region should have, None for the one that it has."""
+    ) -> Remembered | None:
+        """The form that a region should have; None if there is no time to tell."""
         original, *others = [s for s in states if s.cost < HOPE * states[0].cost]
         if not self.cost.measures:
-            best = min(others, key=lambda state: state.cost)
-            return _solution(best, original.cost, best.cost, GAIN)
+            for state in sorted(others, key=lambda state: state.cost):
+                part = _is_part(state.graph, original.graph)
+                gain = -GAIN if part and self.cost.layouts is not None else self.gain
+                solution = _solution(state, original.cost, state.cost, gain)
+                if solution is not None:
+                    return Remembered(solution)
+            return Remembered(None)
         if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
             return None
         low, high = MEASURE_S
-        forms = [original, *others]
-        graphs = [Graph(region.with_weights(state.graph.outputs)) for state in forms]
+        loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
+        fitting = int(min(len(others) + 1, self.remaining() / 2 / (loading + low)))
+        if fitting < 2:
+            return None
+        forms = [original, *others][:fitting]
+        graphs = [region.in_place(state.graph.outputs) for state in forms]
         times = self.cost.measure(graphs, min(high, max(low, seconds)))
         if times[0] is None:
-            return None
+            return Remembered(None)
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest = min(t for t, _ in timed)
         # Of forms that are equally fast as far as one can tell, take the one with the fewest
@@ -248,25 +305,55 @@ class _Search:
             ((t, state) for t, state in timed if t <= fastest * (1 + GAIN)),
             key=lambda item: (_operators(item[1].graph), item[1].cost),
         )
-        expected = best.cost < original.cost * (1 - GAIN / 2)
-        return _solution(best, times[0], time_of_best, GAIN if expected else SURPRISE)
+        if _is_part(best.graph, original.graph):
+            gain = -GAIN  # it does nothing that the original does not, too: so much is noise
+        else:
+            gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
+        return Remembered(_solution(best, times[0], time_of_best, gain))
 
-    def rewrite(self, graph: Graph, regions: Sequence[Region]) -> tuple[Graph, int]:
-        """Put the solutions in, from the last region to the first; return how many these are.
+    def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
+        """Put the solutions in, from the last region to the first.
 
         In this order every replacement speaks of values that the others have left as they were.
         """
-        count = 0
+        made = []
         for region in reversed(regions):
-            solution = self.solved.get(region.graph.outputs)
+            solution = self.solved.get(region.key)
             if solution is None:
                 continue
             after = region.instantiate(solution.outputs)
             item = Replacement(region.outputs, after, solution.rules, solution.gain)
-            graph = apply_replacements(graph, [item])
-            self.replacements.append(item)
-            count += 1
-        return graph, count
+            made.append(item)
+        self.replacements += made
+        return apply_replacements(graph, made)
+
+
+def _near(before: Graph, after: Graph) -> frozenset[Node]:
+    """The nodes of `after` where it differs from `before`, and those that they read.
+
+    Behind a difference all nodes are other ones, so nodes are told apart by what they and the nodes
+    that they read do.
+    """
+    known = {_surroundings(node) for node in before.nodes}
+    new = {node for node in after.nodes if _surroundings(node) not in known}
+    return frozenset(new | {value.node for node in new for value in node.inputs})
+
+
+def _surroundings(node: Node) -> object:
+    return _doing(node), tuple((_doing(value.node), value.index) for value in node.inputs)
+
+
+def _doing(node: Node) -> object:
+    return node.op, tuple(sorted(node.attributes.items())), node.types
+
+
+def _is_part(after: Graph, before: Graph) -> bool:
+    """Whether `after` computes some of the operators of `before` and nothing else."""
+    more, fewer = (
+        Counter(_doing(node) for node in graph.nodes if not node.constant)
+        for graph in (before, after)
+    )
+    return fewer < more
 
 
 def _operators(graph: Graph) -> int:
@@ -274,7 +361,7 @@ def _operators(graph: Graph) -> int:
     return sum(not node.constant for node in graph.nodes)
 
 
-def _solution(state: State, before: float, after: float, gain: float) -> _Solution | None:
+def _solution(state: State, before: float, after: float, gain: float) -> Solution | None:
     if not state.path or after > before * (1 - gain):
         return None
-    return _Solution(state.graph.outputs, state.path, before - after)
+    return Solution(state.graph.outputs, state.path, before - after)

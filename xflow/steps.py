@@ -30,6 +30,13 @@ class Entry(NamedTuple):
     grows: bool
     """Whether it adds operators to the elementwise ones that it finds, unless some of its inputs
     are constants."""
+    expands: bool
+    """Whether it may put several elementwise operators in the place of one. That is done only where
+    that alone gains, since the runtime has a slow kernel for the one."""
+    renames: bool
+    """Whether it puts elementwise operators in the place of others, one for one. There is such a
+    place at nearly every operator, and most detours over another name lead nowhere: it is done only
+    where that gains, or another step right behind it does."""
 
 
 Index: TypeAlias = dict[tuple[Operator, int | None], list[Entry]]
@@ -40,27 +47,39 @@ class RuleIndex:
     """Rules by the operator at the root of their left side.
 
     Left out: sides that are a mere input, since they match everywhere, instances whose right side
-    needs what the left side does not determine, directions that rounding forbids everywhere, and
-    elementwise rules that only add operators: there are many of these, they apply everywhere, and
-    what they lead to is cheaper to reach by rules that move operators without adding any. Two kinds
-    of them are taken: those that add operators on constants alone (``x / c`` is ``x * (1 / c)``),
-    and those that spell out one operator, see `expansions`.
+    needs inputs, or several sizes, that the left side does not have, directions that rounding
+    forbids everywhere, and elementwise rules that only add operators: there are many of these, they
+    apply everywhere, and what they lead to is cheaper to reach by rules that move operators without
+    adding any. Two kinds of them are taken: those that add operators on constants alone (``x / c``
+    is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`.
+
+    Rules are read when a graph has the operator at their root: most models have few of all.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self.single: Index = {}
-        self.several: Index = {}
-        """Rules of several outputs."""
-        self.renamings: set[str] = set()
-        """Rules that put elementwise operators in the place of others, one for one. There is such
-        a place at nearly every operator, and most detours over another name lead nowhere: they are
-        taken only where that gains, or another step right behind it does."""
-        self.expansions: set[str] = set()
-        """Rules that may put several elementwise operators in the place of one. They are taken only
-        where that alone gains, since the runtime has a slow kernel for the one."""
+        self._waiting: dict[str, list[Rule]] = {}
+        """The rules by the name of the operator at the root, until it is asked for."""
+        self._single: Index = {}
+        self._several: Index = {}
         for rule in rules:
             for direction in rule.directions() if rule.is_searched else ():
-                self._add(direction)
+                if direction.root is not None:
+                    self._waiting.setdefault(direction.root, []).append(direction)
+        self._empty = not self._waiting
+
+    def single(self, op: Operator, rank: int) -> Iterator[Entry]:
+        """The rules of a single output that `op` gives, with `rank` axes."""
+        return self._at(self._single, op, rank)
+
+    def several(self, op: Operator, rank: int) -> Iterator[Entry]:
+        """The rules of several outputs whose first one `op` gives, with `rank` axes."""
+        return self._at(self._several, op, rank)
+
+    def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
+        for direction in self._waiting.pop(op.name, ()):
+            self._add(direction)
+        yield from index.get((op, rank), ())
+        yield from index.get((op, None), ())
 
     def _add(self, rule: Rule) -> None:
         refused = rule.numerics.refused if rule.numerics else frozenset[str]()
@@ -68,24 +87,22 @@ class RuleIndex:
             return
         for instance in rule.usable_instances():
             op = instance.lhs[0].node.op
-            if not isinstance(op, Operator) or not instance.is_determined:
+            usable = instance.is_determined or instance.is_fillable
+            if not isinstance(op, Operator) or not usable:
                 continue
             grows = _only_grows(instance)
-            if grows and len(_operators(instance.lhs)) == 1:
-                self.expansions.add(rule.name)
-            elif grows and not _may_stay(instance):
+            expands = grows and len(_operators(instance.lhs)) == 1
+            if grows and not expands and not _may_stay(instance):
                 continue
-            if _renames(instance):
-                self.renamings.add(rule.name)
-            index = self.single if len(instance.lhs) == 1 else self.several
+            index = self._single if len(instance.lhs) == 1 else self._several
             rank = None if instance.broadcast else len(instance.lhs[0].shape)
             below = _below([instance.lhs[0].node])
             needs = _operators_of(below), _operators_of(_below(below))
-            entry = Entry(rule.name, instance, refused, needs, grows)
+            entry = Entry(rule.name, instance, refused, needs, grows, expands, _renames(instance))
             index.setdefault((op, rank), []).append(entry)
 
     def __bool__(self) -> bool:
-        return bool(self.single or self.several)
+        return not self._empty
 
 
 def _only_grows(instance: Instance) -> bool:
@@ -149,18 +166,27 @@ class Step:
     expands: bool = False
     """Whether it puts several elementwise operators in the place of one."""
     renames: bool = False
-    """Whether it is one of the renamings, or what it adds is computed from constants alone:
+    """Whether it renames operators, see `Entry`, or what it adds is computed from constants alone:
     ``x - c`` for ``x + (-c)``."""
     shrinks: bool = False
     """Whether it leaves fewer operators that depend on inputs."""
+    fills: bool = False
+    """Whether it adds channels to fill blocks, which pays only in what reads them."""
 
 
 class Steps:
-    """The steps in graphs over the same leaves. `constants` serves these leaves."""
+    """The steps in graphs over the same leaves. `constants` serves these leaves.
 
-    def __init__(self, rules: RuleIndex, constants: ConstantLookup) -> None:
+    `block` is how many channels the target's layout has in a block, if it has one: a rule may leave
+    open by how much it pads, and then pads to whole blocks.
+    """
+
+    def __init__(
+        self, rules: RuleIndex, constants: ConstantLookup, block: int | None = None
+    ) -> None:
         self.rules = rules
         self.constants = constants
+        self.block = block
         self._of: dict[Node, tuple[Step, ...]] = {}
         self._numbers: dict[object, int] = {}
         self._names: dict[Node, int] = {}
@@ -173,14 +199,16 @@ class Steps:
         for node in computed:
             if isinstance(node.op, Operator):
                 yield from self.at(node, graph)
-                yield from self._matches(node, graph, self.rules.several, present)
+                entries = self.rules.several(node.op, len(node.types[0].shape))
+                yield from self._matches(node, graph, entries, present)
 
     def at(self, node: Node, graph: Graph) -> tuple[Step, ...]:
         """The steps by rules of a single output at one node of `graph`."""
         if not isinstance(node.op, Operator):
             return ()
         if node not in self._of:
-            self._of[node] = tuple(self._matches(node, graph, self.rules.single))
+            entries = self.rules.single(node.op, len(node.types[0].shape))
+            self._of[node] = tuple(self._matches(node, graph, entries))
         return self._of[node]
 
     def key(self, graph: Graph) -> object:
@@ -223,16 +251,17 @@ class Steps:
         return self._weights[node]
 
     def _matches(
-        self, node: Node, graph: Graph, rules: Index, present: Counter[object] | None = None
+        self,
+        node: Node,
+        graph: Graph,
+        entries: Iterable[Entry],
+        present: Counter[object] | None = None,
     ) -> Iterator[Step]:
-        """What `rules` say of `node`; skipped are those with a root operator not `present`."""
-        assert isinstance(node.op, Operator)
-        rank = len(node.types[0].shape)
-        found = (*rules.get((node.op, rank), ()), *rules.get((node.op, None), ()))
+        """What rules say of `node`; skipped are those with a root operator not `present`."""
         below = [value.node for value in node.inputs]
         read = _operators_of(below)
         deeper = _operators_of(value.node for source in below for value in source.inputs)
-        for entry in found:
+        for entry in entries:
             if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
                 continue
             instance, refused = entry.instance, entry.refused
@@ -241,7 +270,7 @@ class Steps:
             at = [Value(node, instance.lhs[0].index)]
             if at[0].index >= len(node.types):
                 continue
-            for match in find_matches(instance, graph, self.constants, at):
+            for match in find_matches(instance, graph, self.constants, at, self.block):
                 if any(value.is_constant for value in match.roots):
                     continue
                 if refused and any(value.type.dtype in refused for value in _touched(match)):
@@ -250,7 +279,7 @@ class Steps:
                 if isinstance(after, NoMatch):
                     continue
                 more = _computed(set(after.nodes)) - _computed(match.nodes)
-                if entry.grows and more > 0 and entry.name not in self.rules.expansions:
+                if entry.grows and more > 0 and not entry.expands:
                     continue
                 yield Step(
                     entry.name,
@@ -259,8 +288,9 @@ class Steps:
                     _near(match),
                     after.nodes,
                     expands=entry.grows and more > 0,
-                    renames=entry.name in self.rules.renamings or (entry.grows and more == 0),
+                    renames=entry.renames or (entry.grows and more == 0),
                     shrinks=more < 0,
+                    fills=bool(instance.free_symbols),
                 )
 
 

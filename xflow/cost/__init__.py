@@ -3,21 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 if TYPE_CHECKING:
-    from xflow.graph import Graph
+    from xflow.cost.target import TargetModel
+    from xflow.graph import Graph, Node
+
+
+class Layouts(Protocol):
+    """An estimate that knows which images the runtime has in a layout of its own."""
+
+    @property
+    def target(self) -> TargetModel:
+        """The description of the target."""
+
+    def __call__(self, graph: Graph, wanted: Sequence[bool] = ()) -> float:
+        """What `graph` costs if some of its outputs are wanted in that layout."""
+
+    @property
+    def block(self) -> int | None:
+        """Channels of a block of that layout; None: there is no such layout."""
+
+    def is_blocked(self, node: Node) -> bool:
+        """Whether the runtime gives the result of `node` in its own layout."""
+
+    def wants_blocks(self, node: Node) -> bool:
+        """Whether the runtime's operator for `node` reads images in that layout."""
+
+
+Objective: TypeAlias = Literal["latency", "memory", "size", "nodes"]
+"""What a model is made better in."""
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
+
+class Notebook(Protocol):
+    """Where texts are kept between runs, for one target."""
+
+    def get(self, key: str) -> str | None:
+        """The text behind `key`, if there is one."""
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a text; it replaces an earlier one."""
 
 
 class CostModel(Protocol):
-    """Prices graphs in seconds; what the search asks about everything that it finds."""
+    """Prices graphs, in seconds or in what another objective counts, see `objectives`.
+
+    It is what the search asks about everything that it finds.
+    """
 
     @property
     def measures(self) -> bool:
         """Whether `measure` runs graphs. If not, the estimate decides what is kept."""
 
+    @property
+    def notebook(self) -> Notebook | None:
+        """Where solutions are kept for later runs on the same target; None: nowhere."""
+
+    @property
+    def settings(self) -> object:
+        """What the costs depend on, besides the target, for which `notebook` is."""
+
+    @property
+    def layouts(self) -> Layouts | None:
+        """The estimate, if layouts matter to it."""
+
     def estimate(self, graph: Graph) -> float:
-        """The seconds that one run of `graph` takes, from a model of the target."""
+        """What `graph` costs, from a model of the target or from the graph alone."""
 
     def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
         """The seconds that one run of each graph takes on the target, run against each other.

@@ -33,6 +33,7 @@ LENGTH = struct.Struct("<Q")
 # bfloat16, the float8 family, float8e8m0.
 BITS = {16: "u2", 17: "u1", 18: "u1", 19: "u1", 20: "u1", 24: "u1"}
 MEMORY_TROUBLE = ("bad_alloc", "bad allocation", "Failed to allocate memory", "out of memory")
+NO_TIME = "no time was left to time it"
 WARM_UP_RUNS = 3
 SAMPLE_SECONDS = 2e-3  # a sample shorter than this mostly measures the clock and the scheduler
 
@@ -242,7 +243,7 @@ def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
     for index in runs:
         results[index] = {"samples": samples[index]}
         if not samples[index]:
-            results[index] = {"failed": "no time was left to time it"}
+            results[index] = {"failed": NO_TIME}
     steps.at(0)
     return results
 

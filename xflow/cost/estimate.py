@@ -2,17 +2,20 @@
 
 An operator takes the larger of its arithmetic at the peak of its class and its traffic at the
 memory's bandwidth, and an overhead for the call. What the runtime fuses into the operator before
-it is free; what depends on constants alone is computed once and free. The estimate only has to
-rank graphs: what is kept, a measurement decides.
+it is free; a pattern that it fuses into a kernel costs what that kernel does; what depends on
+constants alone is computed once and free. Images that go from an operator in the runtime's own
+layout to one that is not, or back, are converted. The estimate only has to rank graphs: what is
+kept, a measurement decides.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
 
+from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
+from xflow.cost.layout import LayoutModel
+from xflow.cost.target import Stage, TargetModel
 from xflow.graph import Graph, Leaf, Node, TensorType, Value
 from xflow.ops.registry import Operator
 from xflow.size import Size, free_symbols, product, substitute
@@ -20,92 +23,35 @@ from xflow.size import Size, free_symbols, product, substitute
 BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1}
 """Bytes per element where they are not 4."""
 
-_ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
-
-
-class Stage(IntEnum):
-    """What a chain of fused operators has come to: weights absorb, a tensor is added, it ends."""
-
-    WEIGHTS = 0
-    SUM = 1
-    ACTIVATION = 2
-
-
-@dataclass(frozen=True)
-class TargetModel:
-    """The target as the estimate sees it: the machine's numbers and the runtime's fusions."""
-
-    threads: int = 2
-    peak: Mapping[str, float] = field(
-        default_factory=lambda: {
-            "Conv": 220e9, "ConvTranspose": 60e9, "MatMul": 180e9, "Gemm": 180e9,
-        }
-    )  # fmt: skip
-    """Operations per second and thread, by operator; `other_peak` for the rest."""
-    other_peak: float = 35e9
-    bandwidth: float = 60e9
-    """Bytes per second and thread, of tensors that the processor's own caches hold."""
-    slow: Mapping[str, float] = field(
-        default_factory=lambda: {
-            "Div": 1.9, "Reciprocal": 1.9, "Sqrt": 3.0, "Max": 1.5, "Min": 1.5, "Greater": 1.5,
-            "GreaterOrEqual": 1.5, "Less": 1.5, "LessOrEqual": 1.5, "Equal": 1.5, "Where": 2.5,
-            "LeakyRelu": 2.2, "Pow": 3.0, "PRelu": 40.0, "Mean": 1.7, "Sum": 1.2,
-        }
-    )  # fmt: skip
-    """How many times as long as a product the runtime takes for the same elements with operators
-    that are as simple, but that it does not compute as well."""
-    overhead: float = 5e-6
-    """Seconds for each call of an operator."""
-    views: frozenset[str] = frozenset(
-        {"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Dropout"}
-    )
-    view_overhead: float = 1e-6
-    """Seconds for an operator of `views`, which moves no data."""
-    fused_overhead: float = 2e-7
-    """Seconds for an operator that is fused into another: not quite nothing."""
-    full_channels: int = 16
-    """Channels of a group, in and out, from which a convolution reaches its peak."""
-    fused: Mapping[str, Mapping[str, Stage]] = field(
-        default_factory=lambda: {
-            "Conv": {
-                "BatchNormalization": Stage.WEIGHTS, "Mul": Stage.WEIGHTS, "Add": Stage.WEIGHTS,
-                **dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
-            },
-            "MatMul": {"Add": Stage.WEIGHTS},
-            "Gemm": dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
-        }
-    )  # fmt: skip
-    """What the runtime does together with the operator before it, if nobody else reads that."""
-    summed: frozenset[tuple[str, str]] = frozenset({("Conv", "Add")})
-    """The fusions whose other operand may also be a computed tensor of the same shape."""
-    channels: Mapping[str, int] = field(
-        default_factory=lambda: {"Conv": 1, "MatMul": -1, "Gemm": -1}
-    )
-    """The axis along which constants may differ that go into the weights of an operator."""
-    unknown_size: int = 16
-    """What a symbolic size of the model is taken to be."""
-
 
 class Estimator:
     """Estimates graphs for one target. Keeps what it has worked out for each node."""
 
     def __init__(self, target: TargetModel | None = None) -> None:
         self.target = target or TargetModel()
+        self.fusions = Fusions(self.target.fusions)
+        self.layouts = LayoutModel(self.target.layout)
         self._seconds: dict[Node, float] = {}
+        self._call = self.target.overhead + self.target.cold_overhead
 
-    def __call__(self, graph: Graph) -> float:
-        """The seconds that one run of `graph` takes."""
-        readers: dict[Value, int] = dict.fromkeys(graph.outputs, 2)  # an output must exist
-        for node in graph.nodes:
-            for value in node.inputs:
-                readers[value] = readers.get(value, 0) + 1
+    def __call__(self, graph: Graph, wanted: Sequence[bool] = ()) -> float:
+        """The seconds that one run of `graph` takes.
+
+        `wanted` says which of its outputs are wanted in the runtime's own layout.
+        """
+        readers = count_readers(graph)
+        kernels = self.fusions.chosen(graph, readers)
+        inside = {node for kernel in kernels.values() for node in kernel.inside}
         total = 0.0
         chains: dict[Value, tuple[str, Stage]] = {}
         """For values that may be fused into: the operator at the head, and what followed it."""
         for node in graph.nodes:
-            if node.constant or isinstance(node.op, Leaf):
+            if node.constant or isinstance(node.op, Leaf) or node in inside:
                 continue
-            name = node.op.name if isinstance(node.op, Operator) else ""
+            if node in kernels:
+                total += self._kernel(kernels[node], node)
+                continue
+            name = operator_name(node)
             chain = self._fused(node, name, readers, chains)
             if chain is None:
                 total += self.node(node)
@@ -113,7 +59,35 @@ class Estimator:
             else:
                 total += self.target.fused_overhead
             chains[Value(node, 0)] = chain
-        return total
+        converted = self.layouts.converted(graph, inside, wanted)
+        return total + sum(map(self._conversion, converted))
+
+    @property
+    def block(self) -> int | None:
+        """Channels of a block of the runtime's own layout; None: it has none."""
+        return None if self.target.layout is None else self.target.layout.block
+
+    def is_blocked(self, node: Node) -> bool:
+        """Whether the runtime gives the result of `node` in its own layout."""
+        return self.layouts.is_blocked(node)
+
+    def wants_blocks(self, node: Node) -> bool:
+        """Whether the runtime's operator for `node` reads images in its own layout."""
+        return self.layouts.wants_blocks(node)
+
+    def _kernel(self, kernel: Kernel, node: Node) -> float:
+        """The seconds that a fused kernel takes, whose result is that of `node`."""
+        target = self.target
+        moved = sum(map(self._bytes, (*(v.type for v in kernel.inputs), *node.types)))
+        slow = target.slow.get(kernel.name, 1.0)
+        return moved * slow / (target.bandwidth * target.threads) + self._call
+
+    def _conversion(self, image: Value) -> float:
+        """The seconds for an image from one layout to the other."""
+        target = self.target
+        assert target.layout is not None
+        moved = 2 * self._bytes(image.type) * target.layout.reorder
+        return moved / (target.bandwidth * target.threads) + self._call
 
     def _fused(
         self,
@@ -165,17 +139,21 @@ class Estimator:
 
     def _node(self, node: Node) -> float:
         target = self.target
-        name = node.op.name if isinstance(node.op, Operator) else ""
+        name = operator_name(node)
         if name in target.views:
-            return target.view_overhead
+            return target.view_overhead + target.cold_view_overhead
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
         seconds = moved * target.slow.get(name, 1.0) / (target.bandwidth * target.threads)
-        if isinstance(node.op, Operator):
+        if isinstance(node.op, Operator) and (name not in target.slow or name in target.peak):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
             peak = target.peak.get(name, target.other_peak) * target.threads
             seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
-        return seconds + target.overhead
+        if target.layout is not None and not self.layouts.is_blocked(node):
+            seconds *= target.layout.outside.get(name, 1.0)
+            group = node.attributes.get("group", 1)
+            seconds += target.group_overhead * (group - 1 if isinstance(group, int) else 0)
+        return seconds + self._call
 
     def _efficiency(self, node: Node) -> float:
         """The part of the peak that an operator with thin groups of channels reaches."""
@@ -203,9 +181,15 @@ class EstimatedCost:
     """A `CostModel` for which the estimate decides: the same result on any machine."""
 
     measures = False
+    notebook = None
+    settings = None
 
     def __init__(self, target: TargetModel | None = None) -> None:
-        self.estimate = Estimator(target)
+        self.layouts = Estimator(target)
+
+    def estimate(self, graph: Graph) -> float:
+        """The seconds that one run of `graph` takes."""
+        return self.layouts(graph)
 
     def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
         """Nothing: None for every graph."""

@@ -6,9 +6,10 @@ would otherwise disturb each other.  A model that fails is a value, `Failed`, an
 nothing.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import onnx
 
+from xflow.cost.child import NO_TIME
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
 from xflow.errors import ModelError, ProviderError, UsageError
 from xflow.inputs import load_model, random_inputs, required_inputs
@@ -101,11 +103,19 @@ class Measurer:
     """Times models on one target, in a process of its own.
 
     `worker` may be shared with other users; one that the measurer made itself ends with it.
+    Nothing runs beyond `deadline` (time.monotonic), however long a single call may take.
     Raises `ProviderError` at the first use if the target's provider does not work here.
     """
 
-    def __init__(self, target: Target | None = None, worker: Worker | None = None) -> None:
+    def __init__(
+        self,
+        target: Target | None = None,
+        worker: Worker | None = None,
+        *,
+        deadline: float = math.inf,
+    ) -> None:
         self.target = target or Target()
+        self.deadline = deadline
         self._owned = worker is None
         self.worker = worker or Worker()
 
@@ -128,11 +138,12 @@ class Measurer:
 
         All timings have one sample per round, so `samples[k]` of two models belong together.
         Models with the same inputs get the same values.  `limit_s` bounds everything, loading
-        included; models for which no time remains are `Failed`.
+        included; models for which no time remains are `Failed`, and those with which the process
+        was lost are `Lost`.
         """
         if not models:
             return []
-        deadline = time.monotonic() + limit_s
+        deadline = min(self.deadline, time.monotonic() + limit_s)
         check_provider(self.target, self.worker)
         results: list[Timing | Failed | None] = [None] * len(models)
         feeds: list[dict[str, Any]] = []
@@ -148,7 +159,7 @@ class Measurer:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 for index in waiting:
-                    results[index] = Failed("ran out of time")
+                    results[index] = Failed(NO_TIME)
                 break
             request = {
                 "kind": "time",
@@ -162,9 +173,10 @@ class Measurer:
             # A model that hangs may use up its own share of the time and no more.
             answer = self.worker.ask(request, remaining, remaining / len(waiting))
             if isinstance(answer, Lost) and answer.model:
-                results[waiting[answer.model - 1]] = Failed(answer.reason)
+                results[waiting[answer.model - 1]] = answer
             elif isinstance(answer, Lost) and retries:
                 retries -= 1  # no model was at work: the process itself had an accident
+                self.worker.accidents.append(answer.reason)
             elif isinstance(answer, Failed):
                 for index in waiting:
                     results[index] = Failed(answer.reason)
@@ -209,10 +221,11 @@ class Measurer:
                 limit_s=deadline - start,
             )
             first, second = timings if number % 2 == 0 else reversed(timings)
-            if isinstance(first, Failed):
-                return Failed(f"the model before: {first.reason}")
-            if isinstance(second, Failed):
-                return Failed(f"the model after: {second.reason}")
+            for which, timing in (("before", first), ("after", second)):
+                if isinstance(timing, Failed):
+                    return replace(timing, reason=f"the model {which}: {timing.reason}")
+            assert isinstance(first, Timing)
+            assert isinstance(second, Timing)
             ratio, low, high = median_ratio(first.samples, second.samples, seed)
             if total is None:
                 total = Comparison(ratio, low, high, first, second)

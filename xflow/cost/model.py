@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from xflow.cost.estimate import Estimator, TargetModel
+from xflow.cost.child import NO_TIME
+from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer
-from xflow.cost.store import Place, Store, processor_name
+from xflow.cost.store import Place, Store
+from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.fold import ConstantLookup
 from xflow.graph import Graph, Leaf, Node, Opaque
@@ -20,10 +24,27 @@ LOADING_S = 20.0
 """What measuring a few regions may take beyond the time that they run: to load them."""
 
 
+@dataclass(frozen=True)
+class StoredNotes:
+    """The solutions of regions for one target; a `Notebook`."""
+
+    store: Store
+    place: Place
+
+    def get(self, key: str) -> str | None:
+        """The text behind `key`, if there is one."""
+        return self.store.solution(self.place, key)
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a text; it replaces an earlier one."""
+        self.store.put_solution(self.place, key, text)
+
+
 class Costs:
     """Prices regions on ONNX Runtime; `estimate` is the roofline, `measure` runs them.
 
-    `constants` gives the data of constant leaves, `sizes` the size symbols of the model.
+    `constants` gives the data of constant leaves, `sizes` the size symbols of the model; `model`
+    describes the target, by default as machines are on average.
     """
 
     measures = True
@@ -36,20 +57,34 @@ class Costs:
         *,
         sizes: Mapping[str, int] | None = None,
         opset: int = 20,
+        model: TargetModel | None = None,
     ) -> None:
         target = measurer.target
-        self.estimate = Estimator(TargetModel(threads=target.threads))
+        self.layouts = Estimator(model or TargetModel(threads=target.threads))
         self._measurer = measurer
         self._store = store
         self._constants = constants
         self._sizes = sizes or {}
         self._opset = opset
-        self._place = Place(
-            processor_name(target.provider),
-            target.provider,
-            target.threads,
-            measurer.runtime_version,
-        )
+        self._failures: Counter[str] = Counter()
+        """Why forms could not be measured, and how many for each reason."""
+        self._place = Place.of(target.provider, target.threads, measurer.runtime_version)
+        self.notebook = StoredNotes(store, self._place)
+        self.settings = (self.layouts.target, dict(self._sizes))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with measurements so far: one sentence for each reason."""
+        return [
+            f"{number} forms of regions could not be measured: {reason}."
+            if number > 1
+            else f"A form of a region could not be measured: {reason}."
+            for reason, number in self._failures.items()
+        ]
+
+    def estimate(self, graph: Graph) -> float:
+        """The seconds that one run of `graph` takes, by the roofline."""
+        return self.layouts(graph)
 
     def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
         """The seconds that a run of each graph takes; None for one that cannot be run.
@@ -81,6 +116,9 @@ class Costs:
             list(models.values()), seconds, limit_s=2 * seconds + LOADING_S
         )
         by_number = dict(zip(models, timings, strict=True))
+        for each in timings:
+            if isinstance(each, Failed) and each.reason != NO_TIME:
+                self._failures[each.reason] += 1
         first = by_number[0]
         if isinstance(first, Failed):
             return [None] * len(graphs)
@@ -91,6 +129,41 @@ class Costs:
                 known[number] = median
                 self._store.put(self._place, contexts[number], median, len(timing.samples))
         return known
+
+
+class WorstOf:
+    """The costs at several settings of the input shapes: what a form gains at the worst of them.
+
+    `estimate` is that of the first setting.
+    """
+
+    measures = True
+
+    def __init__(self, costs: Sequence[Costs]) -> None:
+        self.estimate = costs[0].estimate
+        self.layouts = costs[0].layouts
+        self.notebook = costs[0].notebook
+        self.settings = [cost.settings for cost in costs]
+        self._costs = costs
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with measurements, at whatever setting."""
+        return list(dict.fromkeys(text for cost in self._costs for text in cost.warnings))
+
+    def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
+        """The seconds of the first graph at the first setting, times each graph's worst ratio.
+
+        A graph that does not run at one of the settings does not run.
+        """
+        times = [cost.measure(graphs, seconds / len(self._costs)) for cost in self._costs]
+        firsts = [each[0] if each else None for each in times]
+        result: list[float | None] = []
+        for mine in zip(*times, strict=True):
+            ratios = [t / first for t, first in zip(mine, firsts, strict=True) if t and first]
+            runs = len(ratios) == len(times)
+            result.append(firsts[0] * max(ratios) if firsts[0] and runs else None)
+        return result
 
 
 def region_key(graph: Graph, sizes: Mapping[str, int], opset: int) -> str:

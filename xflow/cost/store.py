@@ -24,7 +24,7 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 10.0
 ATTEMPTS = 40
-# The layout's number is part of the table's name: other versions of this program are left alone.
+# The layout's number is part of a table's name: other versions of this program are left alone.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS region_cost_1 (
     processor TEXT NOT NULL,
@@ -36,7 +36,26 @@ CREATE TABLE IF NOT EXISTS region_cost_1 (
     samples   INTEGER NOT NULL,  -- how many it is the median of
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime, region)
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS calibration_1 (
+    processor TEXT NOT NULL,
+    provider  TEXT NOT NULL,
+    threads   INTEGER NOT NULL,
+    runtime   TEXT NOT NULL,
+    numbers   TEXT NOT NULL,     -- JSON: what was measured, see xflow.cost.calibrate
+    measured  REAL NOT NULL,     -- when, in seconds since 1970
+    PRIMARY KEY (processor, provider, threads, runtime)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS solution_1 (
+    processor TEXT NOT NULL,
+    provider  TEXT NOT NULL,
+    threads   INTEGER NOT NULL,
+    runtime   TEXT NOT NULL,
+    region    TEXT NOT NULL,
+    solution  TEXT NOT NULL,     -- JSON: what the search led to, see xflow.memory
+    found     REAL NOT NULL,     -- when, in seconds since 1970
+    PRIMARY KEY (processor, provider, threads, runtime, region)
+) WITHOUT ROWID;
 """
 
 
@@ -49,6 +68,11 @@ class Place:
     threads: int
     runtime: str
 
+    @classmethod
+    def of(cls, provider: str, threads: int, runtime: str) -> Self:
+        """The place on this machine."""
+        return cls(processor_name(provider), provider, threads, runtime)
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -60,7 +84,7 @@ class Cost:
 
 
 class Store:
-    """Measured costs of regions, by place and by the region's hash.
+    """Measured costs of regions, by place and by the region's hash; a calibration for each place.
 
     Safe for several threads and processes; what `put` returned from survives a kill.
     """
@@ -97,6 +121,54 @@ class Store:
             connection.execute(
                 "INSERT OR REPLACE INTO region_cost_1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (*_key(place), region, seconds, samples, time.time()),
+            )
+
+        self._do(write)
+
+    def solution(self, place: Place, region: str) -> str | None:
+        """Return what the search of a region has led to, as it was kept, or None."""
+
+        def read(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute(
+                "SELECT solution FROM solution_1 WHERE processor = ?"
+                " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
+                (*_key(place), region),
+            ).fetchone()
+            return str(row[0]) if row else None
+
+        return self._do(read)
+
+    def put_solution(self, place: Place, region: str, solution: str) -> None:
+        """Keep what the search of a region has led to; it replaces an earlier one."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR REPLACE INTO solution_1 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*_key(place), region, solution, time.time()),
+            )
+
+        self._do(write)
+
+    def calibration(self, place: Place) -> str | None:
+        """Return the calibration of a place as it was kept, or None."""
+
+        def read(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute(
+                "SELECT numbers FROM calibration_1 WHERE processor = ?"
+                " AND provider = ? AND threads = ? AND runtime = ?",
+                _key(place),
+            ).fetchone()
+            return str(row[0]) if row else None
+
+        return self._do(read)
+
+    def put_calibration(self, place: Place, numbers: str) -> None:
+        """Keep the calibration of a place; it replaces an earlier one."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR REPLACE INTO calibration_1 VALUES (?, ?, ?, ?, ?, ?)",
+                (*_key(place), numbers, time.time()),
             )
 
         self._do(write)
@@ -143,7 +215,7 @@ class Store:
                     self._recover(error)
         self._fall_back("it stays locked or damaged")
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.execute(SCHEMA)
+        connection.executescript(SCHEMA)
         return connection
 
     def _connect(self, path: Path) -> sqlite3.Connection:
@@ -157,7 +229,7 @@ class Store:
             # drives), SQLite stays with its rollback journal, which is as safe.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(SCHEMA)
+            connection.executescript(SCHEMA)
             verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
                 raise sqlite3.DatabaseError(f"malformed: {verdict}")

@@ -77,6 +77,8 @@ class Worker:
     def __init__(self, memory_limit: int | None = None) -> None:
         self.working: set[str] = set()
         """Providers that were seen to work; see `xflow.cost.measure.check_provider`."""
+        self.accidents: list[str] = []
+        """How the process ended where no answer tells of it: it was idle, or was asked again."""
         self._memory_limit = memory_limit
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,8 +138,11 @@ class Worker:
             return self._hello
 
     def _start(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            return
+        if self._process is not None:
+            status = self._process.poll()
+            if status is None:
+                return
+            self.accidents.append(_obituary(status))
         self._end()
         handle, self._bookmark_path = tempfile.mkstemp(prefix="xflow-")
         try:

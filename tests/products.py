@@ -1,0 +1,70 @@
+"""A model of two products, rules that simplify it, and what several tests ask of the outcome."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from xflow import api
+from xflow.cost.estimate import EstimatedCost
+from xflow.rule import parse_rules
+
+RULES = parse_rules(
+    """
+rule merge-products
+  in       x[N, K] a[K, M] b[K, M]
+  from     Add(MatMul(x, a), MatMul(x, b))
+  to       MatMul(x, Add(a, b))
+
+rule relu-of-relu
+  in       x[...]
+  from     Relu(Relu(x))
+  to       Relu(x)
+"""
+)
+
+
+def two_products(size: int = 96) -> onnx.ModelProto:
+    """y[N, size] = relu(relu(x @ a + x @ b))."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["p"], name="left"),
+        helper.make_node("MatMul", ["x", "b"], ["q"], name="right"),
+        helper.make_node("Add", ["p", "q"], ["s"], name="sum"),
+        helper.make_node("Relu", ["s"], ["t"], name="once"),
+        helper.make_node("Relu", ["t"], ["y"], name="twice"),
+    ]
+    weights = [
+        numpy_helper.from_array(random.standard_normal((size, size)).astype(np.float32), name)
+        for name in ("a", "b")
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "products",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", size])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", size])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model.metadata_props.add(key="licence", value="free")
+    return model
+
+
+def separated() -> onnx.ModelProto:
+    """Two parts that are searched on their own: products before, a lone Relu behind NonZero."""
+    model = two_products()
+    graph = model.graph
+    graph.node.append(helper.make_node("Shape", ["y"], ["shape"]))
+    graph.node.append(helper.make_node("Expand", ["x", "shape"], ["e"]))
+    graph.node.append(helper.make_node("Relu", ["e"], ["z"], name="alone"))
+    graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 96]))
+    return model
+
+
+def operators(result: api.Result) -> list[str]:
+    return [node.op_type for node in result.model.graph]
+
+
+class Unmeasured(EstimatedCost):
+    """What a measured run asks, answered by the estimate."""
+
+    warnings = ()

@@ -1,0 +1,123 @@
+"""The benchmark's tables, chart and files, from rows that are given."""
+
+import argparse
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chart import draw
+from judge import Fault
+from run import failure, save
+from tables import Row, geometric_mean, markdown, means
+from tools import XFLOW, Attempt, Failure
+
+
+def attempt(tool: str, ratio: float, spread: float = 0.0, /, **more: Any) -> Attempt:
+    figures = {"ratio": ratio, "low": ratio - spread, "high": ratio + spread, "before_s": 0.01}
+    return Attempt(tool, **{"seconds": 1.0, **figures, **more})
+
+
+ROWS = [
+    Row(
+        "first",
+        False,
+        [attempt(XFLOW, 2.0, 0.1), attempt("peer", 0.5), Attempt("other", Failure.MISSING)],
+        headroom=0.4,
+        removed=0.25,
+        spent_on="not said, since it gains",
+    ),
+    Row(
+        "second",
+        False,
+        [
+            Attempt(XFLOW, is_unchanged=True, ratio=1.0),
+            attempt("peer", 1.01, 0.02),
+            attempt("other", 1.1, 0.05, fault=Fault.NOT_VALID, wrong="not valid: a | b"),
+        ],
+        spent_on="all of its time is Conv",
+    ),
+    Row(
+        "third",
+        True,
+        [
+            Attempt(XFLOW, Fault.WRONG, "wrong: differs by 1"),
+            attempt("peer", 0.9, 0.2),
+            Attempt("other", Failure.CRASHES, "crashed"),
+        ],
+    ),
+]
+TOOLS = (XFLOW, "peer", "other")
+
+
+def test_the_best_tool_is_faster_than_its_spread() -> None:
+    assert [row.best for row in ROWS] == [XFLOW, "other", "none"]
+
+
+def test_a_tool_that_fails_counts_as_one_in_the_mean() -> None:
+    averages = means(ROWS, TOOLS)
+    assert averages["exported"][XFLOW] == pytest.approx(math.sqrt(2))
+    assert averages["exported"]["other"] == pytest.approx(math.sqrt(1.1))
+    assert averages["exported"]["best peer"] == pytest.approx(math.sqrt(1.1))
+    assert averages["built after the papers"] == pytest.approx(
+        {XFLOW: 1.0, "peer": 0.9, "other": 1.0, "best peer": 1.0}
+    )
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_the_page_has_ratios_costs_failures_and_what_time_is_spent_on() -> None:
+    page = "\n".join(markdown(ROWS, TOOLS))
+    assert "| first |  | 10.0 | 2.000 (1.900-2.100) | 0.500 (0.500-0.500) | not installed |" in page
+    assert "| xflow | 40 % | 25 % |" in page
+    assert "| 1 | 1.010 (0.990-1.030) | 1.100* (1.050-1.150) | other |" in page
+    assert "| geometric mean, 2 exported |" in page
+    assert "| geometric mean, 1 built after the papers |" in page
+    assert "second: not valid: a \\| b; third: crashed" in page
+    assert "- second: all of its time is Conv." in page
+    assert "not said" not in page
+
+
+def test_the_chart_is_the_same_for_the_same_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    files = [tmp_path / "one.svg", tmp_path / "two.svg"]
+    for file in files:
+        assert draw(ROWS, TOOLS, "title", file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert all(f">{row.model}<" in files[0].read_text() for row in ROWS)
+
+
+def test_a_result_of_xflow_fails_if_it_is_wrong_late_or_slower() -> None:
+    options = argparse.Namespace(budget=10.0)
+
+    def told(**more: Any) -> str:
+        return failure(Row("model", False, [attempt(XFLOW, 1.0, **more)]), options)
+
+    assert told() == told(seconds=39.0) == told(ratio=0.985) == ""
+    assert told(seconds=41.0) == "late: 41 s"
+    assert told(ratio=0.97) == "slower: 0.970"
+    assert told(fault=Fault.WRONG, wrong="wrong: differs by 1") == "wrong: differs by 1"
+    assert told(ratio=None, fault=Failure.HANGS) == "times out"
+
+
+def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
+    options = argparse.Namespace(
+        threads=2, provider="cpu", budget=10.0, seconds=1.0, out=tmp_path / "new", tools=TOOLS
+    )
+    save(ROWS, options)
+    page = (options.out / "cpu-2-threads.md").read_text()
+    assert "2 threads" in page
+    assert "- third: wrong: differs by 1." in page
+    plain = json.loads((options.out / "cpu-2-threads.json").read_text())
+    assert plain["geometric_means"] == means(ROWS, TOOLS)
+    assert [row["model"] for row in plain["rows"]] == ["first", "second", "third"]
+    assert ("(cpu-2-threads.svg)" in page) == (options.out / "cpu-2-threads.svg").exists()
+
+
+def test_rows_survive_json() -> None:
+    for row in ROWS:
+        plain = json.loads(json.dumps(dataclasses.asdict(row)))
+        attempts = [Attempt(**made) for made in plain.pop("attempts")]
+        assert Row(**plain, attempts=attempts) == row

@@ -1,0 +1,130 @@
+"""Which images the runtime has in its own layout, and where it converts them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from xflow.cost.fusion import operator_name
+from xflow.cost.target import Layout
+from xflow.graph import Graph, Leaf, Node, Value
+from xflow.size import Size, product
+
+
+class LayoutModel:
+    """Where the runtime uses a layout. Keeps what it has worked out for each node."""
+
+    def __init__(self, layout: Layout | None) -> None:
+        self.layout = layout
+        self._blocked: dict[Node, bool] = {}
+
+    def converted(
+        self, graph: Graph, inside: Container[Node] = (), wanted: Sequence[bool] = ()
+    ) -> set[Value]:
+        """The images that the runtime converts to its layout or from it, while it runs.
+
+        `wanted` says which outputs are wanted in the layout; nodes `inside` of fused kernels do
+        not count.
+        """
+        found: set[Value] = set()
+        if self.layout is None:
+            return found
+        if any(map(self.is_blocked, graph.nodes)):
+            for node in graph.nodes:
+                if node.constant or not node.inputs or node in inside:
+                    continue
+                wants = self.wants_blocks(node)
+                for value in node.inputs:
+                    if self._blocked[value.node] != wants and not value.is_constant:
+                        found.add(value)
+        for number, value in enumerate(graph.outputs):
+            wants = number < len(wanted) and wanted[number]
+            if self._blocked.get(value.node, False) != wants and self._may_be_blocked(value):
+                found.add(value)
+        return found
+
+    def is_blocked(self, node: Node) -> bool:
+        """Whether the runtime gives the result of `node` in its layout."""
+        known = self._blocked.get(node)
+        if known is None:
+            waiting = [value.node for value in node.inputs]
+            while waiting:
+                inner = waiting[-1]
+                below = [v.node for v in inner.inputs if v.node not in self._blocked]
+                if below and inner not in self._blocked:
+                    waiting.extend(below)
+                    continue
+                if inner not in self._blocked:
+                    self._blocked[inner] = self._gives_blocks(inner)
+                waiting.pop()
+            known = self._blocked[node] = self._gives_blocks(node)
+        return known
+
+    def wants_blocks(self, node: Node) -> bool:
+        """Whether the runtime's operator for `node` reads images in its layout."""
+        return (
+            self.layout is not None and self.is_blocked(node) and not _is_first(node, self.layout)
+        )
+
+    def _may_be_blocked(self, value: Value) -> bool:
+        layout = self.layout
+        return (
+            layout is not None
+            and value.type.dtype == layout.dtype
+            and len(value.shape) == layout.rank
+            and not value.is_constant
+        )
+
+    def _gives_blocks(self, node: Node) -> bool:
+        """Whether it gives the layout; that is known of its sources."""
+        layout = self.layout
+        if layout is None or not self._may_be_blocked(Value(node, 0)):
+            return False
+        if isinstance(node.op, Leaf):
+            return node.op.blocked
+        name = operator_name(node)
+        if name == "Conv":
+            return _suits_layout(node, layout)
+        if name in layout.enters:
+            return _fills(node.types[0].shape[1], layout)
+        if name not in layout.stays:
+            return False
+        if not all(v.is_constant or self._blocked[v.node] for v in node.inputs):
+            return False
+        if name == "Concat":
+            axis = node.attributes["axis"]
+            return axis == 1 and all(_fills(v.shape[1], layout) for v in node.inputs)
+        return all(
+            v.shape == node.types[0].shape or (v.is_constant and _is_per_channel(v, node))
+            for v in node.inputs
+        )
+
+
+def _is_first(node: Node, layout: Layout) -> bool:
+    """Whether it is a convolution that makes blocks of channels out of fewer than one has."""
+    return (
+        operator_name(node) == "Conv"
+        and node.attributes["group"] == 1
+        and isinstance(channels := node.inputs[0].shape[1], int)
+        and channels < layout.block
+    )
+
+
+def _suits_layout(node: Node, layout: Layout) -> bool:
+    """Whether the runtime computes a convolution in its own layout."""
+    group, weight = node.attributes["group"], node.inputs[1]
+    if not weight.is_constant or len(node.types) > 1:
+        return False
+    inner, outer = weight.shape[1], weight.shape[0]
+    depthwise = inner == 1 and outer == group
+    return group == 1 or depthwise or (_fills(inner, layout) and _fills(outer, layout))
+
+
+def _fills(channels: Size, layout: Layout) -> bool:
+    """Whether so many channels fill blocks."""
+    return isinstance(channels, int) and channels % layout.block == 0
+
+
+def _is_per_channel(constant: Value, node: Node) -> bool:
+    """Whether a constant that `node` applies is one number for each channel."""
+    channels = node.types[0].shape[1]
+    return product(constant.shape) == channels and channels in constant.shape[:2]

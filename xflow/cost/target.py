@@ -1,0 +1,186 @@
+"""What the runtime likes: a description of the target that the estimate reads.
+
+The numbers here stand for a machine of today and its ONNX Runtime; `xflow calibrate` measures
+those that differ between machines. Which operators the runtime fuses, and which it computes in its
+own layout, is how it is built, and stands here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import TypeAlias
+
+_ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
+
+
+class Stage(IntEnum):
+    """What a chain of fused operators has come to: weights absorb, a tensor is added, it ends."""
+
+    WEIGHTS = 0
+    SUM = 1
+    ACTIVATION = 2
+
+
+Term: TypeAlias = "str | Call"
+"""Part of a fusion's pattern: an operator with its arguments, or the name of any value."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator in a fusion's pattern, and what it has to read."""
+
+    op: str
+    arguments: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Operators that the runtime computes by one kernel, if nobody else reads what they pass on.
+
+    `pattern` is an expression such as ``Mul(x, Sigmoid(x))``. A name stands for any value, the same
+    one wherever it occurs; a name that starts with ``c`` for a constant. `kernel` is the name under
+    which the table of kernels has it.
+    """
+
+    kernel: str
+    pattern: str
+
+    @cached_property
+    def root(self) -> Call:
+        """The pattern, read."""
+        term = _read(ast.parse(self.pattern, mode="eval").body)
+        assert isinstance(term, Call), self.pattern
+        return term
+
+
+def _read(tree: ast.expr) -> Term:
+    if isinstance(tree, ast.Name):
+        return tree.id
+    assert isinstance(tree, ast.Call), ast.dump(tree)
+    assert isinstance(tree.func, ast.Name), ast.dump(tree)
+    return Call(tree.func.id, tuple(map(_read, tree.args)))
+
+
+_CENTRED = "Sub(x, ReduceMean(x))"
+_NORMAL = f"Add(Mul(Div({_CENTRED}, Sqrt(Add(ReduceMean(Pow({_CENTRED}, c)), c0))), c1), c2)"
+_CUBIC = "Add(x, Mul(Pow(x, c), c1))"
+
+FUSIONS = (
+    Fusion("SkipLayerNormalization", "LayerNormalization(Add(x, y), c1, c2)"),
+    Fusion("SkipLayerNormalization", re.sub(r"\bx\b", "Add(x, y)", _NORMAL)),
+    Fusion("LayerNormalization", _NORMAL),
+    Fusion("RMSNormalization", "Mul(Div(x, Sqrt(Add(ReduceMean(Pow(x, c)), c0))), c1)"),
+    Fusion("Gelu", "Mul(Mul(x, Add(Erf(Div(x, c)), c1)), c2)"),
+    Fusion("Gelu", "Mul(Mul(x, c2), Add(Erf(Div(x, c)), c1))"),
+    Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul({_CUBIC}, c3)), c4))"),
+    Fusion("Swish", "Mul(x, Sigmoid(x))"),
+    Fusion("Swish", "Mul(x, Sigmoid(Mul(x, c)))"),
+)
+"""Fusions of ONNX Runtime into kernels of their own, each seen to fire. Where several match, the
+first one counts."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout of images with their channels in blocks, which the runtime converts to and from."""
+
+    block: int = 16
+    """Channels of a block: as many as a vector register holds."""
+    dtype: str = "FLOAT"
+    rank: int = 4
+    enters: frozenset[str] = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"})
+    """Operators for which the runtime converts what they read, if it is not in the layout."""
+    stays: frozenset[str] = frozenset(
+        {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Gelu", "Swish",
+         "Add", "Sum", "Mul", "Concat", "BatchNormalization"}
+    )  # fmt: skip
+    """Operators that give the layout if all that they read is in it."""
+    reorder: float = 1.1
+    """How many times as long as a product of tensors a conversion takes for the same bytes."""
+    outside: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "Conv": 2.2, "AveragePool": 50.0, "MaxPool": 2.7, "GlobalAveragePool": 1.6,
+        }
+    )  # fmt: skip
+    """How many times as long operators take for what they have to do outside of the layout."""
+
+
+@dataclass(frozen=True)
+class TargetModel:
+    """The target as the estimate sees it: the machine's numbers and the runtime's ways."""
+
+    threads: int = 2
+    peak: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "Conv": 170e9, "ConvTranspose": 110e9, "MatMul": 160e9, "Gemm": 160e9,
+        }
+    )  # fmt: skip
+    """Operations per second and thread, by operator; `other_peak` for the rest."""
+    other_peak: float = 35e9
+    bandwidth: float = 45e9
+    """Bytes per second and thread, of tensors that the processor's own caches hold."""
+    slow: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "Div": 1.15, "Reciprocal": 1.5, "Sqrt": 2.5, "Pow": 2.5, "PRelu": 35.0,
+            "Max": 1.4, "Min": 1.4, "Mean": 1.4, "Where": 2.7,
+            "Greater": 1.2, "GreaterOrEqual": 1.2, "Less": 1.2, "LessOrEqual": 1.2, "Equal": 1.1,
+            "Ceil": 2.3, "Floor": 2.3, "Sign": 7.5, "Log": 12.0, "Sin": 13.0, "Cos": 12.0,
+            "Erf": 2.9, "Sigmoid": 2.2, "Tanh": 2.1, "HardSwish": 2.7, "LeakyRelu": 1.9,
+            "Celu": 14.0, "Elu": 12.0, "Selu": 12.0, "Softsign": 1.5, "Softplus": 70.0,
+            "Mish": 80.0, "Gelu": 4.1, "Swish": 4.3, "Softmax": 2.4, "LogSoftmax": 2.6,
+            "ReduceSum": 1.3, "ReduceMean": 1.3, "ReduceMax": 1.4, "ReduceMin": 1.4,
+            "ReduceProd": 13.0, "ReduceL1": 9.0, "ReduceL2": 9.0, "ReduceSumSquare": 9.0,
+            "ReduceLogSum": 9.0, "ReduceLogSumExp": 55.0, "GlobalMaxPool": 3.1,
+            "LayerNormalization": 3.8, "SkipLayerNormalization": 19.0, "RMSNormalization": 2.0,
+            "InstanceNormalization": 2.3, "GroupNormalization": 10.0, "Transpose": 2.1,
+            "Slice": 0.55, "Tile": 0.65, "Pad": 1.6, "DepthToSpace": 16.0, "SpaceToDepth": 2.6,
+            "Resize": 1.4, "Einsum": 4.0,
+        }
+    )  # fmt: skip
+    """How many times as long as a product the runtime's kernels take for the same bytes, where they
+    do not compute as well; operators and fusions by name. It is more than their arithmetic."""
+    overhead: float = 1e-6
+    """Seconds for each call of an operator, over and over again."""
+    cold_overhead: float = 3e-6
+    """Seconds more where other operators run in between: threads are woken, caches are cold."""
+    views: frozenset[str] = frozenset(
+        {"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Dropout"}
+    )
+    view_overhead: float = 2.5e-7
+    """Seconds for an operator of `views`, which moves no data, over and over again."""
+    cold_view_overhead: float = 7.5e-7
+    """Seconds more where other operators run in between."""
+    fused_overhead: float = 2e-7
+    """Seconds for an operator that is fused into another: not quite nothing."""
+    group_overhead: float = 6.5e-7
+    """Seconds for each group of a convolution that the runtime computes outside of its layout."""
+    full_channels: int = 8
+    """Channels of a group, in and out, from which a convolution reaches its peak."""
+    fused: Mapping[str, Mapping[str, Stage]] = field(
+        default_factory=lambda: {
+            "Conv": {
+                "BatchNormalization": Stage.WEIGHTS, "Mul": Stage.WEIGHTS, "Add": Stage.WEIGHTS,
+                **dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
+            },
+            "MatMul": {"Add": Stage.WEIGHTS},
+            "Gemm": dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
+        }
+    )  # fmt: skip
+    """What the runtime does together with the operator before it, if nobody else reads that."""
+    summed: frozenset[tuple[str, str]] = frozenset({("Conv", "Add")})
+    """The fusions whose other operand may also be a computed tensor of the same shape."""
+    channels: Mapping[str, int] = field(
+        default_factory=lambda: {"Conv": 1, "MatMul": -1, "Gemm": -1}
+    )
+    """The axis along which constants may differ that go into the weights of an operator."""
+    fusions: tuple[Fusion, ...] = FUSIONS
+    """Larger patterns for which the runtime has kernels of their own."""
+    layout: Layout | None = Layout()
+    """The layout that the runtime prefers for images; None: it has none."""
+    unknown_size: int = 16
+    """What a symbolic size of the model is taken to be."""

@@ -1,0 +1,237 @@
+"""Regions explored one after the other, or in several processes at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import loky
+
+from xflow.backtrack import Explorer, Limits, State
+from xflow.cost import CostModel
+from xflow.cost.estimate import Estimator
+from xflow.cost.target import TargetModel
+from xflow.fold import with_expressions
+from xflow.graph import Graph, Leaf, TensorType, Value, leaf
+from xflow.ops.registry import Array
+from xflow.plain import Plain, from_plain, to_plain
+from xflow.region import SMALL, Constants, Region
+from xflow.rule import Rule
+from xflow.steps import RuleIndex
+
+MAX_PROCESSES = 8
+"""Each holds the rules and what it has matched, some 200 MB."""
+WORTHWHILE_S = 5.0
+"""Seconds of exploring from which it pays to start processes, which takes two."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the exploration of all regions of a search has in common."""
+
+    limits: Limits
+    keep: int
+    seed: int
+    opset: int | None
+    block: int | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The cheapest forms of a region, the original first, and whether there are no others."""
+
+    states: list[State]
+    exhausted: bool
+
+
+class Explorers:
+    """Explores regions, the heavy ones first: they must not go short for the others.
+
+    In up to `processes` at once, if the cost is an estimate of a target, which every process can
+    make anew. Ends them on exit.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        constants: Constants,
+        cost: CostModel,
+        setting: Setting,
+        processes: int = 1,
+    ) -> None:
+        self.index = RuleIndex(rules)
+        self._rules = rules
+        self._constants = constants
+        self._cost = cost
+        self._setting = setting
+        self._processes = min(processes, MAX_PROCESSES)
+        self._pool: Any = None
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, kill_workers=True)
+            self._pool = None
+
+    def explore(
+        self, regions: Sequence[Region], weights: Sequence[float], seconds: float, *, shared: bool
+    ) -> Iterator[tuple[int, Found]]:
+        """What is found for each region, by its number, in the order in which it is found.
+
+        `seconds` bound all of them, and are `shared` out by weights; otherwise each may take them.
+        """
+        order = sorted(range(len(regions)), key=lambda number: -weights[number])
+        clock = _Clock(weights, seconds, shared)
+        pool = self._started(len(regions), seconds)
+        if pool is None:
+            for number in order:
+                yield number, self._here(regions[number], clock.share(number, 1))
+            return
+        running: dict[Future[Any], int] = {}
+        while order or running:
+            while order and len(running) < self._processes:
+                number = order.pop(0)
+                limit = clock.share(number, self._processes)
+                task = self._task(regions[number], limit)
+                if task is None:
+                    yield number, self._here(regions[number], limit)
+                    continue
+                try:
+                    running[pool.submit(_explore, task)] = number
+                except RuntimeError:  # the pool is broken: whatever is left is done here
+                    yield number, self._here(regions[number], limit)
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                number = running.pop(future)
+                yield number, self._received(regions[number], future, clock.share(number, 1))
+
+    def _started(self, regions: int, seconds: float) -> Any:
+        """The processes, if they are there or worth starting."""
+        several = self._processes > 1 and regions > 1 and self._cost.layouts is not None
+        if not several or (self._pool is None and seconds < WORTHWHILE_S):
+            return None
+        if self._pool is None:
+            target = self._cost.layouts.target if self._cost.layouts is not None else None
+            self._pool = loky.ProcessPoolExecutor(
+                self._processes, initializer=_begin, initargs=(self._rules, target, self._setting)
+            )
+        return self._pool
+
+    def _here(self, region: Region, seconds: float) -> Found:
+        estimate = self._cost.estimate
+        if self._cost.layouts is not None and any(region.wanted):
+            estimate = partial(self._cost.layouts, wanted=region.wanted)
+        explorer = Explorer(
+            self.index,
+            estimate,
+            self._constants.of(region),
+            replace(self._setting.limits, deadline=time.monotonic() + seconds),
+            seed=self._setting.seed,
+            opset=self._setting.opset,
+            block=self._setting.block,
+        )
+        return Found(explorer.explore(region.graph, self._setting.keep), explorer.exhausted)
+
+    def _task(self, region: Region, seconds: float) -> _Task | None:
+        """A region as another process can read it; None if it has no plain form."""
+        form = to_plain(region.graph.outputs)
+        if form is None:
+            return None
+        known = self._constants.of(region)
+        leaves = []
+        for value in region.leaves:
+            assert isinstance(value.node.op, Leaf)
+            leaves.append((value.node.op, value.type, known(value)))
+        return _Task(form, tuple(leaves), region.wanted, seconds)
+
+    def _received(self, region: Region, future: Future[Any], seconds: float) -> Found:
+        """What another process found; explored here if it was lost."""
+        try:
+            forms, exhausted = future.result()
+        except (BrokenProcessPool, OSError, MemoryError):
+            return self._here(region, seconds)
+        leaves = {str(value): value for value in region.leaves}
+        states = []
+        for form, cost, path in forms:
+            outputs = from_plain(form, leaves)
+            if outputs is not None:
+                states.append(State(Graph(outputs), cost, path))
+        return Found(states, exhausted)
+
+
+class _Clock:
+    """Shares time out by weights."""
+
+    def __init__(self, weights: Sequence[float], seconds: float, shared: bool) -> None:
+        self._weights = weights
+        self._end = time.monotonic() + seconds
+        self._left = sum(weights)
+        self._shared = shared
+
+    def share(self, number: int, processes: int) -> float:
+        """The seconds for region `number`, which is the next one."""
+        remaining = self._end - time.monotonic()
+        if not self._shared:
+            return remaining
+        part = self._weights[number] / self._left if self._left > 0 else 1.0
+        self._left -= self._weights[number]
+        return min(1.0, processes * part) * remaining
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A region for another process: its graph, its leaves with their types and data."""
+
+    form: Plain
+    leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
+    wanted: tuple[bool, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What a process keeps from region to region."""
+
+    index: RuleIndex
+    estimator: Estimator
+    setting: Setting
+
+
+_contexts: list[_Context] = []
+"""The context of this process, once it has begun."""
+
+
+def _begin(rules: Sequence[Rule], target: TargetModel, setting: Setting) -> None:
+    """Prepare a process."""
+    _contexts[:] = [_Context(RuleIndex(rules), Estimator(target), setting)]
+
+
+def _explore(task: _Task) -> tuple[list[tuple[Plain, float, tuple[str, ...]]], bool]:
+    """Explore a region in a process of its own; return forms with costs and paths."""
+    (context,) = _contexts
+    leaves: dict[str, Value] = {}
+    data: dict[Value, Array | None] = {}
+    for op, type, array in task.leaves:
+        value = leaf(op.key, type, constant=op.constant, blocked=op.blocked)
+        leaves[op.key], data[value] = value, array
+    outputs = from_plain(task.form, leaves)
+    assert outputs is not None
+    setting = context.setting
+    explorer = Explorer(
+        context.index,
+        partial(context.estimator, wanted=task.wanted),
+        with_expressions(data.get, SMALL),
+        replace(setting.limits, deadline=time.monotonic() + task.seconds),
+        seed=setting.seed,
+        opset=setting.opset,
+        block=setting.block,
+    )
+    states = explorer.explore(Graph(outputs), setting.keep)
+    forms = [(to_plain(state.graph.outputs), state.cost, state.path) for state in states]
+    known = [(form, cost, path) for form, cost, path in forms if form is not None]
+    return known, explorer.exhausted

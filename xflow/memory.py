@@ -1,0 +1,122 @@
+"""What the search of a region has led to, kept for later runs.
+
+A model that is optimized again, or one with the same parts, finds what was found before, without
+search and without measuring: it gets the same form, and soon.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from xflow.cost import Notebook
+from xflow.graph import Value
+from xflow.plain import from_plain, to_plain
+from xflow.region import Region
+from xflow.rule import Rule
+
+ENOUGH = 0.9
+"""The part of the time for a search that counts as all of it."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Better outputs for a region's graph, the rules that led there, and the seconds gained."""
+
+    outputs: tuple[Value, ...]
+    rules: tuple[str, ...]
+    gain: float
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What is known of a region: a solution, or None where its own form is the best.
+
+    `final` says that the solution itself has been searched, too.
+    """
+
+    solution: Solution | None
+    final: bool = True
+
+
+class Memory:
+    """Solutions of regions, as found with `settings` and at most `budget` seconds for a model.
+
+    What was found with less time is forgotten: with more of it there may be better.
+    """
+
+    def __init__(
+        self, notebook: Notebook | None, rules: Iterable[Rule], budget: float, *settings: object
+    ) -> None:
+        self._notebook = notebook
+        self._budget = budget
+        digest = hashlib.sha256(_program())
+        for rule in rules:
+            digest.update(repr(rule).encode())
+        digest.update(json.dumps(settings, default=_orderly, sort_keys=True).encode())
+        self._base = digest.digest()
+
+    def get(self, region: Region) -> Remembered | None:
+        """What is known of a region."""
+        key = self._key(region) if self._notebook is not None else None
+        text = None if key is None or self._notebook is None else self._notebook.get(key)
+        if text is None:
+            return None
+        known = json.loads(text)
+        if known["budget"] < ENOUGH * self._budget:
+            return None
+        if known["form"] is None:
+            return Remembered(None)
+        leaves = {str(value): value for value in region.leaves}
+        outputs = from_plain(known["form"], leaves)
+        if outputs is None or [v.type for v in outputs] != [v.type for v in region.graph.outputs]:
+            return None
+        solution = Solution(outputs, tuple(known["rules"]), known["gain"])
+        return Remembered(solution, known["final"])
+
+    def put(self, region: Region, solution: Solution | None, final: bool = True) -> None:
+        """Note what the search of a region led to."""
+        key = self._key(region) if self._notebook is not None else None
+        if key is None or self._notebook is None:
+            return
+        known: dict[str, Any] = {"budget": self._budget, "form": None}
+        if solution is not None:
+            form = to_plain(solution.outputs)
+            if form is None:
+                return
+            known |= {"form": form, "rules": solution.rules, "gain": solution.gain, "final": final}
+        self._notebook.put(key, json.dumps(known))
+
+    def _key(self, region: Region) -> str | None:
+        """A hash of a region and of all that decides what is found for it."""
+        form = to_plain(region.graph.outputs)
+        if form is None:
+            return None
+        leaves = [(str(value), repr(value.node.op), str(value.type)) for value in region.leaves]
+        digest = hashlib.sha256(self._base)
+        digest.update(json.dumps([form, leaves, region.wanted]).encode())
+        return digest.hexdigest()
+
+
+def _orderly(value: object) -> object:
+    """A setting as JSON has it, the same in every process."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    return str(value)
+
+
+@cache
+def _program() -> bytes:
+    """A hash of this program: another version may find other forms."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()

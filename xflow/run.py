@@ -1,0 +1,56 @@
+"""What all phases of one run share: its settings, the clock, and what is to be told."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xflow.cost import Objective
+from xflow.cost.measure import Target
+from xflow.cost.worker import Worker
+from xflow.inputs import Shapes
+from xflow.validate import Tolerance
+
+Progress = Callable[[str, Mapping[str, object]], None]
+
+AFTERWARDS_S = 30.0
+"""Seconds beyond the budget that checks and the final timing may take."""
+
+
+@dataclass
+class Run:
+    """One run: what was asked for, the time that its phases took, and what is to be told.
+
+    `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
+    Temporary files go to `folder`.
+    """
+
+    target: Target
+    worker: Worker
+    folder: Path
+    budget: float
+    tolerance: Tolerance
+    shapes: Sequence[Shapes]
+    objective: Objective
+    measured: bool
+    progress: Progress
+    phases: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.end = time.monotonic() + self.budget + AFTERWARDS_S
+        """When all must be over, in time.monotonic's seconds."""
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time of the block as that of a phase."""
+        self.progress(name, {})
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
