@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Judge an optimized model against its original: valid? equal? how many times as fast?
+"""Judge optimized models against their original: valid? equal? how many times as fast?
 
-Shares no code with the timing or the checking of xflow, whose claims it is to test.  Both models
+Shares no code with the timing or the checking of xflow, whose claims it is to test.  All models
 are loaded in this one process, with all optimizations of ONNX Runtime and without spinning
-threads, and run alternately.
+threads, and run in turns.  Prints one verdict for each AFTER, as a list in JSON.
 
-    python judge.py BEFORE.onnx AFTER.onnx [--threads N] [--provider cpu|cuda] [--seconds S]
+    python judge.py BEFORE.onnx AFTER.onnx ... [--threads N] [--provider cpu|cuda] [--seconds S]
 """
 
 import argparse
@@ -13,12 +13,14 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
+import psutil
 
 from xflow.inputs import random_inputs
 
@@ -29,18 +31,40 @@ PROVIDERS = {
 TOLERANCE = 1e-3
 """Largest accepted difference, as a part of the largest magnitude of the output concerned."""
 
-MIN_ROUNDS = 10
+SEEDS = (101, 102, 103)
+"""Of the inputs to compare on: others than those that xflow checks on."""
+
+MIN_ROUNDS = 3
 PASSES = 3
 RESAMPLES = 2000
+SESSION_SIZE = 2.0
+"""Memory of a session, at most, as a multiple of its model's file."""
+
 Feeds = dict[str, np.ndarray]
 
 
-def load(path: Path, threads: int, provider: str) -> Any:
-    """Return a session as a server would have it, but that idle threads sleep."""
+class Fault(StrEnum):
+    """What may be wrong with an output."""
+
+    NOT_VALID = "not valid"
+    NO_LOAD = "does not load"
+    NO_RUN = "does not run"
+    CHANGED = "other inputs or outputs"
+    WRONG = "wrong"
+
+
+def load(path: Path, threads: int, provider: str, *, profile: str = "") -> Any:
+    """Return a session as a server would have it, but that idle threads sleep.
+
+    With `profile`, the start of a file's name, it notes the time of every node.
+    """
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    if profile:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
 
@@ -71,80 +95,151 @@ def error(expected: Sequence[Any], actual: Sequence[Any]) -> float:
     return worst
 
 
-def time_alternately(
-    before: Any, after: Any, feeds: Feeds, seconds: float
-) -> tuple[list[float], list[float]]:
-    """Return the seconds of single runs of two sessions, in pairs, in the order A B B A."""
-    sessions = (before, after)
-    samples: tuple[list[float], list[float]] = ([], [])
-    for session in sessions * 3:
+def examine(
+    original: Any, after: Path, examples: Sequence[Feeds], threads: int, provider: str
+) -> dict[str, Any]:
+    """Return `fault`, `wrong` (a sentence; both are empty if nothing is) and the `error`."""
+
+    def refuse(fault: Fault, reason: object) -> dict[str, Any]:
+        first = (str(reason).splitlines() or [""])[0]
+        return {"fault": fault, "wrong": f"{fault}: {first}" if first else str(fault)}
+
+    verdict: dict[str, Any] = {"fault": "", "wrong": ""}
+    try:
+        onnx.checker.check_model(str(after), full_check=True)
+    except Exception as problem:
+        # The runtime may take it nevertheless: some tools write for it alone.
+        verdict = refuse(Fault.NOT_VALID, problem)
+    try:
+        session = load(after, threads, provider)
+    except Exception as problem:
+        return refuse(Fault.NO_LOAD, problem)
+    if interface(original) != interface(session):
+        return refuse(Fault.CHANGED, "")
+    worst = 0.0
+    for feeds in examples:
+        expected = original.run(None, feeds)
+        try:
+            actual = session.run(None, feeds)
+        except Exception as problem:
+            return refuse(Fault.NO_RUN, problem)
+        worst = max(worst, error(expected, actual))
+    if worst > TOLERANCE:
+        return {**refuse(Fault.WRONG, f"differs by {worst:.2g}"), "error": worst}
+    return {**verdict, "error": worst}
+
+
+def time_in_turns(
+    sessions: Sequence[Any], feeds: Feeds, seconds: float, random: np.random.Generator
+) -> np.ndarray:
+    """Return the mean seconds of a run, [rounds, sessions].
+
+    A round runs every session twice: in a random order and then in its reverse, so that a drift
+    of the machine's speed meets all of them alike.
+    """
+    for session in (*sessions, *sessions):
         session.run(None, feeds)
+    rounds: list[np.ndarray] = []
     deadline = time.perf_counter() + seconds
-    rounds = 0
-    while time.perf_counter() < deadline or rounds < MIN_ROUNDS:
-        for which in (0, 1) if rounds % 2 == 0 else (1, 0):
+    while time.perf_counter() < deadline or len(rounds) < MIN_ROUNDS:
+        order = random.permutation(len(sessions))
+        spent = np.zeros(len(sessions))
+        for which in (*order, *order[::-1]):
             start = time.perf_counter()
             sessions[which].run(None, feeds)
-            samples[which].append(time.perf_counter() - start)
-        rounds += 1
-    return samples
+            spent[which] += time.perf_counter() - start
+        rounds.append(spent / 2)
+    return np.array(rounds)
 
 
-def ratio(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of before/after over pairs of runs, and its 95 % bootstrap interval."""
-    ratios = np.asarray(before) / np.asarray(after)
+def time_in_passes(
+    paths: Sequence[Path], feeds: Feeds, threads: int, provider: str, seconds: float
+) -> list[np.ndarray]:
+    """Return what `time_in_turns` does for each of several passes.
+
+    Two sessions of one and the same model may differ by some percent for as long as they live, so
+    each pass has new ones, loaded in another random order.
+    """
+    random = np.random.default_rng(0)
+
+    def one_pass() -> np.ndarray:  # a function, so that its sessions are gone before the next one
+        order = random.permutation(len(paths))
+        loaded = {which: load(paths[which], threads, provider) for which in order}
+        sessions = [loaded[which] for which in range(len(paths))]
+        return time_in_turns(sessions, feeds, seconds / PASSES, random)
+
+    return [one_pass() for _ in range(PASSES)]
+
+
+def ratio(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
+    """Return the median of before/after over all rounds, and its 95 % bootstrap interval."""
+    ratios = before / after
     picks = np.random.default_rng(0).integers(0, len(ratios), (RESAMPLES, len(ratios)))
     low, high = np.percentile(np.median(ratios[picks], axis=1), [2.5, 97.5])
     return float(np.median(ratios)), float(low), float(high)
 
 
+def figures(passes: Sequence[np.ndarray], which: int) -> dict[str, Any]:
+    """Return times and ratio of one session, where session 0 is the original.
+
+    The interval spans those of all passes: it tells what new sessions change, too.
+    """
+    intervals = [ratio(times[:, 0], times[:, which])[1:] for times in passes]
+    rounds = np.concatenate(passes)
+    return {
+        "before_s": float(np.median(rounds[:, 0])),
+        "after_s": float(np.median(rounds[:, which])),
+        "ratio": ratio(rounds[:, 0], rounds[:, which])[0],
+        "low": min(low for low, _ in intervals),
+        "high": max(high for _, high in intervals),
+        "rounds": len(rounds),
+    }
+
+
+def fitting(size: int) -> int:
+    """Return how many sessions of a model of `size` bytes fit beside the original's, at least 1."""
+    memory = 0.8 * psutil.virtual_memory().available
+    return max(1, int(memory / (SESSION_SIZE * size)) - 1)
+
+
+def judge_all(
+    before: Path,
+    candidates: Sequence[Path],
+    threads: int,
+    provider: str = "cpu",
+    seconds: float = 10.0,
+) -> list[dict[str, Any]]:
+    """Return a verdict on each of `candidates`, as plain data.
+
+    `fault` is one of `Fault` and `wrong` a sentence, both empty for an output that is right;
+    `error` is the largest relative difference.  Those that the runtime runs, and rightly, have
+    times and `ratio`, too: they are timed together, in `seconds` for all of them, or, where so many
+    sessions do not fit into the memory, in several groups with the original in each.
+    """
+    graph = onnx.load(before, load_external_data=False)
+    examples = [random_inputs(graph, seed) for seed in SEEDS]
+    del graph  # which may be large
+    original = load(before, threads, provider)
+    verdicts = [examine(original, path, examples, threads, provider) for path in candidates]
+    del original
+    usable = ("", Fault.NOT_VALID)
+    right = [number for number, verdict in enumerate(verdicts) if verdict["fault"] in usable]
+    fit = fitting(before.stat().st_size)
+    for start in range(0, len(right), fit):
+        group = right[start : start + fit]
+        paths = [before, *(candidates[number] for number in group)]
+        share = seconds * len(group) / len(right)
+        passes = time_in_passes(paths, examples[-1], threads, provider, share)
+        for position, number in enumerate(group, 1):
+            verdicts[number].update(figures(passes, position))
+    return verdicts
+
+
 def judge(
     before: Path, after: Path, threads: int, provider: str = "cpu", seconds: float = 10.0
 ) -> dict[str, Any]:
-    """Return the verdict as plain data: `wrong` (a reason, or ""), `error`, times and ratio."""
-    try:
-        onnx.checker.check_model(str(after), full_check=True)
-    except Exception as problem:
-        return {"wrong": f"not valid: {str(problem).splitlines()[0]}"}
-    first = load(before, threads, provider)
-    try:
-        second = load(after, threads, provider)
-    except Exception as problem:
-        return {"wrong": f"does not load: {str(problem).splitlines()[0]}"}
-    if interface(first) != interface(second):
-        return {"wrong": "inputs or outputs changed"}
-    graph = onnx.load(before, load_external_data=False)
-    worst = 0.0
-    for seed in (101, 102, 103):  # other inputs than those that xflow checked on
-        feeds = random_inputs(graph, seed)
-        worst = max(worst, error(first.run(None, feeds), second.run(None, feeds)))
-    # Two sessions of one and the same model may differ by some percent for as long as they live:
-    # times are taken in passes, each with new sessions, loaded in the other order.
-    times: tuple[list[float], list[float]] = ([], [])
-    lows, highs = [], []
-    for number in range(PASSES):
-        if number:
-            del first, second
-            paths = (before, after) if number % 2 == 0 else (after, before)
-            loaded = [load(path, threads, provider) for path in paths]
-            first, second = loaded if number % 2 == 0 else reversed(loaded)
-        one = time_alternately(first, second, feeds, seconds / PASSES)
-        _, low, high = ratio(*one)
-        lows.append(low)
-        highs.append(high)
-        times[0].extend(one[0])
-        times[1].extend(one[1])
-    value, _, _ = ratio(*times)
-    return {
-        "wrong": "" if worst <= TOLERANCE else f"differs by {worst:.2g}",
-        "error": worst,
-        "before_s": float(np.median(times[0])),
-        "after_s": float(np.median(times[1])),
-        "ratio": value,
-        "low": min(lows),
-        "high": max(highs),
-        "rounds": len(times[0]),
-    }
+    """Return the verdict on one model."""
+    return judge_all(before, [after], threads, provider, seconds)[0]
 
 
 if __name__ == "__main__":
@@ -152,9 +247,9 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
+    parser.add_argument("candidates", type=Path, nargs="+", metavar="after")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--provider", choices=PROVIDERS, default="cpu")
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
-    print(json.dumps(judge(**vars(options))))
+    print(json.dumps(judge_all(**vars(options))))

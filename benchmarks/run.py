@@ -1,165 +1,123 @@
 #!/usr/bin/env python3
-"""Optimize every model of `models/` and print how much faster it became.
+"""Optimize every model by xflow and by its peers, and print how much faster it became.
 
-Each model gets weights, is optimized by the command line in a process of its own, and is then
-judged anew in another.  The table goes to the terminal and, with all figures, to `results/`.
-Exits with 1 if a model is wrong, late (over its budget and 30 s) or below 0.98 of its speed.
+Each model gets weights and is optimized by each tool in a process of its own, with its time and
+memory taken.  Then all outputs of a model are judged anew in one more process, interleaved with
+each other and with the original.  The table goes to the terminal; with all figures and a chart it
+goes to `results/`, after every model, so that a run that is interrupted leaves what it has found.
+Exits with 1 if a result of xflow is wrong, late (over its budget and 30 s) or below 0.98 of the
+original's speed.
 
-    python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda]
+    python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
 """
 
 import argparse
 import dataclasses
 import datetime
-import filecmp
 import json
-import math
-import os
 import platform
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import onnx
 import onnxruntime
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from hydrate import hydrate
+from architectures import BUILT
+from chart import draw
+from headroom import headroom, removed, sentence
+from peers import PEERS
+from tables import Row, markdown, means, render, row_cells
+from timed import timed
+from tools import HANG_S, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
 from xflow.machine import processor_name, usable_cores
 
 HERE = Path(__file__).resolve().parent
-WIDTH = 112
+STORED = tuple(sorted(path.stem for path in (HERE / "models").glob("*.onnx")))
+WIDTH = 144
 """Columns that the table needs."""
 
 GRACE_S = 30.0
+"""What xflow may take beyond its budget before it is late."""
 FLOOR = 0.98
-HANG_S = 600.0
-"""A process that exceeds its budget by this much is ended."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """What became of one model; times in seconds, memory in bytes, `failure` empty if none."""
-
-    model: str
-    failure: str = ""
-    nodes_before: int = 0
-    nodes_after: int = 0
-    seconds: float = 0.0
-    memory: int = 0
-    verdict: dict[str, Any] = dataclasses.field(default_factory=dict)
-    rules: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    phases: dict[str, float] = dataclasses.field(default_factory=dict)
+def prepare(name: str, target: Path) -> None:
+    """Write a model with its weights, in a process that gives its memory back."""
+    if name in BUILT:
+        command = [str(HERE / "architectures.py"), name, str(target)]
+    else:
+        command = [str(HERE / "hydrate.py"), str(HERE / "models" / f"{name}.onnx"), str(target)]
+    ended = timed([sys.executable, *command], HANG_S)
+    if ended.code != 0:
+        raise SystemExit(f"{name} cannot be made: {ended.said}")
 
 
-def optimize(source: Path, target: Path, report: Path, options: argparse.Namespace) -> Row:
-    """Run the command line on one model, and note its time and the memory of its processes."""
-    command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
-    command += ["--budget", str(options.budget), "--threads", str(options.threads)]
-    command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
-    start = time.monotonic()
-    with tempfile.TemporaryFile("w+") as stderr:
-        child = subprocess.Popen(command, stderr=stderr)
-        watchdog = threading.Timer(options.budget + HANG_S, child.kill)
-        watchdog.start()
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        watchdog.cancel()
-        seconds = time.monotonic() - start
-        stderr.seek(0)
-        said = stderr.read().strip().splitlines()
-    # Linux counts in KiB, macOS in bytes; this is the largest of the processes.
-    memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    failure = ""
-    if child.returncode != 0:
-        failure = f"exit code {child.returncode}: {said[-1] if said else 'said nothing'}"
-    elif seconds > options.budget + GRACE_S:
-        failure = f"late: {seconds:.0f} s"
-    return Row(source.stem, failure, seconds=seconds, memory=memory)
-
-
-def judge(before: Path, after: Path, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
-    """Return the verdict of `judge.py`, run in a process of its own."""
-    command = [sys.executable, str(HERE / "judge.py"), str(before), str(after)]
-    command += ["--threads", str(options.threads), "--provider", options.provider]
-    command += ["--seconds", str(seconds)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
-    except subprocess.TimeoutExpired:
-        return {"wrong": "hangs"}
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        return {"wrong": said[-1] if said else f"crashes ({done.returncode})"}
-    verdict: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return verdict
-
-
-def measure(model: Path, options: argparse.Namespace) -> Row:
+def measure(name: str, options: argparse.Namespace) -> Row:
     """Take one model through everything, in a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        before = folder / model.name
-        after = folder / f"{model.stem}.fast.onnx"
-        report_file = folder / "report.json"
-        onnx.save(hydrate(onnx.load(model)), before)
-        row = optimize(before, after, report_file, options)
-        if not after.exists() or not report_file.exists():
-            return dataclasses.replace(row, failure=row.failure or "wrote nothing")
-        report = json.loads(report_file.read_text())
-        # An output that is the input, byte for byte, is as fast as it: there is nothing to measure.
-        same = filecmp.cmp(before, after, shallow=False)
-        verdict = UNCHANGED if same else judge(before, after, options, options.seconds)
-    failure = row.failure or verdict["wrong"]
-    if not failure and verdict["ratio"] < FLOOR:
-        failure = f"slower: {verdict['ratio']:.3f}"
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
+        before, report_file = folder / "original.onnx", folder / "report.json"
+        # A tool may put the weights of its output in a file beside it.
+        outputs = {tool: folder / f"{number}" for number, tool in enumerate(options.tools)}
+        prepare(name, before)
+        attempts: dict[str, Attempt] = {}
+        for tool, place in outputs.items():
+            place.mkdir()
+            outputs[tool] = target = place / "optimized.onnx"
+            if tool == XFLOW:
+                attempts[tool] = optimize(before, target, report_file, options)
+            else:
+                attempts[tool] = optimize_by_peer(tool, before, target)
+        waiting = [tool for tool, made in attempts.items() if not made.fault and made.ratio is None]
+        if waiting:
+            paths = [outputs[tool] for tool in waiting]
+            verdicts = judged(before, paths, options, options.seconds)
+            for tool, verdict in zip(waiting, verdicts, strict=True):
+                attempts[tool] = dataclasses.replace(attempts[tool], **verdict)
+        report = json.loads(report_file.read_text()) if report_file.exists() else {}
+        row = Row(
+            name,
+            name in BUILT,
+            list(attempts.values()),
+            nodes_before=sum(report["before"]["operators"].values()) if report else 0,
+            nodes_after=sum(report["after"]["operators"].values()) if report else 0,
+            rules=report.get("rules", []),
+            phases=report.get("phases", {}),
+        )
+        return with_headroom(row, before, outputs[XFLOW], options)
+
+
+def with_headroom(row: Row, before: Path, after: Path, options: argparse.Namespace) -> Row:
+    """Add what the time of a model is spent on, and what of it xflow has removed."""
+    if options.provider != "cpu":  # see headroom.py
+        return row
+    made = row.attempt(XFLOW)
+    is_changed = made.ratio is not None and not made.is_unchanged
+    profiles = profiled([before, after] if is_changed else [before], options)
+    if not profiles:
+        return row
     return dataclasses.replace(
         row,
-        failure=failure,
-        nodes_before=sum(report["before"]["operators"].values()),
-        nodes_after=sum(report["after"]["operators"].values()),
-        verdict=verdict,
-        rules=report["rules"],
-        phases=report["phases"],
+        profiles=profiles,
+        headroom=headroom(profiles[0]),
+        removed=removed(profiles[0], profiles[-1]),
+        spent_on=sentence(profiles[0]),
     )
 
 
-UNCHANGED: dict[str, Any] = {"wrong": "", "ratio": 1.0}
-HEADER = ("model", "nodes", "before ms", "after ms", "ratio", "95 %", "error", "s", "MiB")
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """Return the texts of one line of the table."""
-    verdict = row.verdict
-    seconds, memory = f"{row.seconds:.0f}", f"{row.memory / 2**20:.0f}"
-    if "ratio" not in verdict:
-        return (row.model, "", "", "", "-", "", "", seconds, memory)
-    if verdict == UNCHANGED:
-        return (row.model, f"{row.nodes_before}", "", "", "1", "unchanged", "", seconds, memory)
-    return (
-        row.model,
-        f"{row.nodes_before}>{row.nodes_after}",
-        f"{verdict['before_s'] * 1e3:.2f}",
-        f"{verdict['after_s'] * 1e3:.2f}",
-        f"{verdict['ratio']:.3f}",
-        f"{verdict['low']:.3f}-{verdict['high']:.3f}",
-        f"{verdict['error']:.0e}",
-        seconds,
-        memory,
-    )
-
-
-def geometric_mean(rows: Sequence[Row]) -> float:
-    """Return the geometric mean of the ratios of all rows that have one, else NaN."""
-    ratios = [row.verdict["ratio"] for row in rows if "ratio" in row.verdict]
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+def failure(row: Row, options: argparse.Namespace) -> str:
+    """Return in what xflow has failed on a model, in one sentence, or nothing."""
+    made = row.attempt(XFLOW)
+    if made.fault:
+        return made.wrong or made.fault
+    if made.seconds > options.budget + GRACE_S:
+        return f"late: {made.seconds:.0f} s"
+    if made.gain < FLOOR:
+        return f"slower: {made.gain:.3f}"
+    return ""
 
 
 def machine(options: argparse.Namespace) -> str:
@@ -171,33 +129,30 @@ def machine(options: argparse.Namespace) -> str:
     )
 
 
-def render(rows: Sequence[Row], options: argparse.Namespace) -> Table:
-    """Return the table for the terminal."""
-    table = Table(box=box.SIMPLE_HEAD, title=machine(options), padding=(0, 1))
-    for name in HEADER:
-        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*cells(row), style="red" if row.failure else None)
-    table.add_section()
-    table.add_row("geometric mean", "", "", "", f"{geometric_mean(rows):.3f}")
-    return table
-
-
-def markdown(rows: Sequence[Row], options: argparse.Namespace) -> str:
-    """Return the table for a page, with what failed below it."""
-    lines = [f"{machine(options)}. Budget {options.budget:g} s for each model.", ""]
-    lines += [f"| {' | '.join(HEADER)} |", f"|---|{'---:|' * (len(HEADER) - 1)}"]
-    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-    lines += ["", f"Geometric mean {geometric_mean(rows):.3f}."]
-    lines += [f"{row.model}: {row.failure}." for row in rows if row.failure]
-    return "\n".join(lines) + "\n"
+def versions(options: argparse.Namespace) -> dict[str, str]:
+    """Return the version of each peer's package, empty where it is not installed."""
+    return {peer.package: peer.version for name, peer in PEERS.items() if name in options.tools}
 
 
 def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
-    """Write the results as JSON and Markdown, named after the target."""
-    mean = geometric_mean(rows) if any("ratio" in row.verdict for row in rows) else None
+    """Write the results as JSON, Markdown and a chart, named after the target."""
     name = f"{options.provider}-{options.threads}-threads"
-    write_results(name, markdown(rows, options), rows, options, geometric_mean=mean)
+    installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
+    lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
+    lines += [f"Peers: {installed}."] if installed else []
+    chart = options.out / f"{name}.svg"
+    options.out.mkdir(parents=True, exist_ok=True)
+    if draw(rows, options.tools, machine(options), chart):
+        lines += ["", f"![Times as fast, by model and tool]({chart.name})"]
+    lines += ["", *markdown(rows, options.tools)]
+    failures = [f"{row.model}: {said}." for row in rows if (said := failure(row, options))]
+    lines += ["", "Failures of xflow:", "", *(f"- {said}" for said in failures)] if failures else []
+    figures = {
+        "seconds": options.seconds,
+        "peers": versions(options),
+        "geometric_means": means(rows, options.tools),
+    }
+    write_results(name, "\n".join(lines) + "\n", rows, options, **figures)
 
 
 def write_results(
@@ -216,35 +171,59 @@ def write_results(
     (options.out / f"{name}.md").write_text(page)
 
 
-def main() -> int:
-    """Run the benchmark; return the exit code."""
-    known = sorted(path.stem for path in (HERE / "models").glob("*.onnx"))
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line, with the models and tools that they come to."""
+    known = (*STORED, *BUILT)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known)}")
-    parser.add_argument("--budget", type=float, default=60.0)
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of search by xflow")
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--seconds", type=float, default=10.0, help="to time each model anew")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="to time all outputs of a model"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="xflow alone")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where results go (default: results/, if no MODEL is named)",
+    )
     options = parser.parse_args()
     if unknown := set(options.models) - set(known):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
+    options.tools = (XFLOW,) if options.no_peers else (XFLOW, *PEERS)
+    # Neither a run over some models nor one without peers replaces the whole table.
+    if options.out is None and not options.models and not options.no_peers:
+        options.out = HERE / "results"
+    options.models = options.models or known
+    return options
+
+
+def main() -> int:
+    """Run the benchmark; return the exit code."""
+    options = arguments()
     console = Console()
     console.width = max(console.width, WIDTH)
     rows: list[Row] = []
-    for name in options.models or known:
-        row = measure(HERE / "models" / f"{name}.onnx", options)
+    for name in options.models:
+        row = measure(name, options)
         rows.append(row)
-        console.print("  ".join(cells(row)), row.failure, highlight=False)
-        if not options.models:  # a run over some models does not replace the whole table
+        console.print(
+            "  ".join(row_cells(row, options.tools)),
+            failure(row, options),
+            highlight=False,
+            soft_wrap=True,
+        )
+        if options.out is not None:
             save(rows, options)
-    console.print(render(rows, options))
-    for row in rows:
-        if row.failure:
-            console.print(f"{row.model}: {row.failure}", style="red")
-    return 1 if any(row.failure for row in rows) else 0
+    console.print(render(rows, options.tools, machine(options)))
+    failures = [(row.model, said) for row in rows if (said := failure(row, options))]
+    for model, said in failures:
+        console.print(f"{model}: {said}", style="red")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -36,6 +36,25 @@ class Weight:
 
 
 @dataclass(frozen=True, eq=False)
+class Emptied:
+    """Weights that are not in the model yet: `hydrate.py` draws them, with these statistics."""
+
+    name: str
+    shape: tuple[int, ...]
+    mean: float
+    std: float
+
+    def proto(self) -> TensorProto:
+        """The initializer without its values."""
+        return TensorProto(
+            name=self.name,
+            dims=self.shape,
+            data_type=TensorProto.FLOAT,
+            doc_string=f"normal mean={self.mean:g} std={self.std:g}",
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Call:
     """A node: an operator applied to tensors."""
 
@@ -45,11 +64,14 @@ class Call:
     outputs: int = 1
 
 
+Source: TypeAlias = Variable | Weight | Emptied | Call
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """What a variable, a weight or an output of a node holds."""
 
-    source: Variable | Weight | Call
+    source: Source
     index: int = 0
 
     def __add__(self, other: Operand) -> Tensor:
@@ -112,7 +134,9 @@ def variables(outputs: Sequence[Tensor]) -> set[Variable]:
     return {source for source in _walk(outputs) if isinstance(source, Variable)}
 
 
-def model(outputs: Sequence[Tensor], inputs: set[Variable], opset: int) -> onnx.ModelProto:
+def model(
+    outputs: Sequence[Tensor], inputs: set[Variable], opset: int, name: str = "isolated"
+) -> onnx.ModelProto:
     """The ONNX model that computes `outputs` from `inputs`, with the shapes that ONNX infers."""
     names: dict[tuple[object, int], str] = {}
     weights: dict[str, onnx.TensorProto] = {}
@@ -123,6 +147,9 @@ def model(outputs: Sequence[Tensor], inputs: set[Variable], opset: int) -> onnx.
         elif isinstance(source, Weight):
             names[source, 0] = source.name
             weights[source.name] = numpy_helper.from_array(source.array, source.name)
+        elif isinstance(source, Emptied):
+            names[source, 0] = source.name
+            weights[source.name] = source.proto()
         else:
             made = [f"{source.op}_{len(calls)}_{index}" for index in range(source.outputs)]
             names.update(((source, index), name) for index, name in enumerate(made))
@@ -139,7 +166,7 @@ def model(outputs: Sequence[Tensor], inputs: set[Variable], opset: int) -> onnx.
         helper.make_tensor_value_info(source.name, source.dtype, source.shape)
         for source in sorted(inputs, key=lambda source: source.name)
     ]
-    graph = helper.make_graph(calls, "isolated", starts, ends, list(weights.values()))
+    graph = helper.make_graph(calls, name, starts, ends, list(weights.values()))
     opsets = [helper.make_opsetid("", opset)]
     made_model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     return onnx.shape_inference.infer_shapes(made_model, strict_mode=True, data_prop=True)
@@ -149,18 +176,17 @@ def _renamed(name: str, old: Sequence[str], new: Sequence[str]) -> str:
     return new[old.index(name)] if name in old else name
 
 
-def _walk(outputs: Sequence[Tensor]) -> Iterator[Variable | Weight | Call]:
+def _walk(outputs: Sequence[Tensor]) -> Iterator[Source]:
     """What `outputs` depend on, each once, sources before users."""
-    seen: set[Variable | Weight | Call] = set()
-
-    def visit(source: Variable | Weight | Call) -> Iterator[Variable | Weight | Call]:
+    seen: set[Source] = set()
+    waiting = [value.source for value in reversed(outputs)]
+    while waiting:  # no recursion: a network is deeper than Python's stack
+        source = waiting[-1]
+        inputs = source.inputs if isinstance(source, Call) else ()
         if source in seen:
-            return
-        seen.add(source)
-        if isinstance(source, Call):
-            for value in source.inputs:
-                yield from visit(value.source)
-        yield source
-
-    for value in outputs:
-        yield from visit(value.source)
+            waiting.pop()
+        elif unseen := [value.source for value in inputs if value.source not in seen]:
+            waiting.extend(reversed(unseen))
+        else:
+            seen.add(source)
+            yield waiting.pop()

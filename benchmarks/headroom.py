@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Say where ONNX Runtime spends a model's time, by its own profile, before and after.
+
+*Headroom* is the part of the kernels' time that lies outside convolutions and matrix products:
+what rewriting can remove while those stay.  The profile gives the time that the processor spends in
+a node; where kernels run on a GPU it gives only that of launching them, and there is nothing to
+learn from it.  Prints a list with one profile for each MODEL, in JSON.
+
+    python headroom.py MODEL.onnx ... [--threads N] [--seconds S]
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import onnx
+
+from judge import load
+from xflow.inputs import random_inputs
+
+CONVOLUTIONS = ("Conv", "ConvInteger", "ConvTranspose", "FusedConv", "NhwcFusedConv", "QLinearConv")
+PRODUCTS = ("Einsum", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "Gemm", "MatMul")
+SHORT_PRODUCTS = (
+    *("DynamicQuantizeMatMul", "GemmFloat8", "MatMulInteger", "MatMulIntegerToFloat"),
+    *("MatMulNBits", "QGemm", "QLinearMatMul"),
+)
+ATTENTIONS = (
+    *("Attention", "DecoderMaskedMultiHeadAttention", "GroupQueryAttention", "MultiHeadAttention"),
+    *("PackedAttention", "PackedMultiHeadAttention", "QAttention"),
+)
+RECURRENT = ("GRU", "LSTM", "RNN")
+HEAVY = frozenset((*CONVOLUTIONS, *PRODUCTS, *SHORT_PRODUCTS, *ATTENTIONS, *RECURRENT))
+"""Operators, ONNX's and the runtime's own, whose kernels are convolutions or matrix products."""
+
+CONTROL = frozenset({"If", "Loop", "Scan"})
+"""Operators whose time is that of the nodes in them, which have events of their own."""
+
+MIN_RUNS = 3
+TOP = 4
+"""Operators that a sentence names."""
+
+Profile: TypeAlias = Mapping[str, float]
+"""Seconds of one run that kernels take, by their operator."""
+
+
+def read(events: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the profile that the runtime's events tell of, without the first of the runs.
+
+    The first run allocates what later ones reuse.  Raises `ValueError` if there is no other.
+    """
+    runs = [event for event in events if event["name"] == "model_run"]
+    if len(runs) < 2:
+        raise ValueError("a profile needs two runs")
+    first = min(runs, key=lambda event: float(event["ts"]))
+    warm = first["ts"] + first["dur"]
+    seconds: Counter[str] = Counter()
+    for event in events:
+        is_kernel = event["cat"] == "Node" and event["name"].endswith("_kernel_time")
+        if is_kernel and event["ts"] >= warm and event["args"]["op_name"] not in CONTROL:
+            seconds[event["args"]["op_name"]] += event["dur"] * 1e-6
+    return {name: total / (len(runs) - 1) for name, total in seconds.most_common()}
+
+
+def outside(profile: Profile) -> float:
+    """Return the seconds of one run outside convolutions and matrix products."""
+    return sum(seconds for name, seconds in profile.items() if name not in HEAVY)
+
+
+def headroom(profile: Profile) -> float:
+    """Return the part of the kernels' time outside convolutions and matrix products, 0 to 1."""
+    total = sum(profile.values())
+    return outside(profile) / total if total else 0.0
+
+
+def removed(before: Profile, after: Profile) -> float:
+    """Return which part of `outside` is gone; negative if there is more of it than before."""
+    spent = outside(before)
+    return 1 - outside(after) / spent if spent else 0.0
+
+
+def percent(share: float) -> str:
+    """Return a share as a text."""
+    return f"{round(100 * share)} %"
+
+
+def sentence(profile: Profile) -> str:
+    """Say in one sentence what the time is spent on."""
+    total = sum(profile.values())
+    shares = [(name, seconds / total) for name, seconds in profile.items()] if total else []
+    shares.sort(key=lambda share: -share[1])
+    named = ", ".join(f"{name} {percent(share)}" for name, share in shares[:TOP])
+    heavy = percent(1 - headroom(profile))
+    return f"{heavy} of its time is convolutions and matrix products ({named})"
+
+
+def profiles(
+    paths: Sequence[Path], threads: int, provider: str = "cpu", seconds: float = 2.0
+) -> list[dict[str, float]]:
+    """Return the profile of each model, all fed the same and run in turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        feeds = random_inputs(onnx.load(paths[0], load_external_data=False), seed=101)
+        sessions = [
+            load(path, threads, provider, profile=str(Path(folder) / str(number)))
+            for number, path in enumerate(paths)
+        ]
+        deadline = time.perf_counter() + seconds
+        rounds = 0
+        while time.perf_counter() < deadline or rounds <= MIN_RUNS:
+            for session in sessions:
+                session.run(None, feeds)
+            rounds += 1
+        files = [Path(session.end_profiling()) for session in sessions]
+        return [read(json.loads(file.read_text())) for file in files]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    options = parser.parse_args()
+    print(json.dumps(profiles(options.models, options.threads, seconds=options.seconds)))

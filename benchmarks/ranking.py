@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""Say how well each tier of the cost ranks: Kendall's tau against what whole models take.
+
+From each model come some dozens of variants: the model with one region replaced by another form
+that the search has visited. Every variant is timed as a whole model, interleaved with the original,
+and what it takes more or less is held against what is predicted
+
+    default      by the estimate with its default numbers
+    calibrated   by the estimate calibrated to this machine
+    regions      by timing the rewritten region alone, in its neighbourhood
+    FLOPs        by the arithmetic, which is no proxy
+
+Tau is 1 where the order is the same, -1 where it is reversed, and about 0 where the two have
+nothing to do with each other. Many variants take as long as the original, as far as one can tell,
+and what noise decides no cost can predict: in brackets stands tau over those that are told apart.
+
+    python ranking.py [MODEL ...] [--all] [--variants N] [--threads N] [--provider cpu|cuda]
+"""
+
+import argparse
+import itertools
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import onnx_ir as ir
+from rich.console import Console
+from scipy.stats import kendalltau
+
+from run import HERE, STORED, machine, prepare, write_results
+from xflow.backtrack import Explorer, Limits, State
+from xflow.cost.calibrate import calibrated
+from xflow.cost.estimate import Estimator
+from xflow.cost.measure import Measurer, Target, Timing, median_ratio
+from xflow.cost.model import Costs
+from xflow.cost.store import Place, Store
+from xflow.cost.target import TargetModel
+from xflow.cost.worker import Failed
+from xflow.errors import ShapeError
+from xflow.graph import Graph
+from xflow.inputs import default_shapes
+from xflow.machine import usable_cores
+from xflow.onnx_export import export_model
+from xflow.onnx_import import Imported, import_model
+from xflow.onnx_types import interface
+from xflow.onnx_writer import UnwritableError
+from xflow.ops.registry import Operator
+from xflow.region import Constants, Region, cut
+from xflow.rule import Rule
+from xflow.rule_files import default_directory, load_rules
+from xflow.search import ALPHA, Replacement, apply_replacements
+from xflow.size import Size, free_symbols, substitute
+from xflow.steps import RuleIndex
+from xflow.validate import write_temporary
+
+DEFAULT = ("squeezenet1_1", "mobilenetv3_large_100", "repvgg_a0", "vit_small_patch16_224")
+COSTS = ("default", "calibrated", "regions", "FLOPs")
+TOGETHER = 5
+"""Variants that are loaded at a time, besides the original."""
+PASSES = 2
+"""How often they are loaded: two sessions of one model differ for as long as they live."""
+LOADING_S = 120.0
+KEPT = 200
+"""Forms of a region that the variants are drawn from."""
+LEAST = 5
+"""Variants of which an order says something."""
+SAME = 7
+"""Decimals of a second to which equal estimates agree."""
+REGION_S = 0.5
+"""Seconds for timing a region against another form of it."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model with one region replaced, and what is predicted and measured of it.
+
+    Both are what it takes more than the original: seconds, operations for FLOPs; `low` to `high`
+    is the 95 % confidence interval of original / variant.
+    """
+
+    rules: tuple[str, ...]
+    predicted: Mapping[str, float]
+    measured: float
+    low: float
+    high: float
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it differs measurably from the original."""
+        return not self.low <= 1.0 <= self.high
+
+
+@dataclass(frozen=True)
+class Row:
+    """How well each cost ranks the variants of a model; `apart` are the `taus` of those alone."""
+
+    model: str
+    variants: tuple[Variant, ...]
+    taus: Mapping[str, float | None]
+    apart: Mapping[str, float | None]
+    seconds: float
+
+    @classmethod
+    def of(cls, model: str, variants: Sequence[Variant], seconds: float) -> "Row":
+        """The row of a model."""
+        apart = [variant for variant in variants if variant.is_apart]
+        return cls(
+            model,
+            tuple(variants),
+            {cost: tau(variants, cost) for cost in COSTS},
+            {cost: tau(apart, cost) for cost in COSTS},
+            seconds,
+        )
+
+
+def tau(variants: Sequence[Variant], cost: str) -> float | None:
+    """Kendall's tau-b of predicted and measured, the original among them.
+
+    None where there is nothing to rank: hardly any variants, or all predicted to be the same.
+    """
+    predicted = [0.0, *(variant.predicted[cost] for variant in variants)]
+    measured = [0.0, *(variant.measured for variant in variants)]
+    if len(variants) < LEAST or len(set(predicted)) < 2:
+        return None
+    return float(kendalltau(predicted, measured).statistic)
+
+
+class Ranking:
+    """Draws the variants of one model, prices them and times them."""
+
+    def __init__(
+        self,
+        path: Path,
+        rules: Sequence[Rule],
+        measurer: Measurer,
+        store: Store,
+        options: argparse.Namespace,
+    ) -> None:
+        self.path = path
+        self.options = options
+        self.measurer = measurer
+        self.imported: Imported = import_model(ir.load(path))
+        self.graph = self.imported.graph
+        self.sizes = self.imported.sizes(default_shapes(interface(self.imported.model)))
+        self.opset = self.imported.model.graph.opset_imports.get("", 20)
+        self.index = RuleIndex(rules)
+        threads = options.threads
+        place = Place.of(options.provider, threads, measurer.runtime_version)
+        self.guide = Estimator(TargetModel(threads=threads))
+        self.estimators = {
+            "default": self.guide,
+            "calibrated": Estimator(calibrated(place, measurer, store)),
+        }
+        self.costs = Costs(
+            measurer, store, self.imported.constants, sizes=self.sizes, opset=self.opset
+        )
+
+    def variants(self) -> list[Variant]:
+        """The variants that could be priced and timed."""
+        found: list[tuple[tuple[str, ...], Graph, dict[str, float]]] = []
+        for region, original, state in self.drawn():
+            if len(found) == self.options.variants:
+                break
+            graph = self.replaced(region, state)
+            if graph is None:
+                continue
+            predicted = self.predicted(region, original, state, graph)
+            if predicted is not None:
+                found.append((state.path, graph, predicted))
+        timed: list[Variant] = []
+        for start in range(0, len(found), TOGETHER):
+            batch = found[start : start + TOGETHER]
+            results = self.timed([graph for _, graph, _ in batch])
+            for (rules, _, predicted), result in zip(batch, results, strict=True):
+                if result is not None:
+                    timed.append(Variant(rules, predicted, *result))
+        return timed
+
+    def drawn(self) -> Iterator[tuple[Region, State, State]]:
+        """Forms that the search visits, in random order, of one region after the other in turns."""
+        constants = Constants(self.imported.constants)
+        draw = random.Random(self.options.seed)
+        regions = {r.key: r for r in cut(self.graph, constants, layouts=self.guide)}
+        waiting: list[tuple[Region, State, list[State]]] = []
+        deadline = time.monotonic() + self.options.budget
+        for number, region in enumerate(regions.values()):
+            now = time.monotonic()
+            limits = Limits(alpha=ALPHA, deadline=now + (deadline - now) / (len(regions) - number))
+            explorer = Explorer(
+                self.index,
+                partial(self.guide, wanted=region.wanted),
+                constants.of(region),
+                limits,
+                seed=self.options.seed,
+                opset=self.opset,
+                block=self.guide.block,
+            )
+            original, *found = explorer.explore(region.graph, KEPT)
+            # Of forms that the estimate calls equal one says as much as all of them.
+            others = list({round(state.cost, SAME): state for state in found}.values())
+            draw.shuffle(others)
+            waiting.append((region, original, others))
+        draw.shuffle(waiting)
+        while waiting:
+            for region, original, others in waiting:
+                if others:
+                    yield region, original, others.pop()
+            waiting = [item for item in waiting if item[2]]
+
+    def replaced(self, region: Region, state: State) -> Graph | None:
+        """The whole graph with a region in another form; None if it has no ONNX form."""
+        after = region.instantiate(state.graph.outputs)
+        try:
+            graph = apply_replacements(
+                self.graph, [Replacement(region.outputs, after, state.path, 0.0)]
+            )
+            export_model(self.imported, graph)
+        except (ShapeError, UnwritableError):
+            return None
+        return graph
+
+    def predicted(
+        self, region: Region, original: State, state: State, graph: Graph
+    ) -> dict[str, float] | None:
+        """What each cost says that a variant takes more; None if the region cannot be timed."""
+        forms = [region.in_place(each.graph.outputs) for each in (original, state)]
+        before, after = self.costs.measure(forms, REGION_S)
+        if before is None or after is None:
+            return None
+        found = {
+            name: estimate(graph) - estimate(self.graph)
+            for name, estimate in self.estimators.items()
+        }
+        return {
+            **found,
+            "regions": after - before,
+            "FLOPs": self.flops(graph) - self.flops(self.graph),
+        }
+
+    def flops(self, graph: Graph) -> float:
+        """The arithmetic of a graph, with nothing known of the runtime."""
+        total: Size = 0
+        for node in graph.nodes:
+            if isinstance(node.op, Operator) and not node.constant:
+                shapes = [value.shape for value in node.inputs]
+                total += node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
+        total = substitute(total, self.sizes)
+        total = substitute(
+            total, dict.fromkeys(free_symbols(total), self.guide.target.unknown_size)
+        )
+        assert isinstance(total, int)
+        return float(total)
+
+    def timed(self, graphs: Sequence[Graph]) -> list[tuple[float, float, float] | None]:
+        """What each graph takes more than the original, and the interval of their ratio."""
+        with tempfile.TemporaryDirectory() as name:
+            paths = [Path(name) / f"{number}.onnx" for number in range(len(graphs))]
+            for graph, path in zip(graphs, paths, strict=True):
+                write_temporary(export_model(self.imported, graph), path)
+            passes = []
+            for number in range(PASSES):
+                models = [self.path, *paths]
+                order = models if number % 2 == 0 else models[::-1]
+                results = self.measurer.time_together(
+                    order, self.options.seconds, seed=number, limit_s=LOADING_S
+                )
+                passes.append(dict(zip(order, results, strict=True)))
+        return [
+            self.difference([(each[self.path], each[path]) for each in passes]) for path in paths
+        ]
+
+    def difference(
+        self, passes: Sequence[tuple[Timing | Failed, Timing | Failed]]
+    ) -> tuple[float, float, float] | None:
+        """Seconds that a variant takes more, and the ratio's interval, which covers all passes."""
+        pairs = [
+            (before.samples, after.samples)
+            for before, after in passes
+            if isinstance(before, Timing) and isinstance(after, Timing)
+        ]
+        if len(pairs) < len(passes):
+            return None
+        lows, highs = zip(
+            *(median_ratio(before, after, self.options.seed)[1:] for before, after in pairs),
+            strict=True,
+        )
+        before, after = (tuple(itertools.chain(*each)) for each in zip(*pairs, strict=True))
+        ratio, _, _ = median_ratio(before, after, self.options.seed)
+        return statistics.median(before) * (1 / ratio - 1), min(lows), max(highs)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The texts of one line of the table."""
+    apart = sum(variant.is_apart for variant in row.variants)
+    texts = (f"{_number(row.taus[cost])} ({_number(row.apart[cost])})" for cost in COSTS)
+    return (row.model, str(len(row.variants)), str(apart), *texts)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+HEADER = ("model", "variants", "told apart", *COSTS)
+
+
+def markdown(rows: Sequence[Row], options: argparse.Namespace) -> str:
+    """The table for a page."""
+    lines = [
+        f"{machine(options)}. Kendall's tau over the variants of each model, and over those that",
+        "are told apart from the original.",
+        "",
+        f"| {' | '.join(HEADER)} |",
+        f"|---|{'---:|' * (len(HEADER) - 1)}",
+        *(f"| {' | '.join(cells(row))} |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the benchmark; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(STORED)}")
+    parser.add_argument("--all", action="store_true", help="every model")
+    parser.add_argument("--variants", type=int, default=40, help="of each model, at most")
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds to look for them")
+    parser.add_argument("--seconds", type=float, default=1.5, help="to time a few of them, twice")
+    parser.add_argument("--threads", type=int, default=usable_cores())
+    parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=HERE / "results", metavar="DIR")
+    options = parser.parse_args()
+    if unknown := set(options.models) - set(STORED):
+        parser.error(f"no such model: {', '.join(sorted(unknown))}")
+    names = STORED if options.all else options.models or DEFAULT
+    rules = load_rules(default_directory())
+    console = Console(soft_wrap=True)
+    console.print("  ".join(HEADER), highlight=False)
+    rows: list[Row] = []
+    target = Target(options.provider, options.threads)
+    for name in names:
+        start = time.monotonic()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Measurer(target) as measurer,
+            Store() as store,
+        ):
+            path = Path(folder) / f"{name}.onnx"
+            prepare(name, path)
+            variants = Ranking(path, rules, measurer, store, options).variants()
+        rows.append(Row.of(name, variants, time.monotonic() - start))
+        console.print("  ".join(cells(rows[-1])), highlight=False)
+        page = f"ranking-{options.provider}-{options.threads}"
+        write_results(page, markdown(rows, options), rows, options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""The tools that the benchmark compares, each run on a model in a process of its own."""
+
+import argparse
+import dataclasses
+import filecmp
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from headroom import Profile
+from peers import PEERS
+from timed import Ended, timed
+
+HERE = Path(__file__).resolve().parent
+XFLOW = "xflow"
+
+HANG_S = 600.0
+"""What a process may take, beyond its budget if it has one, before it is ended."""
+
+
+class Failure(StrEnum):
+    """Why there is no output of a tool to judge, or no verdict on it."""
+
+    MISSING = "not installed"
+    CRASHES = "crashes"
+    HANGS = "times out"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one tool made of one model; times in seconds, memory in bytes.
+
+    `fault` is a `Failure`, or a `Fault` of the judge, or empty, and `wrong` a sentence on it.  The
+    figures of an output are those of `judge.py`; one that is the input, byte for byte, is as fast
+    as it, and `is_unchanged`: there is nothing to measure.
+    """
+
+    tool: str
+    fault: str = ""
+    wrong: str = ""
+    seconds: float = 0.0
+    memory: int = 0
+    is_unchanged: bool = False
+    error: float | None = None
+    before_s: float | None = None
+    after_s: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast the user's model is: once, where the tool has failed."""
+        return 1.0 if self.ratio is None else self.ratio
+
+
+def failed(ended: Ended) -> dict[str, Any]:
+    """Return fault and reason of a process that did not end well, else nothing."""
+    if ended.code is None:
+        return {"fault": Failure.HANGS, "wrong": f"still runs after {ended.seconds:.0f} s"}
+    if ended.code:
+        return {"fault": Failure.CRASHES, "wrong": ended.said}
+    return {}
+
+
+def optimize(source: Path, target: Path, report: Path, options: argparse.Namespace) -> Attempt:
+    """Run xflow on a model, which also writes a report."""
+    command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
+    command += ["--budget", str(options.budget), "--threads", str(options.threads)]
+    command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
+    return attempted(XFLOW, command, source, target, options.budget + HANG_S)
+
+
+def optimize_by_peer(name: str, source: Path, target: Path) -> Attempt:
+    """Run a peer on a model, if it is installed."""
+    if not PEERS[name].version:
+        return Attempt(name, Failure.MISSING)
+    command = [sys.executable, str(HERE / "peers.py"), name, str(source), str(target)]
+    return attempted(name, command, source, target, HANG_S)
+
+
+def attempted(
+    tool: str, command: Sequence[str], source: Path, target: Path, limit: float
+) -> Attempt:
+    """Run a tool that is to write `target`."""
+    ended = timed(command, limit)
+    attempt = Attempt(tool, **failed(ended), seconds=ended.seconds, memory=ended.memory)
+    if attempt.fault:
+        return attempt
+    if not target.exists():
+        return dataclasses.replace(attempt, fault=Failure.CRASHES, wrong="wrote nothing")
+    if filecmp.cmp(source, target, shallow=False):
+        return dataclasses.replace(attempt, is_unchanged=True, ratio=1.0)
+    return attempt
+
+
+def judged(
+    before: Path, outputs: Sequence[Path], options: argparse.Namespace, seconds: float
+) -> list[dict[str, Any]]:
+    """Return the verdicts of `judge.py`, run in a process of its own.
+
+    Where the runtime dies of one of the outputs, or does not end, each is judged alone.
+    """
+    command = [sys.executable, str(HERE / "judge.py"), str(before), *map(str, outputs)]
+    command += ["--threads", str(options.threads), "--provider", options.provider]
+    ended = timed([*command, "--seconds", str(seconds)], HANG_S + seconds)
+    failure = failed(ended)
+    if not failure:
+        verdicts: list[dict[str, Any]] = json.loads(ended.out.splitlines()[-1])
+        return verdicts
+    if len(outputs) == 1:
+        return [failure]
+    share = seconds / len(outputs)
+    return [judged(before, [output], options, share)[0] for output in outputs]
+
+
+def profiled(models: Sequence[Path], options: argparse.Namespace) -> list[Profile]:
+    """Return the profiles of `headroom.py`, run in a process of its own; nothing if it fails."""
+    command = [sys.executable, str(HERE / "headroom.py"), *map(str, models)]
+    ended = timed([*command, "--threads", str(options.threads)], HANG_S)
+    profiles: list[Profile] = [] if failed(ended) else json.loads(ended.out.splitlines()[-1])
+    return profiles
