@@ -31,6 +31,9 @@ GAIN = 0.02
 """Least relative gain for which a region is rewritten."""
 SURPRISE = 0.08
 """The same for a form that the estimate does not call faster: more often it is noise."""
+NOISE = 0.05
+"""Up to which relative difference two measured forms count as equally fast that the estimate does
+not tell apart."""
 HOPE = 1.05
 """Forms are measured up to this estimated cost, relative to the original's."""
 PASSES = 4
@@ -298,13 +301,15 @@ class _Search:
         if times[0] is None:
             return Remembered(None)
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
-        fastest = min(t for t, _ in timed)
+        fastest, form = min(timed, key=lambda item: item[0])
         # Of forms that are equally fast as far as one can tell, take the one with the fewest
-        # operators.
-        time_of_best, best = min(
-            ((t, state) for t, state in timed if t <= fastest * (1 + GAIN)),
-            key=lambda item: (_operators(item[1].graph), item[1].cost),
-        )
+        # operators. One can tell less where the estimate sees no difference either.
+        close = [
+            (t, state)
+            for t, state in timed
+            if t <= fastest * (1 + (NOISE if state.cost <= form.cost * (1 + GAIN) else GAIN))
+        ]
+        time_of_best, best = min(close, key=lambda item: (_operators(item[1].graph), item[1].cost))
         if _is_part(best.graph, original.graph):
             gain = -GAIN  # it does nothing that the original does not, too: so much is noise
         else:

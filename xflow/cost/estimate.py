@@ -80,7 +80,9 @@ class Estimator:
         target = self.target
         moved = sum(map(self._bytes, (*(v.type for v in kernel.inputs), *node.types)))
         slow = target.slow.get(kernel.name, 1.0)
-        return moved * slow / (target.bandwidth * target.threads) + self._call
+        # Of two spellings that end in the same kernel the shorter one is the better one.
+        fused = len(kernel.inside) * target.fused_overhead
+        return moved * slow / (target.bandwidth * target.threads) + self._call + fused
 
     def _conversion(self, image: Value) -> float:
         """The seconds for an image from one layout to the other."""
