@@ -1,5 +1,6 @@
 """The estimate: what it calls cheaper has to be so on any machine."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -84,6 +85,14 @@ def test_cost_is_that_of_the_nodes_each_once() -> None:
 def test_thin_groups_are_slower_than_their_arithmetic() -> None:
     thin = call("Conv", X, tensor("d", 32, 1, 3, 3, constant=True), pads=(1, 1, 1, 1), group=32)
     assert seconds(thin) > seconds(CONV) / 32
+
+
+def test_convolutions_by_single_pixels_lose_nothing_outside_of_the_layout() -> None:
+    pixels, window = (tensor(f"dynamic {k}", 20, 20, k, k) for k in (1, 3))
+    x = tensor("x", 1, 20, 28, 28)
+    estimator = Estimator(replace(TARGET, overhead=0.0, cold_overhead=0.0))
+    pointwise = estimator.node(call("Conv", x, pixels).node)
+    assert estimator.node(call("Conv", x, window, pads=(1, 1, 1, 1)).node) > 9 * pointwise
 
 
 def test_symbolic_sizes_and_opaque_nodes_have_a_cost() -> None:

@@ -11,10 +11,12 @@ import pytest
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque, run
+from xflow.match import no_constants
 from xflow.ops.registry import Array, Attribute
 from xflow.region import Constants, cut
 from xflow.rule import parse_rules
 from xflow.search import SearchResult, apply_replacements, search, without
+from xflow.steps import RuleIndex, Steps
 
 RULES = parse_rules("""
 rule bias-apart
@@ -309,6 +311,22 @@ def test_several_processes_find_what_one_does(monkeypatch: pytest.MonkeyPatch) -
     together = search(graph, RULES, EstimatedCost(), deadline=time.monotonic() + 60.0, processes=2)
     assert together.graph == alone.graph
     assert [r.rules for r in together.replacements] == [r.rules for r in alone.replacements]
+
+
+def test_no_tensor_without_elements_is_made() -> None:
+    rules = parse_rules("""
+rule add-nothing
+  in       x[N, M]
+  from     Relu(x)
+  to       Concat(Relu(x), Zeros(shape=[N, 0]), axis=1)
+rule slice-of-nothing
+  in       x[N, M]
+  from     Relu(x)
+  to       Concat(Slice(Relu(x), starts=[0], ends=[0], axes=[0], steps=[1]), Relu(x), axis=0)
+""")
+    graph = Graph((call("Relu", tensor("x", 2, 3)),))
+    steps = list(Steps(RuleIndex(rules), no_constants).of(graph))
+    assert "slice-of-nothing" not in {step.rule for step in steps}
 
 
 def test_lost_processes_cost_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:

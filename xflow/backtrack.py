@@ -78,7 +78,7 @@ class Explorer:
         """Whether nothing was left to explore when the search ended."""
 
     def explore(self, graph: Graph, keep: int) -> list[State]:
-        """The cheapest states that were found, the given graph first, then by cost.
+        """The cheapest states that were found, the given graph first, see `_cheapest`.
 
         At most `keep` besides the given graph; no two consist of the same operators, and none of
         operators that the opset does not have: these only lie on the way.
@@ -244,5 +244,19 @@ def _signature(graph: Graph) -> object:
 
 
 def _cheapest(found: Mapping[object, State], root: State, keep: int) -> list[State]:
-    others = [state for state in found.values() if state.path]
-    return [root, *sorted(others, key=lambda state: state.cost)[:keep]]
+    """The given graph, and at most `keep` of what was found, by cost.
+
+    The cheapest, and the first and the last state on the way to it that gained something: where
+    the estimate is wrong about one step, those before it may be right. The rest are the next ones.
+    """
+    others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
+    if not others:
+        return [root]
+    best = others[0]
+    way = sorted(
+        (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
+        key=lambda state: len(state.path),
+    )
+    chosen = [best, *way[:1], *way[1:][-1:]][:keep]
+    chosen += [state for state in others if state not in chosen][: keep - len(chosen)]
+    return [root, *sorted(chosen, key=lambda state: state.cost)]

@@ -25,7 +25,7 @@ from xflow.rule import Rule
 ALPHA = 2.0
 """States that cost more than this times the best are dropped: estimates are rough, and rules that
 enable others cost first."""
-KEPT = 4
+KEPT = 5
 """Forms of a region that are measured against the original."""
 GAIN = 0.02
 """Least relative gain for which a region is rewritten."""

@@ -276,7 +276,7 @@ class Steps:
                 if refused and any(value.type.dtype in refused for value in _touched(match)):
                     continue
                 after = replacement(instance, match)
-                if isinstance(after, NoMatch):
+                if isinstance(after, NoMatch) or _makes_empty(after.nodes):
                     continue
                 more = _computed(set(after.nodes)) - _computed(match.nodes)
                 if entry.grows and more > 0 and not entry.expands:
@@ -292,6 +292,11 @@ class Steps:
                     shrinks=more < 0,
                     fills=bool(instance.free_symbols),
                 )
+
+
+def _makes_empty(nodes: Iterable[Node]) -> bool:
+    """Whether a tensor without elements is among the results, which the runtime often refuses."""
+    return any(size == 0 for node in nodes for kind in node.types for size in kind.shape)
 
 
 def _computed(nodes: Iterable[Node]) -> int:

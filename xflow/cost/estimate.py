@@ -57,7 +57,7 @@ class Estimator:
                 total += self.node(node)
                 chain = name, Stage.WEIGHTS
             else:
-                total += self.target.fused_overhead
+                total += self._fused_into(node, name)
             chains[Value(node, 0)] = chain
         converted = self.layouts.converted(graph, inside, wanted)
         return total + sum(map(self._conversion, converted))
@@ -83,6 +83,16 @@ class Estimator:
         # Of two spellings that end in the same kernel the shorter one is the better one.
         fused = len(kernel.inside) * target.fused_overhead
         return moved * slow / (target.bandwidth * target.threads) + self._call + fused
+
+    def _fused_into(self, node: Node, name: str) -> float:
+        """The seconds that an operator takes more by being fused into the one before it.
+
+        Data is not moved again, but a sigmoid remains to be computed.
+        """
+        target = self.target
+        computing = max(0.0, target.slow.get(name, 1.0) - 1.0)
+        moved = 2 * self._bytes(node.types[0]) * computing
+        return target.fused_overhead + moved / (target.bandwidth * target.threads)
 
     def _conversion(self, image: Value) -> float:
         """The seconds for an image from one layout to the other."""
@@ -152,7 +162,8 @@ class Estimator:
             peak = target.peak.get(name, target.other_peak) * target.threads
             seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
         if target.layout is not None and not self.layouts.is_blocked(node):
-            seconds *= target.layout.outside.get(name, 1.0)
+            if not _is_product(node):
+                seconds *= target.layout.outside.get(name, 1.0)
             group = node.attributes.get("group", 1)
             seconds += target.group_overhead * (group - 1 if isinstance(group, int) else 0)
         return seconds + self._call
@@ -164,7 +175,7 @@ class Estimator:
             return 1.0
         weight = [self._int(size) for size in node.inputs[1].shape]
         groups = self._int(group) if isinstance(group, int) else 1
-        inner, outer = weight[1], max(1, weight[0] // groups)
+        inner, outer = max(1, weight[1]), max(1, weight[0] // groups)
         full = self.target.full_channels
         return math.sqrt(min(1.0, inner / full) * min(1.0, outer / full))
 
@@ -177,6 +188,16 @@ class Estimator:
             size = substitute(size, dict.fromkeys(free_symbols(size), unknown))
         assert isinstance(size, int)
         return max(0, size)
+
+
+def _is_product(node: Node) -> bool:
+    """Whether it is a convolution that the runtime computes as one product of matrices."""
+    if operator_name(node) != "Conv":
+        return False
+    strides, pads, group = (node.attributes[name] for name in ("strides", "pads", "group"))
+    pixels = all(size == 1 for size in node.inputs[1].shape[2:])
+    ones = isinstance(strides, tuple) and all(size == 1 for size in strides)
+    return pixels and ones and group == 1 and isinstance(pads, tuple) and not any(pads)
 
 
 class EstimatedCost:
