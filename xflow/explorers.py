@@ -29,6 +29,9 @@ MAX_PROCESSES = 8
 WORTHWHILE_S = 5.0
 """Seconds of exploring from which it pays to start processes, which takes two."""
 
+IDLE_S = 20.0
+"""Seconds without work after which a process ends: if this one is killed, nobody else ends it."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -118,7 +121,10 @@ class Explorers:
         if self._pool is None:
             target = self._cost.layouts.target if self._cost.layouts is not None else None
             self._pool = loky.ProcessPoolExecutor(
-                self._processes, initializer=_begin, initargs=(self._rules, target, self._setting)
+                self._processes,
+                timeout=IDLE_S,
+                initializer=_begin,
+                initargs=(self._rules, target, self._setting),
             )
         return self._pool
 
