@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.backtrack import Limits
 from xflow.cost.estimate import EstimatedCost
+from xflow.explorers import Explorers, Setting
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque, run
 from xflow.match import no_constants
 from xflow.ops.registry import Array, Attribute
@@ -327,6 +329,30 @@ rule slice-of-nothing
     graph = Graph((call("Relu", tensor("x", 2, 3)),))
     steps = list(Steps(RuleIndex(rules), no_constants).of(graph))
     assert "slice-of-nothing" not in {step.rule for step in steps}
+
+
+def test_every_region_gets_its_share_of_the_time() -> None:
+    regions = cut(network(12), Constants(no_constants))
+    assert len(regions) > 4
+    asked: list[float] = []
+
+    class Recording:
+        def submit(self, _: object, task: object) -> Future[object]:
+            asked.append(task.seconds)  # type: ignore[attr-defined]
+            future: Future[object] = Future()
+            future.set_result(([], True))
+            return future
+
+    class Pooled(Explorers):
+        def _started(self, *_: object) -> object:
+            return Recording()
+
+    setting = Setting(Limits(), 1, 0, None, None)
+    explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), setting, processes=2)
+    list(explorers.explore(regions, [1.0] * len(regions), 100.0, shared=True))
+    # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
+    left = range(len(regions), 0, -1)
+    assert asked == pytest.approx([100.0 * min(1.0, 2 / count) for count in left], rel=0.05)
 
 
 def test_lost_processes_cost_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:

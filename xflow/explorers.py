@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -18,6 +18,7 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, TensorType, Value, leaf
+from xflow.match import ConstantLookup
 from xflow.ops.registry import Array
 from xflow.plain import Plain, from_plain, to_plain
 from xflow.region import SMALL, Constants, Region
@@ -95,7 +96,7 @@ class Explorers:
             for number in order:
                 yield number, self._here(regions[number], clock.share(number, 1))
             return
-        running: dict[Future[Any], int] = {}
+        running: dict[Future[Any], tuple[int, float]] = {}
         while order or running:
             while order and len(running) < self._processes:
                 number = order.pop(0)
@@ -105,26 +106,25 @@ class Explorers:
                     yield number, self._here(regions[number], limit)
                     continue
                 try:
-                    running[pool.submit(_explore, task)] = number
+                    running[pool.submit(_explore_task, task)] = number, limit
                 except RuntimeError:  # the pool is broken: whatever is left is done here
                     yield number, self._here(regions[number], limit)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                number = running.pop(future)
-                yield number, self._received(regions[number], future, clock.share(number, 1))
+                number, limit = running.pop(future)
+                yield number, self._received(regions[number], future, limit)
 
     def _started(self, regions: int, seconds: float) -> Any:
         """The processes, if they are there or worth starting."""
-        several = self._processes > 1 and regions > 1 and self._cost.layouts is not None
-        if not several or (self._pool is None and seconds < WORTHWHILE_S):
+        layouts = self._cost.layouts
+        if layouts is None or self._processes < 2 or regions < 2:
             return None
-        if self._pool is None:
-            target = self._cost.layouts.target if self._cost.layouts is not None else None
+        if self._pool is None and seconds >= WORTHWHILE_S:
             self._pool = loky.ProcessPoolExecutor(
                 self._processes,
                 timeout=IDLE_S,
                 initializer=_begin,
-                initargs=(self._rules, target, self._setting),
+                initargs=(self._rules, layouts.target, self._setting),
             )
         return self._pool
 
@@ -132,16 +132,8 @@ class Explorers:
         estimate = self._cost.estimate
         if self._cost.layouts is not None and any(region.wanted):
             estimate = partial(self._cost.layouts, wanted=region.wanted)
-        explorer = Explorer(
-            self.index,
-            estimate,
-            self._constants.of(region),
-            replace(self._setting.limits, deadline=time.monotonic() + seconds),
-            seed=self._setting.seed,
-            opset=self._setting.opset,
-            block=self._setting.block,
-        )
-        return Found(explorer.explore(region.graph, self._setting.keep), explorer.exhausted)
+        context = _Context(self.index, self._setting)
+        return context.explore(region.graph, estimate, self._constants.of(region), seconds)
 
     def _task(self, region: Region, seconds: float) -> _Task | None:
         """A region as another process can read it; None if it has no plain form."""
@@ -180,7 +172,7 @@ class _Clock:
         self._shared = shared
 
     def share(self, number: int, processes: int) -> float:
-        """The seconds for region `number`, which is the next one."""
+        """The seconds for region `number`, which is the next one; to be asked once for each."""
         remaining = self._end - time.monotonic()
         if not self._shared:
             return remaining
@@ -201,25 +193,44 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Context:
-    """What a process keeps from region to region."""
+    """What a process needs for all regions."""
 
     index: RuleIndex
-    estimator: Estimator
     setting: Setting
 
+    def explore(
+        self,
+        graph: Graph,
+        estimate: Callable[[Graph], float],
+        constants: ConstantLookup,
+        seconds: float,
+    ) -> Found:
+        """Explore a region's graph, for at most so many seconds."""
+        setting = self.setting
+        explorer = Explorer(
+            self.index,
+            estimate,
+            constants,
+            replace(setting.limits, deadline=time.monotonic() + seconds),
+            seed=setting.seed,
+            opset=setting.opset,
+            block=setting.block,
+        )
+        return Found(explorer.explore(graph, setting.keep), explorer.exhausted)
 
-_contexts: list[_Context] = []
-"""The context of this process, once it has begun."""
+
+_here: list[tuple[_Context, Estimator]] = []
+"""What this process works with, once it has begun."""
 
 
 def _begin(rules: Sequence[Rule], target: TargetModel, setting: Setting) -> None:
     """Prepare a process."""
-    _contexts[:] = [_Context(RuleIndex(rules), Estimator(target), setting)]
+    _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target))]
 
 
-def _explore(task: _Task) -> tuple[list[tuple[Plain, float, tuple[str, ...]]], bool]:
+def _explore_task(task: _Task) -> tuple[list[tuple[Plain, float, tuple[str, ...]]], bool]:
     """Explore a region in a process of its own; return forms with costs and paths."""
-    (context,) = _contexts
+    ((context, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
     for op, type, array in task.leaves:
@@ -227,17 +238,9 @@ def _explore(task: _Task) -> tuple[list[tuple[Plain, float, tuple[str, ...]]], b
         leaves[op.key], data[value] = value, array
     outputs = from_plain(task.form, leaves)
     assert outputs is not None
-    setting = context.setting
-    explorer = Explorer(
-        context.index,
-        partial(context.estimator, wanted=task.wanted),
-        with_expressions(data.get, SMALL),
-        replace(setting.limits, deadline=time.monotonic() + task.seconds),
-        seed=setting.seed,
-        opset=setting.opset,
-        block=setting.block,
-    )
-    states = explorer.explore(Graph(outputs), setting.keep)
-    forms = [(to_plain(state.graph.outputs), state.cost, state.path) for state in states]
+    estimate = partial(estimator, wanted=task.wanted)
+    lookup = with_expressions(data.get, SMALL)
+    found = context.explore(Graph(outputs), estimate, lookup, task.seconds)
+    forms = [(to_plain(state.graph.outputs), state.cost, state.path) for state in found.states]
     known = [(form, cost, path) for form, cost, path in forms if form is not None]
-    return known, explorer.exhausted
+    return known, found.exhausted

@@ -102,8 +102,7 @@ def _in_order_of(new: Node, old: Node) -> tuple[Value, ...]:
 
 
 def _kind(node: Node) -> _Key:
-    attributes = tuple(sorted(node.attributes.items(), key=lambda item: item[0]))
-    return node.op, attributes, tuple(value.type for value in node.inputs), node.types
+    return node.kind, tuple(value.type for value in node.inputs), node.types
 
 
 def _weights(node: Node) -> _Key | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +52,19 @@ class Memory:
     """
 
     def __init__(
-        self, notebook: Notebook | None, rules: Iterable[Rule], budget: float, *settings: object
+        self, notebook: Notebook | None, rules: Sequence[Rule], budget: float, *settings: object
     ) -> None:
         self._notebook = notebook
         self._budget = budget
-        digest = hashlib.sha256(_program())
-        for rule in rules:
-            digest.update(repr(rule).encode())
-        digest.update(json.dumps(settings, default=_orderly, sort_keys=True).encode())
-        self._base = digest.digest()
+        self._rules = rules
+        self._settings = settings
 
     def get(self, region: Region) -> Remembered | None:
         """What is known of a region."""
-        key = self._key(region) if self._notebook is not None else None
-        text = None if key is None or self._notebook is None else self._notebook.get(key)
+        if self._notebook is None:
+            return None
+        key = self._key(region)
+        text = None if key is None else self._notebook.get(key)
         if text is None:
             return None
         known = json.loads(text)
@@ -82,8 +81,10 @@ class Memory:
 
     def put(self, region: Region, solution: Solution | None, final: bool = True) -> None:
         """Note what the search of a region led to."""
-        key = self._key(region) if self._notebook is not None else None
-        if key is None or self._notebook is None:
+        if self._notebook is None:
+            return
+        key = self._key(region)
+        if key is None:
             return
         known: dict[str, Any] = {"budget": self._budget, "form": None}
         if solution is not None:
@@ -92,6 +93,15 @@ class Memory:
                 return
             known |= {"form": form, "rules": solution.rules, "gain": solution.gain, "final": final}
         self._notebook.put(key, json.dumps(known))
+
+    @cached_property
+    def _base(self) -> bytes:
+        """A hash of what decides in all regions."""
+        digest = hashlib.sha256(_program())
+        for rule in self._rules:
+            digest.update(repr(rule).encode())
+        digest.update(json.dumps(self._settings, default=_orderly, sort_keys=True).encode())
+        return digest.digest()
 
     def _key(self, region: Region) -> str | None:
         """A hash of a region and of all that decides what is found for it."""

@@ -104,19 +104,22 @@ class Pipeline:
     def search(self, imported: Imported, rules: Sequence[Rule]) -> Replacements:
         """The replacements that the search finds."""
         run = self.run
-        model = self.target_model()
-        deadline = time.monotonic() + run.budget
-        # What is begun before the deadline, as a region that hangs, must leave the check its time.
-        overrun = deadline + AFTERWARDS_S / 4
         opset = self.source.graph.opset_imports.get("", 20)
         with contextlib.ExitStack() as stack:
+            store = None
+            model = TargetModel(threads=run.target.threads)
+            if run.measured and not self.costs:
+                store = stack.enter_context(Store())
+                model = self.measured_target(store) or model
+            deadline = time.monotonic() + run.budget
+            # What is begun before it, as a region that hangs, must leave the check its time.
+            overrun = deadline + AFTERWARDS_S / 4
             stack.enter_context(run.phase("search"))
             measured: WorstOf | None = None
             costs: CostModel = EstimatedCost(model)
             if self.costs:
                 costs = self.costs[0]
-            elif run.measured:
-                store = stack.enter_context(Store())
+            elif store is not None:
                 measurer = Measurer(run.target, run.worker, deadline=overrun)
                 known = imported.constants
                 sizes = map(imported.sizes, self.settings)
@@ -138,7 +141,7 @@ class Pipeline:
                 processes=usable_cores(),
                 progress=run.progress,
             )
-            if measured is not None:
+            if store is not None and measured is not None:
                 run.warnings += [*store.warnings, *measured.warnings]
             replacements = found.replacements
             if self.costs:
@@ -146,16 +149,13 @@ class Pipeline:
         run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements
 
-    def target_model(self) -> TargetModel:
-        """What the estimate knows of this machine; short runs do not measure it first."""
+    def measured_target(self, store: Store) -> TargetModel | None:
+        """What is known of this machine; short runs do not measure it first."""
         run = self.run
-        default = TargetModel(threads=run.target.threads)
-        if self.costs or not run.measured:
-            return default
-        with run.phase("calibrate"), Store() as store:
+        with run.phase("calibrate"):
             place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
             if run.budget < CALIBRATION_S:
-                return stored(place, store) or default
+                return stored(place, store)
             start = time.monotonic()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
             run.end += time.monotonic() - start

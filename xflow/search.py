@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
+from xflow.cost.objectives import operators
 from xflow.explorers import Explorers, Setting
 from xflow.fold import byte_size
 from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
@@ -37,6 +38,8 @@ not tell apart."""
 HOPE = 1.05
 """Forms are measured up to this estimated cost, relative to the original's."""
 PASSES = 4
+SEARCHING = 0.6
+"""The part of a pass's time that is for exploring; the rest is for measuring."""
 MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
 LOADED_PER_S = 6e7
@@ -213,25 +216,24 @@ class _Search:
     def solve(self, regions: Sequence[Region], until: float, pass_number: int) -> int:
         """Search and measure those regions that are new; return how many these are."""
         groups: dict[tuple[object, ...], list[Region]] = {}
-        recalled = 0
         for region in regions:
-            if region.key not in self.solved and region.key not in groups:
-                known = self.memory.get(region)
-                if known is not None:
-                    recalled += 1
-                    self.settle(region, known.solution, known.final)
-                    continue
             if region.key not in self.solved:
                 groups.setdefault(region.key, []).append(region)
+        recalled = 0
+        for first, *_ in groups.values():
+            known = self.memory.get(first)
+            if known is not None:
+                recalled += 1
+                self.settle(first, known.solution, known.final)
+        groups = {key: group for key, group in groups.items() if key not in self.solved}
         # By roots, since a region that takes little time may still become a good deal faster.
         weights = {
             key: (self.cost.estimate(group[0].graph) * len(group)) ** 0.5
             for key, group in groups.items()
         }
-        searching = 0.6 if self.cost.measures else 1.0
-        seconds = searching * (until - time.monotonic())
-        if not self.cost.measures:  # every region takes what it takes: the same on any machine
-            seconds = self.remaining()
+        # By estimates alone every region takes what it takes: the same on any machine.
+        part = SEARCHING * (until - time.monotonic())
+        seconds = part if self.cost.measures else self.remaining()
         keys = list(groups)
         explored = self.explorers.explore(
             [groups[key][0] for key in keys],
@@ -239,21 +241,21 @@ class _Search:
             seconds,
             shared=self.cost.measures,
         )
-        forms: dict[object, tuple[Region, list[State]]] = {}
+        forms: dict[object, list[State]] = {}
         for done, (number, result) in enumerate(explored):
             self.tell("search", **{"pass": pass_number + 1, "region": done + 1, "of": len(keys)})
             key = keys[number]
             self.solved[key] = None
             if not result.exhausted:
                 self.unfinished.add(key)
-            forms[key] = groups[key][0], result.states
+            original = result.states[0]
+            forms[key] = [s for s in result.states if s.cost < HOPE * original.cost]
         found: list[tuple[float, Region, list[State]]] = []
         for key in keys:  # not in the order in which they came
-            region, states = forms[key]
-            original, others = states[0], [s for s in states[1:] if s.cost < HOPE * states[0].cost]
+            region, (original, *others) = groups[key][0], forms[key]
             if others:
                 gain = (original.cost - others[0].cost) * len(groups[key])
-                found.append((gain, region, states))
+                found.append((gain, region, forms[key]))
             else:
                 self.memory.put(region, None)
         found.sort(key=lambda item: -item[0])
@@ -279,7 +281,7 @@ class _Search:
         self, region: Region, states: Sequence[State], hope: float, seconds: float
     ) -> Remembered | None:
         """The form that a region should have; None if there is no time to tell."""
-        original, *others = [s for s in states if s.cost < HOPE * states[0].cost]
+        original, *others = states
         if not self.cost.measures:
             for state in sorted(others, key=lambda state: state.cost):
                 part = _is_part(state.graph, original.graph)
@@ -309,7 +311,7 @@ class _Search:
             for t, state in timed
             if t <= fastest * (1 + (NOISE if state.cost <= form.cost * (1 + GAIN) else GAIN))
         ]
-        time_of_best, best = min(close, key=lambda item: (_operators(item[1].graph), item[1].cost))
+        time_of_best, best = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
         if _is_part(best.graph, original.graph):
             gain = -GAIN  # it does nothing that the original does not, too: so much is noise
         else:
@@ -327,8 +329,7 @@ class _Search:
             if solution is None:
                 continue
             after = region.instantiate(solution.outputs)
-            item = Replacement(region.outputs, after, solution.rules, solution.gain)
-            made.append(item)
+            made.append(Replacement(region.outputs, after, solution.rules, solution.gain))
         self.replacements += made
         return apply_replacements(graph, made)
 
@@ -349,7 +350,7 @@ def _surroundings(node: Node) -> object:
 
 
 def _doing(node: Node) -> object:
-    return node.op, tuple(sorted(node.attributes.items())), node.types
+    return node.kind, node.types
 
 
 def _is_part(after: Graph, before: Graph) -> bool:
@@ -359,11 +360,6 @@ def _is_part(after: Graph, before: Graph) -> bool:
         for graph in (before, after)
     )
     return fewer < more
-
-
-def _operators(graph: Graph) -> int:
-    """How many operators run each time."""
-    return sum(not node.constant for node in graph.nodes)
 
 
 def _solution(state: State, before: float, after: float, gain: float) -> Solution | None:

@@ -240,7 +240,7 @@ class Steps:
         inputs = [(self._names[value.node], value.index) for value in node.inputs]
         if node.op.commutative:
             inputs.sort()
-        return node.op, tuple(inputs), tuple(sorted(node.attributes.items())), node.types
+        return node.kind, tuple(inputs), node.types
 
     def _weights_of(self, node: Node) -> frozenset[Node]:
         """The leaves that a constant is computed from."""

@@ -79,27 +79,27 @@ class Estimator:
         """The seconds that a fused kernel takes, whose result is that of `node`."""
         target = self.target
         moved = sum(map(self._bytes, (*(v.type for v in kernel.inputs), *node.types)))
-        slow = target.slow.get(kernel.name, 1.0)
         # Of two spellings that end in the same kernel the shorter one is the better one.
         fused = len(kernel.inside) * target.fused_overhead
-        return moved * slow / (target.bandwidth * target.threads) + self._call + fused
+        return self._moving(moved * target.slow.get(kernel.name, 1.0)) + self._call + fused
 
     def _fused_into(self, node: Node, name: str) -> float:
         """The seconds that an operator takes more by being fused into the one before it.
 
         Data is not moved again, but a sigmoid remains to be computed.
         """
-        target = self.target
-        computing = max(0.0, target.slow.get(name, 1.0) - 1.0)
+        computing = max(0.0, self.target.slow.get(name, 1.0) - 1.0)
         moved = 2 * self._bytes(node.types[0]) * computing
-        return target.fused_overhead + moved / (target.bandwidth * target.threads)
+        return self.target.fused_overhead + self._moving(moved)
 
     def _conversion(self, image: Value) -> float:
         """The seconds for an image from one layout to the other."""
-        target = self.target
-        assert target.layout is not None
-        moved = 2 * self._bytes(image.type) * target.layout.reorder
-        return moved / (target.bandwidth * target.threads) + self._call
+        assert self.target.layout is not None
+        return self._moving(2 * self._bytes(image.type) * self.target.layout.reorder) + self._call
+
+    def _moving(self, amount: float) -> float:
+        """The seconds for so many bytes."""
+        return amount / (self.target.bandwidth * self.target.threads)
 
     def _fused(
         self,
@@ -155,7 +155,7 @@ class Estimator:
         if name in target.views:
             return target.view_overhead + target.cold_view_overhead
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
-        seconds = moved * target.slow.get(name, 1.0) / (target.bandwidth * target.threads)
+        seconds = self._moving(moved * target.slow.get(name, 1.0))
         if isinstance(node.op, Operator) and (name not in target.slow or name in target.peak):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])

@@ -44,20 +44,16 @@ class LayoutModel:
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its layout."""
-        known = self._blocked.get(node)
-        if known is None:
-            waiting = [value.node for value in node.inputs]
-            while waiting:
-                inner = waiting[-1]
-                below = [v.node for v in inner.inputs if v.node not in self._blocked]
-                if below and inner not in self._blocked:
-                    waiting.extend(below)
-                    continue
-                if inner not in self._blocked:
-                    self._blocked[inner] = self._gives_blocks(inner)
-                waiting.pop()
-            known = self._blocked[node] = self._gives_blocks(node)
-        return known
+        stack = [node]
+        while node not in self._blocked:
+            inner = stack[-1]
+            unknown = [value.node for value in inner.inputs if value.node not in self._blocked]
+            if unknown:
+                stack.extend(unknown)
+                continue
+            self._blocked[inner] = self._gives_blocks(inner)
+            stack.pop()
+        return self._blocked[node]
 
     def wants_blocks(self, node: Node) -> bool:
         """Whether the runtime's operator for `node` reads images in its layout."""

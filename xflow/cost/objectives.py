@@ -21,8 +21,6 @@ from xflow.size import free_symbols, product, substitute
 OPERATOR_BYTES = 64
 """What an operator takes in a file and in the runtime, roughly: of forms that hold the same data,
 the one with fewer operators is better."""
-UNKNOWN_SIZE = 16
-"""What a size is taken to be that only a run of the model tells."""
 
 
 class ExactCost(ABC):
@@ -37,7 +35,7 @@ class ExactCost(ABC):
     def __init__(self, sizes: Mapping[str, int] | None = None) -> None:
         self._sizes = sizes or {}
         self._bytes: dict[TensorType, int] = {}
-        self._views = TargetModel().views
+        self._target = TargetModel()
 
     @abstractmethod
     def amount(self, graph: Graph) -> int:
@@ -61,7 +59,8 @@ class ExactCost(ABC):
                 width = 0
             size = substitute(product(kind.shape), self._sizes)
             if not isinstance(size, int):
-                size = substitute(size, dict.fromkeys(free_symbols(size), UNKNOWN_SIZE))
+                unknown = self._target.unknown_size
+                size = substitute(size, dict.fromkeys(free_symbols(size), unknown))
             assert isinstance(size, int)
             self._bytes[kind] = math.ceil(width * max(0, size))
         return self._bytes[kind]
@@ -176,7 +175,7 @@ class PeakMemory(ExactCost):
         return None
 
     def _is_view(self, node: Node) -> bool:
-        return isinstance(node.op, Operator) and node.op.name in self._views
+        return isinstance(node.op, Operator) and node.op.name in self._target.views
 
 
 EXACT: Mapping[Objective, type[ExactCost]] = {
