@@ -18,9 +18,7 @@ and what noise decides no cost can predict: in brackets stands tau over those th
 """
 
 import argparse
-import itertools
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -36,8 +34,9 @@ from scipy.stats import kendalltau
 from run import HERE, STORED, machine, prepare, write_results
 from xflow.backtrack import Explorer, Limits, State
 from xflow.cost.calibrate import calibrated
+from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.measure import Measurer, Target, Timing, median_ratio
+from xflow.cost.measure import Measurer, Target
 from xflow.cost.model import Costs
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
@@ -278,21 +277,16 @@ class Ranking:
     def difference(
         self, passes: Sequence[tuple[Timing | Failed, Timing | Failed]]
     ) -> tuple[float, float, float] | None:
-        """Seconds that a variant takes more, and the ratio's interval, which covers all passes."""
+        """Seconds that a variant takes more, and the ratio's interval."""
         pairs = [
-            (before.samples, after.samples)
+            (before, after)
             for before, after in passes
             if isinstance(before, Timing) and isinstance(after, Timing)
         ]
         if len(pairs) < len(passes):
             return None
-        lows, highs = zip(
-            *(median_ratio(before, after, self.options.seed)[1:] for before, after in pairs),
-            strict=True,
-        )
-        before, after = (tuple(itertools.chain(*each)) for each in zip(*pairs, strict=True))
-        ratio, _, _ = median_ratio(before, after, self.options.seed)
-        return statistics.median(before) * (1 / ratio - 1), min(lows), max(highs)
+        found = Comparison.over(pairs, self.options.seed)
+        return found.before.median * (1 / found.ratio - 1), found.low, found.high
 
 
 def cells(row: Row) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import xflow
 from xflow import api, pipeline, validate
 from xflow.attribution import Replacements, attribute_time, groups, leave_out
 from xflow.check import CheckResult, check_equivalent
-from xflow.cost.measure import Comparison, Measurer, Timing
+from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.measure import Measurer
 from xflow.cost.model import WorstOf
 from xflow.graph import Graph, Opaque, TensorType, Value, apply, leaf
 from xflow.ops.registry import Operator

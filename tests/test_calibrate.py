@@ -15,7 +15,8 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.calibrate_command import table
 from xflow.cost import peak_probes, probes
 from xflow.cost.calibrate import OPSET, Calibration, Number, calibrate, calibrated
-from xflow.cost.measure import Measurer, Target, Timing
+from xflow.cost.comparison import Timing
+from xflow.cost.measure import Measurer, Target
 from xflow.cost.numbers import BLOCKS, default_of, is_sane, with_numbers
 from xflow.cost.probes import Constants
 from xflow.cost.store import Place, Store

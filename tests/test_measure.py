@@ -14,14 +14,8 @@ import onnx
 import pytest
 
 from xflow.cost.child import NO_TIME
-from xflow.cost.measure import (
-    Comparison,
-    Measurer,
-    Target,
-    Timing,
-    check_provider,
-    median_ratio,
-)
+from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.measure import Measurer, Target, check_provider
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
 from xflow.errors import ModelError, ProviderError, UsageError, WorkerError
 from xflow.inputs import default_shapes, load_model, random_inputs
@@ -310,14 +304,69 @@ class TestTiming:
             results = Measurer(Target(), worker).time_together([HUGE, SMALL], 0.05)
         assert [type(result) for result in results] == [Failed, Timing]
 
-    def test_the_median_ratio_is_inside_its_interval_and_repeatable(self) -> None:
-        generator = np.random.default_rng(0)
-        after = generator.normal(1, 0.05, 200)
-        before = 2 * generator.normal(1, 0.05, 200)
-        ratio, low, high = median_ratio(before.tolist(), after.tolist(), 3)
-        assert low < ratio < high
-        assert 1.9 < low < high < 2.1
-        assert median_ratio(before.tolist(), after.tolist(), 3) == (ratio, low, high)
+
+def passes(
+    ratio: float, count: int, *, rounds: int = 50, noise: float = 0.05, between: float = 0.0
+) -> list[tuple[Timing, Timing]]:
+    """Timings of two models, of which the second is `ratio` times as fast."""
+    generator = np.random.default_rng(count)
+    made = []
+    for _ in range(count):
+        session = ratio * np.exp(generator.normal(0, between))
+        first, second = np.exp(generator.normal(0, noise, (2, rounds)))
+        made.append((Timing(tuple(session * first)), Timing(tuple(second))))
+    return made
+
+
+class TestComparison:
+    def test_the_ratio_is_inside_its_interval_and_repeatable(self) -> None:
+        found = Comparison.over(passes(2.0, 4), 3)
+        assert 1.9 < found.low < found.ratio < found.high < 2.1
+        assert Comparison.over(passes(2.0, 4), 3) == found
+
+    def test_more_passes_tell_more(self) -> None:
+        few, many = (Comparison.over(passes(1.0, count, between=0.02)) for count in (4, 32))
+        assert many.high - many.low < 0.6 * (few.high - few.low)
+
+    def test_what_sessions_differ_by_is_no_gain(self) -> None:
+        # Hardly any noise in a pass, but 2 % between sessions.
+        found = Comparison.over(passes(1.0, 6, noise=0.001, between=0.02))
+        assert found.low < 1 < found.high
+
+    def test_who_looks_twice_has_to_see_more(self) -> None:
+        once, twice = (Comparison.over(passes(1.0, 4), looks=looks) for looks in (1, 2))
+        assert twice.low < once.low < once.high < twice.high
+
+    def test_the_drift_of_the_machine_cancels_out(self) -> None:
+        speeds = np.linspace(1, 3, 40)
+        first, second = Timing(tuple(1.1 * speeds)), Timing(tuple(speeds))
+        assert first.relative_to(second) == pytest.approx(1.1)
+        found = Comparison.over([(first, second)])
+        assert [found.low, found.high] == pytest.approx([1.1, 1.1])
+
+    def test_passes_go_on_while_it_is_undecided(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        orders = []
+
+        def together(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
+            orders.append(order)
+            return [Timing((1.0, 1.0)), Timing((1.0, 1.0))]
+
+        monkeypatch.setattr(Measurer, "time_together", together)
+        measurer = Measurer(Target())
+        seen: list[int] = []
+
+        def undecided(found: Comparison) -> bool:
+            seen.append(found.passes)
+            return found.passes < 5
+
+        found = measurer.compare(b"a", b"b", 1.0, passes=3, undecided=undecided, extra_s=10.0)
+        assert isinstance(found, Comparison)
+        assert seen == [3, 9]
+        assert found.passes == 9
+        assert orders[:3] == [(b"a", b"b"), (b"b", b"a"), (b"a", b"b")]
+        found = measurer.compare(b"a", b"b", 1.0, passes=5, undecided=undecided, extra_s=10.0)
+        assert isinstance(found, Comparison)
+        assert found.passes == 5
 
 
 class TestWorker:

@@ -11,7 +11,8 @@ from onnx import numpy_helper
 import xflow
 from xflow import api, pipeline
 from xflow.cost import OBJECTIVES
-from xflow.cost.measure import Comparison, Measurer, Timing
+from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.measure import Measurer
 from xflow.cost.objectives import EXACT, OperatorCount, PeakMemory, WeightBytes
 from xflow.errors import UsageError
 from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque

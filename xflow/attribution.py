@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from xflow.cost.measure import Comparison
+from xflow.cost.comparison import Comparison
 from xflow.cost.objectives import ExactCost
 from xflow.errors import ShapeError
 from xflow.graph import Graph

@@ -6,11 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from xflow import attribution, summary
 from xflow.attribution import Attribution, Replacements
 from xflow.cost import Objective
-from xflow.cost.measure import Comparison, Measurer
+from xflow.cost.comparison import Comparison
+from xflow.cost.measure import Measurer
 from xflow.cost.objectives import ExactCost
 from xflow.cost.worker import Failed, Lost
 from xflow.inputs import Shapes
@@ -20,13 +22,17 @@ from xflow.run import AFTERWARDS_S, Run
 from xflow.search import apply_replacements
 from xflow.validate import Broken, Validator, Verdict, write_temporary
 
-TIMING_S = (2.0, 10.0)
+TIMING_S = (2.0, 12.0)
 """Least and most seconds of the final timing."""
+EXTRA_S = 30.0
+"""Seconds that it may take besides where a model seems to be faster, and is not shown to be."""
+CONTEST_PASSES = 2
+"""Of the timing that tells what a group of rewrites gains."""
 MARGIN = 0.005
 """How much faster a model has to be, with confidence, to be given out."""
-SINGLE_MARGIN = 0.03
+SESSIONS_MARGIN = 0.03
 """The same where there was time to load the models only once: two sessions of one and the same
-model were seen to differ by this much for as long as they live."""
+model were seen to differ by this much for as long as they live. With each pass it is less."""
 _BETTER: Mapping[Objective, str] = {
     "latency": "makes the model faster",
     "memory": "makes the model need less memory",
@@ -154,7 +160,9 @@ class Gate:
             write_temporary(model, path)
             files[rest] = path
             limit_s = until - time.monotonic()
-            timed = self.compare(path, files[whole], [shapes], TIMING_S[0], limit_s)
+            timed = self.compare(
+                path, files[whole], [shapes], TIMING_S[0], limit_s, passes=CONTEST_PASSES
+            )
             if isinstance(timed, Failed):
                 if isinstance(timed, Lost):
                     self.run.warnings.append(
@@ -212,16 +220,24 @@ class Gate:
         seconds = min(high, max(low, min(left / 2, self.run.budget / 6)))
         limit_s = max(left, AFTERWARDS_S / 2)
         start = time.monotonic()
-        timed = self.compare(self.before, after, self.settings, seconds, limit_s)
-        took = (time.monotonic() - start) / len(self.settings)
-        self.step_s = max(low, took - seconds / len(self.settings) + low)
+        # What is not counted but timed has to be shown to be faster.
+        how = {} if self.costs else {"undecided": _promising, "extra_s": EXTRA_S}
+        timed = self.compare(self.before, after, self.settings, seconds, limit_s, **how)
+        took = time.monotonic() - start
         if isinstance(timed, Failed):
             self.run.warnings.append(f"The models could not be timed: {timed.reason}.")
             return ()
+        self.step_s = max(low, CONTEST_PASSES * took / sum(each.passes for each in timed))
         return timed
 
     def compare(
-        self, before: Path, after: Path, settings: Sequence[Shapes], seconds: float, limit_s: float
+        self,
+        before: Path,
+        after: Path,
+        settings: Sequence[Shapes],
+        seconds: float,
+        limit_s: float,
+        **how: Any,
     ) -> tuple[Comparison, ...] | Failed:
         """Time two models against each other at each setting.
 
@@ -238,6 +254,7 @@ class Gate:
                 seed=self.run.tolerance.seed,
                 shapes=shapes,
                 limit_s=(deadline - time.monotonic()) / (len(settings) - number),
+                **how,
             )
             if not isinstance(compared, Comparison):
                 return compared
@@ -247,7 +264,7 @@ class Gate:
     def objection(self, comparisons: Sequence[Comparison]) -> str:
         """Why the user gets the input's own model, from how fast the other one is; or nothing."""
         if self.costs:
-            if comparisons and all(each.high >= 1 - _margin(each) for each in comparisons):
+            if comparisons and all(each.high >= 1 - _slack(each) for each in comparisons):
                 return ""
             verdict = "measurably slower" if comparisons else "not shown to be as fast"
         else:
@@ -276,7 +293,17 @@ def no_rewrite(objective: Objective) -> str:
 
 def _margin(comparison: Comparison) -> float:
     """How much faster the lower end of the interval has to be."""
-    return MARGIN if comparison.passes > 1 else SINGLE_MARGIN
+    return max(MARGIN, SESSIONS_MARGIN / comparison.passes)
+
+
+def _slack(comparison: Comparison) -> float:
+    """How much slower it may seem to be where something else is to be gained."""
+    return MARGIN if comparison.passes > 1 else SESSIONS_MARGIN
+
+
+def _promising(comparison: Comparison) -> bool:
+    """Whether a model seems to be faster, and is not shown to be."""
+    return comparison.low <= 1 + _margin(comparison) and comparison.ratio > 1 + MARGIN
 
 
 def _rewrites(path: attribution.Path) -> str:

@@ -15,8 +15,9 @@ from xflow.attribution import Replacements, prune
 from xflow.cost import CostModel
 from xflow.cost.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibrate import calibrated, stored
+from xflow.cost.comparison import Comparison
 from xflow.cost.estimate import EstimatedCost
-from xflow.cost.measure import Comparison, Measurer
+from xflow.cost.measure import Measurer
 from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store

@@ -10,7 +10,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from xflow.attribution import Path
-from xflow.cost.measure import Comparison
+from xflow.cost.comparison import Comparison
 from xflow.external_data import external_tensors
 from xflow.onnx_nodes import subgraphs
 from xflow.report import GainSource, Latency, ModelStats, Ratio, RuleUse, Setting

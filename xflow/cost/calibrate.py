@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.cost import peak_probes, probes
+from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.measure import Measurer, Timing
+from xflow.cost.measure import Measurer
 from xflow.cost.numbers import BLOCKS, default_of, is_sane, with_numbers
 from xflow.cost.probes import Constants, Probe
 from xflow.cost.store import Place, Store

@@ -8,9 +8,8 @@ nothing.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ import numpy as np
 import onnx
 
 from xflow.cost.child import NO_TIME
+from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
 from xflow.errors import ModelError, ProviderError, UsageError
 from xflow.inputs import load_model, random_inputs, required_inputs
@@ -25,7 +25,8 @@ from xflow.inputs import load_model, random_inputs, required_inputs
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 MIN_ROUNDS = 6
 LIMIT_S = 120.0
-RESAMPLES = 2000
+PASSES = 4
+"""Of a comparison of two models: each loads them anew."""
 
 
 @dataclass(frozen=True)
@@ -58,45 +59,6 @@ class Target:
                 "session.inter_op.allow_spinning": "0",
             },
         }
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The seconds that one run of a model took, once per round."""
-
-    samples: tuple[float, ...]
-
-    @cached_property
-    def median(self) -> float:
-        """The median in seconds."""
-        return float(np.median(self.samples))
-
-    @cached_property
-    def minimum(self) -> float:
-        """The shortest sample in seconds."""
-        return min(self.samples)
-
-    @cached_property
-    def spread(self) -> float:
-        """The interquartile range as a fraction of the median."""
-        low, high = np.percentile(self.samples, [25, 75])
-        return float(high - low) / self.median
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How many times as fast `after` is as `before`, with a 95 % confidence interval.
-
-    `ratio` is the median over the rounds of before / after; above 1, `after` is faster.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    before: Timing
-    after: Timing
-    passes: int = 1
-    """How many times the models were loaded anew for it."""
 
 
 class Measurer:
@@ -192,7 +154,9 @@ class Measurer:
         after: ModelSource,
         seconds: float,
         *,
-        passes: int = 2,
+        passes: int = PASSES,
+        undecided: Callable[[Comparison], bool] | None = None,
+        extra_s: float = 0.0,
         min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
@@ -201,43 +165,53 @@ class Measurer:
         """Time two models in the order A B B A and say which is faster, and how surely.
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
-        so there are `passes`, each with new sessions that are loaded in the other order; the
-        interval covers those of all passes. A pass that would not fit into `limit_s` is left out.
+        so there are several passes, each with new sessions that are loaded in the other order. A
+        pass that would not fit into `limit_s` is left out. If what they tell is `undecided`, there
+        are up to twice as many again, for which there are `extra_s` besides.
         """
+        looks = 1 if undecided is None else 2
+        found: list[tuple[Timing, Timing]] = []
         deadline = time.monotonic() + limit_s
         total: Comparison | None = None
-        took = 0.0
-        for number in range(passes):
-            start = time.monotonic()
-            if total is not None and deadline - start < took:
+        for count in (passes, 3 * passes)[:looks]:
+            took = 0.0
+            while len(found) < count and (not found or time.monotonic() + took < deadline):
+                start = time.monotonic()
+                pair = self._pass(
+                    before,
+                    after,
+                    len(found),
+                    seconds / passes,
+                    min_rounds=min_rounds,
+                    seed=seed,
+                    shapes=shapes,
+                    limit_s=deadline - start,
+                )
+                if isinstance(pair, Failed):
+                    return pair
+                found.append(pair)
+                took = time.monotonic() - start
+            total = Comparison.over(found, seed, looks=looks)
+            if undecided is None or not undecided(total):
                 break
-            order = (before, after) if number % 2 == 0 else (after, before)
-            timings = self.time_together(
-                order,
-                seconds / passes,
-                min_rounds=min_rounds,
-                seed=seed + number,
-                shapes=shapes,
-                limit_s=deadline - start,
-            )
-            first, second = timings if number % 2 == 0 else reversed(timings)
-            for which, timing in (("before", first), ("after", second)):
-                if isinstance(timing, Failed):
-                    return replace(timing, reason=f"the model {which}: {timing.reason}")
-            assert isinstance(first, Timing)
-            assert isinstance(second, Timing)
-            ratio, low, high = median_ratio(first.samples, second.samples, seed)
-            if total is None:
-                total = Comparison(ratio, low, high, first, second)
-            else:
-                first = Timing(total.before.samples + first.samples)
-                second = Timing(total.after.samples + second.samples)
-                ratio, _, _ = median_ratio(first.samples, second.samples, seed)
-                low, high = min(low, total.low), max(high, total.high)
-                total = Comparison(ratio, low, high, first, second, number + 1)
-            took = time.monotonic() - start
-        assert total is not None, "no passes"
+            deadline += extra_s
+        assert total is not None
         return total
+
+    def _pass(
+        self, before: ModelSource, after: ModelSource, number: int, seconds: float, **how: Any
+    ) -> tuple[Timing, Timing] | Failed:
+        """One pass: by turns either model is loaded first."""
+        order = (before, after) if number % 2 == 0 else (after, before)
+        how["seed"] += number
+        timings = self.time_together(order, seconds, **how)
+        first, second = timings if number % 2 == 0 else reversed(timings)
+        for which, timing in (("before", first), ("after", second)):
+            if isinstance(timing, Failed):
+                return replace(timing, reason=f"the model {which}: {timing.reason}")
+        assert isinstance(first, Timing)
+        assert isinstance(second, Timing)
+        return first, second
 
     def close(self) -> None:
         """End the process if the measurer started it."""
@@ -269,16 +243,6 @@ def _feeds(
         values = random_inputs(model, seed, shapes)
         known[key] = {name: to_wire(value) for name, value in values.items()}
     return known[key]
-
-
-def median_ratio(
-    before: Sequence[float], after: Sequence[float], seed: int
-) -> tuple[float, float, float]:
-    """Return the median of before/after over the pairs, and its 95 % bootstrap interval."""
-    ratios = np.asarray(before) / np.asarray(after)
-    picks = np.random.default_rng(seed).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(ratios[picks], axis=1), [2.5, 97.5])
-    return float(np.median(ratios)), float(low), float(high)
 
 
 def check_provider(target: Target, worker: Worker) -> None:

@@ -122,12 +122,12 @@ class Costs:
         first = by_number[0]
         if isinstance(first, Failed):
             return [None] * len(graphs)
-        scale = 1.0 if known[0] is None else known[0] / first.median
+        start = first.median if known[0] is None else known[0]
         for number, timing in by_number.items():
             if known[number] is None and not isinstance(timing, Failed):
-                median = timing.median * scale
-                known[number] = median
-                self._store.put(self._place, contexts[number], median, len(timing.samples))
+                taken = start * timing.relative_to(first)
+                known[number] = taken
+                self._store.put(self._place, contexts[number], taken, len(timing.samples))
         return known
 
 
