@@ -18,6 +18,7 @@ from xflow.generator.vocabularies.padded_channels import PADDED_CHANNELS
 from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
 from xflow.generator.vocabularies.pools import POOLING
 from xflow.generator.vocabularies.reductions import REDUCTIONS
+from xflow.generator.vocabularies.resized import RESIZED
 from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
 from xflow.generator.vocabularies.shapes import SHAPES
 from xflow.generator.vocabulary import Family
@@ -44,5 +45,6 @@ FAMILIES = (
     CHANNELS,
     POOLING,
     PADDED_CHANNELS,
+    RESIZED,
     DEFINITIONS,
 )

@@ -1,0 +1,116 @@
+"""Images that are enlarged by repeating pixels, and what may as well come before it as behind.
+
+A pixel that is added to a whole image, or multiplied with it, is enlarged, too; a runtime may keep
+the one in its layout and not the other. Of pixels that are repeated, each is worth computing once.
+"""
+
+from __future__ import annotations
+
+from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
+from xflow.generator.vocabularies.common import SYMBOL, applied, numbers, scalar
+from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S, X
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+
+PIXEL, WIDE, OUT = "pixel", "wide", "out"
+WHOLE = choices(scales=[(1, 1, S)])
+GATES = Vocabulary(
+    "a pixel for the whole image",
+    (
+        X_INPUT,
+        Input("g", PIXEL, "N C *1", (2, C, 1)),
+        Input("r", PIXEL, "1 C *1", (1, C, 1)),
+    ),
+    (
+        Production("Resize", (PIXEL,), WIDE, WHOLE),
+        Production("Resize", (PIXEL,), WIDE, choices(scales=[(2, 1, S)])),
+        Production("Expand", (PIXEL,), WIDE, choices(shape=[(2, C, S)])),
+        *(applied(op, X, sort, OUT) for op in ("Add", "Mul") for sort in (PIXEL, WIDE)),
+        *(
+            applied(op, *pair, OUT)
+            for op in ("Sub", "Div")
+            for sort in (PIXEL, WIDE)
+            for pair in ((X, sort), (sort, X))
+        ),
+    ),
+    (0, 0, 0),
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({WIDE, OUT}),
+)
+
+FACTOR = [(1, 1, 2)]
+STAGES = ((X, "f"), (WIDE, "g"))
+"""Operators before the image is enlarged and behind it: f is enlarged to g."""
+ENLARGED = Vocabulary(
+    "enlarged images",
+    (
+        X_INPUT,
+        Y_INPUT,
+        SCALE_INPUT,
+        Input("w", KERNEL, "O I *1", (C, C, 1)),
+        Input("b", BIAS, "O", (C,)),
+        scalar("k", "c"),
+    ),
+    (
+        numbers("c", SYMBOL),
+        *(
+            Production("Resize", (sort,), result, choices(scales=FACTOR))
+            for sort, result in ((X, WIDE), ("f", "g"))
+        ),
+        *(
+            Production(op, (sort,), result)
+            for op in ("Abs", "Exp", "Neg", "Relu", "Sigmoid", "Tanh")
+            for sort, result in STAGES
+        ),
+        *(
+            Production("Conv", (sort, KERNEL, *bias), result)
+            for bias in ((), (BIAS,))
+            for sort, result in STAGES
+        ),
+        *(
+            applied(op, sort, second, result)
+            for op in ("Add", "Mul")
+            for second in (SCALE, "c")
+            for sort, result in STAGES
+        ),
+        *(applied(op, sort, sort, result) for op in ("Add", "Mul") for sort, result in STAGES),
+        *(
+            Production("Concat", (sort, sort), result, choices(axis=[0, 1]))
+            for sort, result in STAGES
+        ),
+    ),
+    (1, 1, 1, 0),
+    free=FREE | {"c"},
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({WIDE, "g"}),
+    reals={SYMBOL: "s"},
+)
+
+TWICE = Vocabulary(
+    "enlarged again, and pooled",
+    (X_INPUT,),
+    (
+        Production("Resize", (X,), X, choices(scales=[(1, 1, 1), (1, 1, 2), (1, 1, 3), (1, 1, 6)])),
+        *(Production(op, (X,), "pooled") for op in ("GlobalAveragePool", "GlobalMaxPool")),
+        *(
+            Production(op, (X,), "pooled", choices(kernel_shape=[(k,)], strides=[(k,)]))
+            for op in ("AveragePool", "MaxPool")
+            for k in (2, 3)
+        ),
+        *(
+            Production(op, (X,), "pooled", choices(axes=[(2,)], keepdims=[1]))
+            for op in ("ReduceMean", "ReduceMax")
+        ),
+    ),
+    (0, 0, 0),
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({X, "pooled"}),
+)
+
+RESIZED = Family(
+    "resized",
+    (GATES, ENLARGED, TWICE),
+    about="images that are enlarged by repeating pixels",
+)
