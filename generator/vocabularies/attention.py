@@ -62,10 +62,12 @@ def _weighted() -> Iterator[Production]:
 
 SPELLED_OUT = Vocabulary(
     "attention",
-    (*HEADS_FIRST, *MASKS, *LINES),
+    (*HEADS_FIRST, Input("r", "rows", "B L H D", (BATCH, KEYS, HEADS, DEPTH)), *MASKS, *LINES),
     (
         numbers("scale", SYMBOL),
         Production("Transpose", (KEY,), "columns", FLIP),
+        Production("Transpose", ("rows",), KEY, TURN),
+        Production("Transpose", ("rows",), "columns", choices(perm=[(0, 2, 3, 1)])),
         applied("Mul", QUERY, "scale", "scaled query"),
         applied("Mul", KEY, "scale", "scaled key"),
         applied("Mul", "columns", "scale", "scaled columns"),
