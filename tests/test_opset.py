@@ -16,7 +16,7 @@ import xflow
 from xflow import api, pipeline
 from xflow.cli import main
 from xflow.cost import measure
-from xflow.cost.measure import Comparison, Timing
+from xflow.cost.comparison import Comparison, Timing
 from xflow.errors import ExitCode, UsageError
 from xflow.graph import apply
 from xflow.onnx_export import export_model
