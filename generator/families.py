@@ -6,6 +6,7 @@ Each vocabulary has few inputs and one theme. What it finds does not depend on a
 from __future__ import annotations
 
 from xflow.generator.vocabularies.activations import ACTIVATIONS
+from xflow.generator.vocabularies.attention import ATTENTION
 from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
@@ -46,5 +47,6 @@ FAMILIES = (
     POOLING,
     PADDED_CHANNELS,
     RESIZED,
+    ATTENTION,
     DEFINITIONS,
 )

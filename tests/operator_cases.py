@@ -41,7 +41,9 @@ POSITIVE = {
 }
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
-BROADCASTING = {op.name for op in operators() if op.elementwise} | {"MatMul", "Gemm", "Expand"}
+BROADCASTING = {op.name for op in operators() if op.elementwise} | {
+    *("MatMul", "Gemm", "Expand", "Attention")
+}
 """Operators to which an extent that is literally 1 means something else than a symbol."""
 
 

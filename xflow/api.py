@@ -47,6 +47,8 @@ def optimize(
     objective: Objective = "latency",
     cost: Literal["measured", "estimated"] = "measured",
     seed: int = 0,
+    keep_opset: bool = False,
+    target_opset: int | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -61,7 +63,9 @@ def optimize(
     them, of which the one with the least gain counts; the written model keeps its dynamic
     dimensions. `rules` is a folder or a list of rules (default: those of the package); `check` on
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
-    ``cost="estimated"`` nothing is timed. The argument is never changed.
+    ``cost="estimated"`` nothing is timed. The opset is raised where operators of a newer one gain,
+    to the oldest that has them or to `target_opset`; never if it is to be kept (`keep_opset`). The
+    argument is never changed.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -71,6 +75,8 @@ def optimize(
         raise UsageError(f"unknown cost {cost!r}", do="choose measured or estimated")
     if not budget > 0:
         raise UsageError(f"the budget must be positive, not {budget}")
+    if keep_opset and target_opset is not None:
+        raise UsageError("the opset cannot be kept and raised", do="give one of the two")
     target = Target(provider, usable_cores() if threads is None else threads)
     chosen = _rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
@@ -86,6 +92,8 @@ def optimize(
             objective=objective,
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
+            keep_opset=keep_opset,
+            target_opset=target_opset,
         )
         with run.phase("load"):
             source, before = _load(model, folder / "before.onnx")

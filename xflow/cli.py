@@ -198,6 +198,16 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     add("--atol", type=_tolerance, default=1e-5, metavar="X", help="absolute tolerance (1e-5)")
     add("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
     add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
+    opset = parser.add_mutually_exclusive_group()
+    opset.add_argument(
+        "--keep-opset", action="store_true", help="use no operators of a newer opset"
+    )
+    opset.add_argument(
+        "--target-opset",
+        type=_count,
+        metavar="N",
+        help="raise to this one where newer operators gain (the oldest that has them)",
+    )
     add("--report", metavar="FILE.json", help="write what was done as JSON")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)

@@ -79,6 +79,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
             objective=options.objective,
             cost=options.cost,
             seed=options.seed,
+            keep_opset=options.keep_opset,
+            target_opset=options.target_opset,
             progress=progress,
         )
     finally:

@@ -204,6 +204,7 @@ class Gate:
             self.run.tolerance,
             self.run.shapes,
             time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2),
+            self.run.target_opset,
         )
 
     def writing(self) -> float:

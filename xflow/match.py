@@ -24,7 +24,7 @@ from xflow.graph import Graph, Leaf, Node, Value, apply, requirements, walk
 from xflow.ops.registry import Array, Attribute, Need, Operator, RealSymbol
 from xflow.ops.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
 from xflow.rule import Instance, leaf_name
-from xflow.size import Expr, Size, Symbol, free_symbols, substitute
+from xflow.size import Expr, Size, Symbol, free_symbols, product, substitute
 from xflow.unify import (
     Equation,
     attribute_equations,
@@ -227,6 +227,8 @@ class Matcher:
 
     def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
         """Match an input of the rule: anything, but always the same."""
+        if not self.instance.broadcast and not pattern.shape:
+            target = self.number(target)
         if pattern in self.leaves:
             if self.leaves[pattern] == target:
                 yield
@@ -236,6 +238,19 @@ class Matcher:
             self.leaves[pattern] = target
             yield
             del self.leaves[pattern]
+
+    def number(self, target: Value) -> Value:
+        """The number of shape [] that an elementwise operator reads in a constant of one element.
+
+        Exporters write such with axes of extent 1. That these enlarge nothing, `holds` checks.
+        """
+        if not target.shape or not target.is_constant or product(target.shape) != 1:
+            return target
+        array = self.constants(target)
+        if array is None or array.dtype.kind != "f" or not np.isfinite(array.flat[0]):
+            return target
+        value = {"value": _exact(array.flat[0])}
+        return apply("Scalar", (), value, dtype=target.type.dtype)[0]
 
     def is_of_sort(self, pattern: Value, target: Value) -> bool:
         """Whether a value of the graph has an element type for which the rule holds there."""

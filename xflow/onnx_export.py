@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from xflow.fold import Folder, byte_size
@@ -14,14 +15,18 @@ from xflow.lineage import lineage
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
 from xflow.onnx_writer import Plan, UnwritableError, Writer
+from xflow.opset import Raising, current_opset, needed_opset
 from xflow.size import Size
 
 GROWTH = 64 * 2**20
 """Bytes that folded constants may take beyond those of the constants they replace."""
 
 
-def export_model(imported: Imported, graph: Graph) -> ir.Model:
+def export_model(imported: Imported, graph: Graph, raised: int | None = None) -> ir.Model:
     """A new model that computes `graph`, with everything else as in the imported model.
+
+    Its opset is the model's own, unless the graph needs a newer one: then it is that, or `raised`
+    if that is given.
 
     Nodes that were not rewritten keep their names, attributes and metadata, also where their
     inputs were. Weights are shared with the imported model, which is never changed. A graph that
@@ -32,7 +37,7 @@ def export_model(imported: Imported, graph: Graph) -> ir.Model:
         return source.clone()
     if source.device_configurations:
         raise UnwritableError("the model is laid out over several devices")
-    writer = _ModelWriter(imported, graph)
+    writer = _ModelWriter(imported, graph, _raising(imported, graph, raised))
     inputs = [writer.leaf(value) for value in source.graph.inputs]
     outputs = writer.name_outputs(writer.write(graph.outputs))
     made = ir.Graph(
@@ -41,14 +46,14 @@ def export_model(imported: Imported, graph: Graph) -> ir.Model:
         nodes=writer.sorted_nodes(),
         initializers=writer.kept_initializers(),
         doc_string=source.graph.doc_string,
-        opset_imports=dict(source.graph.opset_imports),
+        opset_imports=dict(writer.opsets),
         name=source.graph.name,
         metadata_props=dict(source.graph.metadata_props),
     )
     _copy_meta(source.graph, made)
     model = ir.Model(
         made,
-        ir_version=source.ir_version,
+        ir_version=_ir_version(source, writer.opsets),
         producer_name=source.producer_name,
         producer_version=source.producer_version,
         domain=source.domain,
@@ -61,15 +66,36 @@ def export_model(imported: Imported, graph: Graph) -> ir.Model:
     return model
 
 
+def _raising(imported: Imported, graph: Graph, raised: int | None) -> Raising | None:
+    """What raising the opset means, if `graph` needs it. Raises UnwritableError."""
+    opset, needed = current_opset(imported.model), needed_opset(graph)
+    if opset is None or needed <= opset:
+        return None
+    raising = Raising(imported, max(needed, raised or 0))
+    obstacle = raising.obstacle()
+    if obstacle:
+        raise UnwritableError(f"{obstacle} cannot be raised to opset {raising.target}")
+    return raising
+
+
+def _ir_version(source: ir.Model, opsets: Mapping[str, int]) -> int:
+    """The version of the format: the model's own, unless it is too old for a raised opset."""
+    if opsets.get("") == source.graph.opset_imports.get(""):
+        return source.ir_version
+    own = [onnx.helper.make_opsetid("", opsets[""])]
+    return max(source.ir_version, int(onnx.helper.find_min_ir_version_for(own)))
+
+
 class _ModelWriter(Writer):
     """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
 
-    def __init__(self, imported: Imported, graph: Graph) -> None:
+    def __init__(self, imported: Imported, graph: Graph, raising: Raising | None) -> None:
         self.imported = imported
         self.source = imported.model.graph
+        self.raising = raising
         super().__init__(
             Folder(imported.constants),
-            self.source.opset_imports,
+            {**self.source.opset_imports, **({"": raising.target} if raising else {})},
             allowance=GROWTH + _freed_bytes(imported.graph, graph),
             taken=_names(self.source),
         )
@@ -86,16 +112,23 @@ class _ModelWriter(Writer):
             producer = origin.producer()
             if producer is None:
                 return Plan((), lambda: self.put_leaf(value, origin))
-            return self.plan_copy(value.node, producer, inherit=True)
+            if self.stays(producer):
+                return self.plan_copy(value.node, producer, inherit=True)
+            return self.plan_new(value)
         parent = self.parents.get(value.node)
         if parent is not None and not value.is_constant:
             node = self.imported.origin[Value(parent, 0)].producer()
             assert node is not None
-            return self.plan_copy(value.node, node, inherit=True)
+            if self.stays(node):
+                return self.plan_copy(value.node, node, inherit=True)
         if isinstance(value.node.op, Opaque):
             node = self.imported.opaque_nodes[value.node.op.key]
             return self.plan_copy(value.node, node, inherit=False)
         return self.plan_new(value)
+
+    def stays(self, node: ir.Node) -> bool:
+        """Whether a node of the model may stay as it is at the opset that is written."""
+        return self.raising is None or self.raising.stays(node)
 
     def plan_copy(self, node: Node, source: ir.Node, *, inherit: bool) -> Plan:
         """How to write `node` as a copy of a node of the model, with other inputs."""

@@ -28,12 +28,15 @@ from xflow.inputs import default_shapes
 from xflow.machine import processor_name, usable_cores
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_types import interface
+from xflow.opset import ceiling, current_opset, keeping_opset
 from xflow.report import Report, Target
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
 from xflow.validate import Verdict
 
+LATEST_KNOWN = 20
+"""The opset of regions of models that use none of ONNX's own operators."""
 EXACT_GAIN = 1e-9
 """Least relative gain for which a region is rewritten where it is known without a measurement."""
 
@@ -77,7 +80,7 @@ class Pipeline:
             replacements = self.search(imported, rules)
             if replacements:
                 gate = Gate(self.run, imported, self.before, self.settings, self.costs)
-                judgement = gate.improve(gate.judge(replacements))
+                judgement = gate.improve(self.judge(gate, imported, replacements))
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
             f"The measuring process was lost and started again: {reason}."
@@ -86,6 +89,21 @@ class Pipeline:
         if judgement.objection:
             self.run.messages.append(judgement.objection)
         return self.result(judgement)
+
+    def judge(self, gate: Gate, imported: Imported, replacements: Replacements) -> Judgement:
+        """What the replacements are worth; or those that keep the opset, if all do not pay."""
+        judgement = gate.judge(replacements)
+        opset = current_opset(self.source)
+        if not judgement.objection or opset is None:
+            return judgement
+        rest = keeping_opset(imported.graph, replacements, opset)
+        if not rest or len(rest) == len(replacements):
+            return judgement
+        kept = gate.judge(rest)
+        if kept.objection:
+            return judgement
+        self.run.messages.append(f"Rewrites that need a newer opset than {opset} did not pay.")
+        return kept
 
     def imported(self) -> Imported | None:
         """The model as a graph; None, and a warning, where that is not possible."""
@@ -105,7 +123,12 @@ class Pipeline:
     def search(self, imported: Imported, rules: Sequence[Rule]) -> Replacements:
         """The replacements that the search finds."""
         run = self.run
-        opset = self.source.graph.opset_imports.get("", 20)
+        opset = current_opset(self.source) or LATEST_KNOWN
+        limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
+        if limit.obstacle:
+            run.messages.append(
+                f"The opset was kept, since {limit.obstacle} cannot be raised to a newer one."
+            )
         with contextlib.ExitStack() as stack:
             store = None
             model = TargetModel(threads=run.target.threads)
@@ -138,7 +161,7 @@ class Pipeline:
                 gain=EXACT_GAIN if self.costs else GAIN,
                 seed=run.tolerance.seed,
                 constants=imported.constants,
-                opset=opset,
+                opset=limit.opset or opset,
                 processes=usable_cores(),
                 progress=run.progress,
             )
@@ -167,6 +190,9 @@ class Pipeline:
         checked = judgement.verdict.checked
         changed = not judgement.objection
         model = checked.model if changed and checked is not None else self.source
+        old, new = current_opset(self.source), current_opset(model)
+        if old != new:
+            self.run.messages.append(f"The opset was raised from {old} to {new}.")
         worst = judgement.worst
         comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(
             self.settings
@@ -187,6 +213,8 @@ class Pipeline:
                 processor_name(),
                 self.run.worker.runtime_version if self.run.measured or checked else "",
             ),
+            opset_before=old,
+            opset_after=new,
             objective=self.run.objective,
             amount_before=before,
             amount_after=after,

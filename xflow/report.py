@@ -96,7 +96,8 @@ class Report:
     `latency_*` and `ratio` are None where nothing was measured, `largest_error` (relative, over
     all outputs and random inputs) where nothing was compared.  `phases` holds seconds by name.
     `amount_*` are what the objective counts, None for latency: the bytes of the memory's peak or
-    of the written model, or operators that run.  Where there are several settings of the input
+    of the written model, or operators that run.  `opset_*` are the versions of ONNX's own
+    operators, None for a model without any.  Where there are several settings of the input
     shapes, `settings` has all of them, and `shapes`, `latency_*`, `ratio` and `amount_*` are those
     of the worst.
     """
@@ -107,6 +108,8 @@ class Report:
     target: Target
     input: str = ""
     output: str = ""
+    opset_before: int | None = None
+    opset_after: int | None = None
     objective: Objective = "latency"
     amount_before: float | None = None
     amount_after: float | None = None

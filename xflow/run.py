@@ -37,6 +37,10 @@ class Run:
     objective: Objective
     measured: bool
     progress: Progress
+    keep_opset: bool = False
+    """Whether the model's opset must stay."""
+    target_opset: int | None = None
+    """The one to which it may be raised; None: whichever is needed."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)

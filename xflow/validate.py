@@ -80,6 +80,8 @@ class Validator:
     tolerance: Tolerance
     shapes: Sequence[Shapes]
     deadline: float
+    target_opset: int | None = None
+    """The opset of a model whose opset must be raised; None: the oldest that it needs."""
 
     def validate(self, replacements: Sequence[Replacement]) -> Verdict:
         """Drop what breaks the model, by bisection, until the rest makes a right one.
@@ -109,7 +111,7 @@ class Validator:
         """The model that the replacements make."""
         try:
             graph = apply_replacements(self.imported.graph, replacements)
-            return export_model(self.imported, graph)
+            return export_model(self.imported, graph, self.target_opset)
         except (ShapeError, UnwritableError) as error:
             return Broken(str(error))
 

@@ -80,6 +80,8 @@ def _cases(
         extents = [size for shape in shapes for size in shape]
         if pattern in seen or not all(shapes) or min(extents) < 2:
             continue
+        if any(example.attributes.get(name) for name in _divisors(op)):
+            continue
         seen.add(pattern)
         options: list[list[tuple[str, Attribute]]] = []
         flags = False
@@ -102,6 +104,16 @@ def _cases(
                 yield from _with_flags(op, shapes, attributes)
             else:
                 yield shapes, attributes
+
+
+def _divisors(op: Composite) -> Iterator[str]:
+    """The attributes that say into how many parts axes are split, as heads and groups.
+
+    What that means for the sizes only an example with different ones shows, as families have.
+    """
+    for name, spec in op.attributes.items():
+        if spec.kind is Kind.INT and not spec.flag:
+            yield name
 
 
 def _with_flags(

@@ -78,6 +78,26 @@ def divisions(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[S
                 continue
 
 
+def factors(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[Size]:
+    """For each requirement that two products are equal, that a factor of the first one is the part
+    of the second that it is in the example, where the symbols have the `known` values."""
+    for equation in equations:
+        if not isinstance(equation, Expr) or [c for _, c in equation.terms] not in (
+            [1, -1],
+            [-1, 1],
+        ):
+            continue
+        sides = [product(map(atom_size, monomial)) for monomial, _ in equation.terms]
+        for (monomial, _), other in zip(equation.terms, reversed(sides), strict=True):
+            for factor in map(atom_size, monomial):
+                for part in _parts(other):
+                    try:
+                        if evaluate(part - factor, known) == 0:
+                            yield part - factor
+                    except SizeError:
+                        continue
+
+
 def _division(equation: Size) -> tuple[Size, Size] | None:
     """``(a, b)`` where the equation says ``a % b = 0``."""
     if not isinstance(equation, Expr):

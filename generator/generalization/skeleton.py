@@ -16,7 +16,12 @@ from xflow.ops.registry import Attribute, Kind, Need, Operator, RealSymbol, Shap
 from xflow.ops.sorts import REAL, sort_of
 from xflow.size import Size
 
-SIZE_ATTRIBUTES = frozenset({"shape", "n", "channels", "split", "kernel", "num_groups", "repeats"})
+SIZE_ATTRIBUTES = frozenset(
+    {
+        *("shape", "n", "channels", "split", "kernel", "repeats"),
+        *("num_groups", "q_num_heads", "kv_num_heads"),
+    }
+)
 """Integer attributes that are extents of axes; typing determines most of them."""
 
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 from xflow.constraint import Relation
 from xflow.errors import ShapeError
-from xflow.generator.generalization.example import divisions, merged_axes, without_common_factor
+from xflow.generator.generalization.example import (
+    divisions,
+    factors,
+    merged_axes,
+    without_common_factor,
+)
 from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
 
@@ -105,6 +110,7 @@ def _solve_by_example(
         *merged_axes(built, concrete),
         *(without_common_factor(equation) for equation in equations),
         *divisions(equations, known),
+        *factors(equations, known),
     ):
         if not isinstance(equation, Expr) or _has_quotient(equation):
             continue

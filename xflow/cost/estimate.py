@@ -159,7 +159,7 @@ class Estimator:
         if isinstance(node.op, Operator) and (name not in target.slow or name in target.peak):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-            peak = target.peak.get(name, target.other_peak) * target.threads
+            peak = self._peak(node, name) * target.threads
             seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
         if target.layout is not None and not self.layouts.is_blocked(node):
             if not _is_product(node):
@@ -167,6 +167,13 @@ class Estimator:
             group = node.attributes.get("group", 1)
             seconds += target.group_overhead * (group - 1 if isinstance(group, int) else 0)
         return seconds + self._call
+
+    def _peak(self, node: Node, name: str) -> float:
+        """The operations per second and thread of an operator."""
+        peak = self.target.peak.get(name, self.target.other_peak)
+        if any(value.is_constant for value in node.inputs):
+            return peak
+        return self.target.peak.get(f"{name}.computed", peak)
 
     def _efficiency(self, node: Node) -> float:
         """The part of the peak that an operator with thin groups of channels reaches."""

@@ -18,6 +18,7 @@ from xflow.graph import Graph, Leaf, Node, Opaque
 from xflow.onnx_region import region_model
 from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import Attribute
+from xflow.opset import needed_opset
 from xflow.size import Expr, Size, substitute
 
 LOADING_S = 20.0
@@ -44,7 +45,8 @@ class Costs:
     """Prices regions on ONNX Runtime; `estimate` is the roofline, `measure` runs them.
 
     `constants` gives the data of constant leaves, `sizes` the size symbols of the model; `model`
-    describes the target, by default as machines are on average.
+    describes the target, by default as machines are on average. Regions are measured at `opset`,
+    or at the oldest one that has their operators if that is newer.
     """
 
     measures = True
@@ -94,7 +96,11 @@ class Costs:
         """
         if not graphs:
             return []
-        keys = [region_key(graph, self._sizes, self._opset) for graph in graphs]
+        opsets = [max(self._opset, needed_opset(graph)) for graph in graphs]
+        keys = [
+            region_key(graph, self._sizes, opset)
+            for graph, opset in zip(graphs, opsets, strict=True)
+        ]
         contexts = [keys[0], *(f"{keys[0]}/{key}" for key in keys[1:])]
         stored = [self._store.get(self._place, context) for context in contexts]
         known = [None if cost is None else cost.seconds for cost in stored]
@@ -106,7 +112,7 @@ class Costs:
         for number in chosen:
             try:
                 models[number] = region_model(
-                    graphs[number], self._constants, sizes=self._sizes, opset=self._opset
+                    graphs[number], self._constants, sizes=self._sizes, opset=opsets[number]
                 )
             except UnwritableError:
                 continue

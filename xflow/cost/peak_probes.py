@@ -7,6 +7,7 @@ runtime's own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from xflow.cost.probes import COPIES, IMAGE, ROWS, SCORES, Constants, Probe, call
 from xflow.graph import Graph
@@ -33,15 +34,25 @@ def peaks(constants: Constants) -> Iterator[Probe]:
             for _ in range(COPIES)
         ]
         yield Probe("peak.MatMul", Graph(tuple(products)))
+    split = (1, heads, tokens, width // heads)
     keys = [
-        call(
-            "MatMul",
-            constants.input((1, heads, tokens, width // heads)),
-            constants.input((1, heads, width // heads, tokens)),
-        )
+        call("MatMul", constants.input(split), constants.input((*split[:2], split[3], split[2])))
         for _ in range(COPIES)
     ]
-    yield Probe("peak.MatMul", Graph(tuple(keys)))
+    yield Probe("peak.MatMul.computed", Graph(tuple(keys)))
+    layouts: tuple[tuple[tuple[int, ...], int], ...] = ((split, 0), ((1, tokens, width), heads))
+    for layout, numbers in layouts:
+        attention = [
+            call(
+                "Attention",
+                *(constants.input(layout) for _ in range(3)),
+                scale=Fraction(1, 8),
+                q_num_heads=numbers,
+                kv_num_heads=numbers,
+            )
+            for _ in range(COPIES)
+        ]
+        yield Probe("peak.Attention", Graph(tuple(attention)))
     dense = [
         call(
             "Gemm",

@@ -117,10 +117,12 @@ class TargetModel:
     threads: int = 2
     peak: Mapping[str, float] = field(
         default_factory=lambda: {
-            "Conv": 170e9, "ConvTranspose": 110e9, "MatMul": 160e9, "Gemm": 160e9,
+            "Conv": 170e9, "ConvTranspose": 110e9, "MatMul": 160e9, "MatMul.computed": 95e9,
+            "Gemm": 160e9, "Attention": 100e9,
         }
     )  # fmt: skip
-    """Operations per second and thread, by operator; `other_peak` for the rest."""
+    """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
+    it is that of the operator where none of its inputs is constant: it packs them each time."""
     other_peak: float = 35e9
     bandwidth: float = 45e9
     """Bytes per second and thread, of tensors that the processor's own caches hold."""

@@ -1,6 +1,7 @@
 """The operators. Importing this package fills the registry."""
 
 from xflow.ops import activations as activations
+from xflow.ops import attention as attention
 from xflow.ops import blocks as blocks
 from xflow.ops import cast as cast
 from xflow.ops import choice as choice

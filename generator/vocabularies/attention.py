@@ -1,0 +1,401 @@
+"""Attention, step by step as exporters write it, and how its heads are laid out.
+
+Sorts are the stages of a computation, so that terms may be deep and yet be few. Sizes differ where
+they mean different things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.ops.registry import Attribute
+
+BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 6, 4, 7
+SHARED = 2
+"""How many heads of queries share a head of keys and values."""
+PARTS = 8
+"""How many tensors are packed into one, such as queries, keys and values: so many that a formula
+for where they begin can be told."""
+QUERY, KEY, VALUE, MASK, OUT = "query", "key", "value", "mask", "out"
+TURN = choices(perm=[(0, 2, 1, 3)])
+"""Heads before rows, and back."""
+FLIP = choices(perm=[(0, 1, 3, 2)])
+"""The keys of each head as columns."""
+SCALES = choices(scale=[Fraction(1), SYMBOL])
+
+HEADS_FIRST = (
+    Input("q", QUERY, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
+    Input("k", KEY, "B H L D", (BATCH, HEADS, KEYS, DEPTH)),
+    Input("v", VALUE, "B H L E", (BATCH, HEADS, KEYS, WIDTH)),
+)
+MASKS = (
+    Input("a", MASK, "S L", (QUERIES, KEYS)),
+    Input("b", MASK, "H S L", (HEADS, QUERIES, KEYS)),
+    Input("c", MASK, "1 S L", (1, QUERIES, KEYS)),
+    Input("d", MASK, "1 1 S L", (1, 1, QUERIES, KEYS)),
+    Input("e", MASK, "B 1 S L", (BATCH, 1, QUERIES, KEYS)),
+    Input("f", MASK, "1 H S L", (1, HEADS, QUERIES, KEYS)),
+    Input("g", MASK, "B H S L", (BATCH, HEADS, QUERIES, KEYS)),
+)
+"""The masks that the operator takes."""
+LINES = (
+    Input("m", "line", "L", (KEYS,)),
+    Input("n", "line", "1 L", (1, KEYS)),
+    Input("o", "line", "1 1 1 L", (1, 1, 1, KEYS)),
+    Input("p", "line", "B 1 1 L", (BATCH, 1, 1, KEYS)),
+)
+"""Masks that say the same of every query; the operator has them expanded."""
+
+
+def _weighted() -> Iterator[Production]:
+    """From scores, scaled or not, to the weighted values."""
+    for scores in ("scores", "scaled scores"):
+        yield Production("Softmax", (scores,), "weights", choices(axis=[3]))
+        for mask in (MASK, "line"):
+            yield applied("Add", scores, mask, "masked scores")
+    yield Production("Softmax", ("masked scores",), "weights", choices(axis=[3]))
+    yield applied("MatMul", "weights", VALUE, OUT)
+
+
+SPELLED_OUT = Vocabulary(
+    "attention",
+    (*HEADS_FIRST, Input("r", "rows", "B L H D", (BATCH, KEYS, HEADS, DEPTH)), *MASKS, *LINES),
+    (
+        numbers("scale", SYMBOL),
+        Production("Transpose", (KEY,), "columns", FLIP),
+        Production("Transpose", ("rows",), KEY, TURN),
+        Production("Transpose", ("rows",), "columns", choices(perm=[(0, 2, 3, 1)])),
+        applied("Mul", QUERY, "scale", "scaled query"),
+        applied("Mul", KEY, "scale", "scaled key"),
+        applied("Mul", "columns", "scale", "scaled columns"),
+        Production("Transpose", ("scaled key",), "scaled columns", FLIP),
+        applied("MatMul", QUERY, "columns", "scores"),
+        applied("MatMul", "scaled query", "columns", "scaled scores"),
+        applied("MatMul", QUERY, "scaled columns", "scaled scores"),
+        applied("Mul", "scores", "scale", "scaled scores"),
+        *_weighted(),
+        Production("Attention", (QUERY, KEY, VALUE), OUT, SCALES),
+        *(
+            Production("Attention", (*heads, VALUE), OUT, choices(scale=[Fraction(1)]))
+            for heads in (("scaled query", KEY), (QUERY, "scaled key"))
+        ),
+        Production("Expand", ("line",), "lines", choices(shape=[(1, 1, QUERIES, KEYS)])),
+        Production("Attention", (QUERY, KEY, VALUE, MASK), OUT, SCALES),
+        Production("Attention", (QUERY, KEY, VALUE, "lines"), OUT, SCALES),
+    ),
+    (1,) * 8,
+    free=frozenset({"scale"}),
+    roots=frozenset({OUT}),
+    exact=False,
+    reals={SYMBOL: "s"},
+    chain=True,
+)
+
+
+def _shared(sort: str, result: str, width: int) -> tuple[Production, ...]:
+    """Heads of keys or values, each of them for several heads of queries."""
+    rows = (BATCH, HEADS, SHARED, KEYS, width)
+    return (
+        Production("Unsqueeze", (sort,), f"one {sort}", choices(axes=[(2,)])),
+        Production("Expand", (f"one {sort}",), f"each {sort}", choices(shape=[rows])),
+        Production(
+            "Reshape",
+            (f"each {sort}",),
+            result,
+            choices(shape=[(BATCH, HEADS * SHARED, KEYS, width)]),
+        ),
+    )
+
+
+GROUPED = Vocabulary(
+    "grouped queries",
+    (
+        Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
+        *HEADS_FIRST[1:],
+        MASKS[0],
+        MASKS[4],
+        Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
+    ),
+    (
+        *_shared(KEY, "keys", DEPTH),
+        *_shared(VALUE, "values", WIDTH),
+        *(
+            Production("Attention", (QUERY, *rest), OUT, choices(scale=[SYMBOL]))
+            for mask in ((), (MASK,))
+            for rest in ((KEY, VALUE, *mask), ("keys", "values", *mask))
+        ),
+    ),
+    (0,) * 8,
+    roots=frozenset({OUT}),
+    exact=False,
+    reals={SYMBOL: "s"},
+    chain=True,
+    by_example=True,
+)
+
+
+def _merged(name: str, groups: int) -> Vocabulary:
+    """Heads that lie side by side in rows, split and put first, and what was made of them back."""
+    heads = {QUERY: HEADS * groups, KEY: HEADS, VALUE: HEADS}
+    widths = {QUERY: DEPTH, KEY: DEPTH, VALUE: WIDTH}
+    lengths = {QUERY: QUERIES, KEY: KEYS, VALUE: KEYS}
+    split: dict[str, Attribute] = {
+        sort: (BATCH, lengths[sort], heads[sort], widths[sort]) for sort in heads
+    }
+    joined = (BATCH, QUERIES, heads[QUERY] * WIDTH)
+    first = tuple(f"heads of {sort}" for sort in heads)
+    numbers_of_heads = choices(
+        scale=[SYMBOL], q_num_heads=[heads[QUERY]], kv_num_heads=[heads[KEY]]
+    )
+    masks = tuple(
+        Input(item.name, MASK, item.dims, (BATCH, heads[QUERY], QUERIES, KEYS)[-len(item.sizes) :])
+        for item in (MASKS[0], MASKS[6])
+    )
+    return Vocabulary(
+        name,
+        (
+            *(
+                Input(sort[0], sort, f"B {length} {size}", (BATCH, lengths[sort], size_of))
+                for sort, length, size, size_of in (
+                    (sort, "S" if sort == QUERY else "L", f"M{place}", heads[sort] * widths[sort])
+                    for place, sort in enumerate(heads)
+                )
+            ),
+            *masks,
+            MASKS[3],
+            MASKS[4],
+            Input("f", MASK, "1 H S L", (1, heads[QUERY], QUERIES, KEYS)),
+        ),
+        (
+            *(
+                Production("Reshape", (sort,), f"rows of {sort}", choices(shape=[split[sort]]))
+                for sort in heads
+            ),
+            *(
+                Production("Transpose", (f"rows of {sort}",), f"heads of {sort}", TURN)
+                for sort in heads
+            ),
+            *(
+                production
+                for mask in ((), (MASK,))
+                for production in (
+                    Production("Attention", (*first, *mask), "heads", choices(scale=[SYMBOL])),
+                    Production("Attention", (*heads, *mask), OUT, numbers_of_heads),
+                )
+            ),
+            Production("Transpose", ("heads",), "rows", TURN),
+            Production("Reshape", ("rows",), OUT, choices(shape=[joined])),
+        ),
+        (0,) * 10,
+        roots=frozenset({OUT}),
+        exact=False,
+        reals={SYMBOL: "s"},
+        chain=True,
+        by_example=True,
+    )
+
+
+BATCHED = (BATCH * HEADS, QUERIES, DEPTH)
+COLUMNS = Vocabulary(
+    "heads turned over",
+    (
+        Input("x", X, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
+        Input("y", "rows", "B S H D", (BATCH, QUERIES, HEADS, DEPTH)),
+    ),
+    (
+        Production("Transpose", ("rows",), "turned", TURN),
+        Production("Transpose", ("rows",), OUT, choices(perm=[(0, 2, 3, 1)])),
+        *(Production("Transpose", (sort,), OUT, FLIP) for sort in (X, "turned")),
+        *(
+            Production(
+                "Reshape", (sort,), "batch", choices(shape=[(BATCH * HEADS, QUERIES, DEPTH)])
+            )
+            for sort in (X, "turned")
+        ),
+        Production("Transpose", ("batch",), "batch turned", choices(perm=[(0, 2, 1)])),
+        Production(
+            "Reshape", ("batch turned",), OUT, choices(shape=[(BATCH, HEADS, DEPTH, QUERIES)])
+        ),
+    ),
+    (0,) * 5,
+    roots=frozenset({OUT}),
+    chain=True,
+    by_example=True,
+)
+
+PLACE = Input("i", "place of ", "", (), dtype="INT64")
+PACKED = (BATCH, QUERIES, PARTS, HEADS * DEPTH)
+SPLIT = (BATCH, QUERIES, PARTS, HEADS, DEPTH)
+
+
+def _part(
+    sort: str, result: str, axis: int, place: str = "", places: Sequence[int] = range(PARTS)
+) -> tuple[Production, ...]:
+    """One of the tensors that are packed along an axis, which goes away."""
+    cuts = tuple(
+        {"starts": (start,), "ends": (start + 1,), "axes": (axis,), "steps": (1,)}
+        for start in places
+    )
+    return (
+        Production("Slice", (sort,), f"{result}, alone", cuts),
+        Production("Squeeze", (f"{result}, alone",), result, choices(axes=[(axis,)])),
+    )
+
+
+def _gathered(
+    sort: str, result: str, axis: int, place: str = "", places: Sequence[int] = ()
+) -> tuple[Production, ...]:
+    """The same by an index, which is an input."""
+    return (Production("Gather", (sort, f"place of {place}"), result, choices(axis=[axis])),)
+
+
+def _taken(sort: str, result: str, axis: int) -> tuple[Production, ...]:
+    """One of the packed tensors, in both ways."""
+    return (*_gathered(sort, result, axis), *_part(sort, result, axis))
+
+
+UNPACKED = Vocabulary(
+    "packed heads",
+    (Input("x", X, "B S M", (BATCH, QUERIES, PARTS * HEADS * DEPTH)), PLACE),
+    (
+        Production("Reshape", (X,), "packed heads", choices(shape=[SPLIT])),
+        Production("Transpose", ("packed heads",), "turned", choices(perm=[(2, 0, 3, 1, 4)])),
+        *_taken("turned", OUT, 0),
+        *_taken("packed heads", "rows", 2),
+        Production("Reshape", (X,), "packed rows", choices(shape=[PACKED])),
+        *_taken("packed rows", "row", 2),
+        Production("Reshape", ("row",), "rows", choices(shape=[(BATCH, QUERIES, HEADS, DEPTH)])),
+        Production("Transpose", ("rows",), OUT, TURN),
+    ),
+    (1,) * 7,
+    free=frozenset({PLACE.sort}),
+    roots=frozenset({OUT, "rows"}),
+    chain=True,
+    by_example=True,
+)
+
+PLACES: Mapping[str, Sequence[int]] = {QUERY: (0, 1, 2), KEY: (3, 4), VALUE: (5, 6)}
+SELF_MASKS = tuple(
+    Input(name, MASK, dims, sizes)
+    for name, dims, sizes in (
+        ("a", "S S", (QUERIES, QUERIES)),
+        ("d", "1 1 S S", (1, 1, QUERIES, QUERIES)),
+        ("e", "B 1 S S", (BATCH, 1, QUERIES, QUERIES)),
+        ("f", "1 H S S", (1, HEADS, QUERIES, QUERIES)),
+        ("g", "B H S S", (BATCH, HEADS, QUERIES, QUERIES)),
+    )
+)
+"""The masks among rows of one length."""
+
+
+def _packed(name: str, by_slice: bool) -> Vocabulary:
+    """Attention among rows that hold queries, keys and values, taken out of the heads or before."""
+    parts = dict.fromkeys(PLACES, _part if by_slice else _gathered)
+    heads = choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS])
+    return Vocabulary(
+        name,
+        (
+            Input("x", X, "B S M", (BATCH, QUERIES, PARTS * HEADS * DEPTH)),
+            *(
+                Input(letter, f"place of {sort}", "", (), dtype="INT64")
+                for letter, sort in zip("ijl", PLACES, strict=True)
+                if not by_slice
+            ),
+            *SELF_MASKS,
+        ),
+        (
+            Production("Reshape", (X,), "packed heads", choices(shape=[SPLIT])),
+            Production("Transpose", ("packed heads",), "turned", choices(perm=[(2, 0, 3, 1, 4)])),
+            Production("Reshape", (X,), "packed rows", choices(shape=[PACKED])),
+            *(
+                production
+                for sort, places in PLACES.items()
+                for production in (
+                    *parts[sort]("turned", f"heads of {sort}", 0, sort, places),
+                    *parts[sort]("packed rows", f"rows of {sort}", 2, sort, places),
+                )
+            ),
+            *(
+                production
+                for mask in ((), (MASK,))
+                for production in (
+                    Production(
+                        "Attention",
+                        (*(f"heads of {sort}" for sort in PLACES), *mask),
+                        "heads",
+                        choices(scale=[SYMBOL]),
+                    ),
+                    Production(
+                        "Attention", (*(f"rows of {sort}" for sort in PLACES), *mask), OUT, heads
+                    ),
+                )
+            ),
+            Production("Transpose", ("heads",), "rows", TURN),
+            Production("Reshape", ("rows",), OUT, choices(shape=[(BATCH, QUERIES, HEADS * DEPTH)])),
+        ),
+        (3,) * 17,
+        free=frozenset(f"place of {sort}" for sort in PLACES),
+        roots=frozenset({OUT}),
+        exact=False,
+        reals={SYMBOL: "s"},
+        chain=True,
+        by_example=True,
+    )
+
+
+INNER, PART = 3, HEADS * DEPTH
+PROJECTED = Vocabulary(
+    "packed projections",
+    (
+        Input("x", X, "B S K", (BATCH, QUERIES, INNER)),
+        Input("w", "weight", "K M", (INNER, PARTS * PART)),
+        Input("y", "packed", "B S M", (BATCH, QUERIES, PARTS * PART)),
+        Input("b", "bias", "M", (PARTS * PART,)),
+        PLACE,
+    ),
+    (
+        applied("MatMul", X, "weight", "product"),
+        *(applied("Add", sort, "bias", "shifted") for sort in ("packed", "product")),
+        *(
+            production
+            for sort in ("packed", "product", "shifted")
+            for production in (
+                Production("Reshape", (sort,), f"rows of {sort}", choices(shape=[PACKED])),
+                *_taken(f"rows of {sort}", "row" if sort == "packed" else OUT, 2),
+            )
+        ),
+        Production("Reshape", ("weight",), "weights", choices(shape=[(INNER, PARTS, PART)])),
+        *_taken("weights", "part of weights", 1),
+        Production("Reshape", ("bias",), "biases", choices(shape=[(PARTS, PART)])),
+        *_taken("biases", "part of biases", 0),
+        *(applied("MatMul", X, "part of weights", result) for result in (OUT, "row")),
+        applied("Add", "row", "part of biases", OUT),
+    ),
+    (4,) * 5,
+    free=frozenset(
+        {"weight", "bias", "weights", "biases", PLACE.sort}
+        | {f"part of {name}{alone}" for name in ("weights", "biases") for alone in ("", ", alone")}
+    ),
+    roots=frozenset({OUT}),
+    chain=True,
+    by_example=True,
+)
+
+ATTENTION = Family(
+    "attention",
+    (
+        SPELLED_OUT,
+        GROUPED,
+        _merged("merged heads", 1),
+        _merged("merged heads of grouped queries", SHARED),
+        COLUMNS,
+        UNPACKED,
+        _packed("attention on packed heads", by_slice=True),
+        _packed("attention on packed heads, gathered", by_slice=False),
+        PROJECTED,
+    ),
+    about="attention in one operator and step by step, and how its heads are laid out",
+)

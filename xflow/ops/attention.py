@@ -1,0 +1,229 @@
+"""Scaled dot-product attention, as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xflow.constraint import at_least, equal
+from xflow.ops.arguments import declare, number, size
+from xflow.ops.composite import Composite, made, real, scaled
+from xflow.ops.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    AttributeSpec,
+    Example,
+    Kind,
+    Need,
+    OnnxCall,
+    Shape,
+    register,
+    require,
+)
+from xflow.size import Size, floor_divide
+
+if TYPE_CHECKING:
+    from xflow.graph import Value
+
+HEADS_FIRST, HEADS_LAST = 4, 3
+"""The ranks of [batch, heads, sequence, head size] and [batch, sequence, heads * head size]."""
+
+
+@register
+class Attention(Composite):
+    """``softmax(scale * q @ transpose(k) + mask) @ v``, for each head of each batch.
+
+    q [B, H, S, D], k [B, G, L, D], v [B, G, L, E] give [B, H, S, E]; or q [B, S, H * D],
+    k [B, L, G * D], v [B, L, G * E] give [B, S, H * E], where `q_num_heads` is H and `kv_num_heads`
+    is G, which are 0 otherwise. H is a multiple of G: head h reads the key and the value of head
+    ``h // (H // G)`` (grouped queries). A mask is added to the scores; its last two axes are
+    [S, L], those before them [B, H], where each may be 1 or be left out.
+
+    ONNX also has masks that are broadcast along S or L or shorter than L, which ONNX Runtime's
+    kernel refuses; masks of Booleans, causal masks, a softcap, and keys and values of the past.
+    These are not declared. The kernel takes neither a scale that is not positive nor empty inputs.
+    """
+
+    name = op_type = "Attention"
+    since = 23
+    arity = (3, 4)
+    attributes = declare(
+        scale=AttributeSpec(Kind.REAL),
+        q_num_heads=AttributeSpec(Kind.INT, 0),
+        kv_num_heads=AttributeSpec(Kind.INT, 0),
+    )
+    ignored = frozenset({"qk_matmul_output_mode"})
+    examples = tuple(
+        Example(shapes, {"scale": scale, **heads})
+        for scale, heads, *given in (
+            (Fraction(1, 2), {}, (2, 3, 4, 2), (2, 3, 5, 2), (2, 3, 5, 3)),
+            (Fraction(1), {}, (2, 2, 3, 2), (2, 2, 2, 2), (2, 2, 2, 1), (3, 2)),
+            (Fraction(1), {}, (2, 2, 3, 2), (2, 2, 4, 2), (2, 2, 4, 2), (2, 3, 4)),
+            (Fraction(1), {}, (2, 3, 3, 2), (2, 3, 2, 2), (2, 3, 2, 2), (2, 3, 3, 2)),
+            (Fraction(1), {}, (2, 3, 3, 2), (2, 3, 2, 2), (2, 3, 2, 2), (2, 1, 3, 2)),
+            (Fraction(1), {}, (2, 3, 3, 2), (2, 3, 2, 2), (2, 3, 2, 2), (1, 3, 3, 2)),
+            (Fraction(1), {}, (2, 4, 3, 2), (2, 2, 2, 2), (2, 2, 2, 3), (2, 4, 3, 2)),
+            (Fraction(3, 4), {}, (1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
+            (
+                Fraction(1, 2), {"q_num_heads": 2, "kv_num_heads": 2},
+                (2, 3, 4), (2, 5, 4), (2, 5, 6),
+            ),
+            (
+                Fraction(1), {"q_num_heads": 2, "kv_num_heads": 2},
+                (2, 3, 4), (2, 4, 4), (2, 4, 6), (2, 2, 3, 4),
+            ),
+            (
+                Fraction(1), {"q_num_heads": 4, "kv_num_heads": 2},
+                (2, 3, 8), (2, 2, 4), (2, 2, 2), (3, 2),
+            ),
+        )
+        for shapes in (tuple(given),)
+    )  # fmt: skip
+
+    def canonical(self, attributes: Attributes, shapes: Sequence[Shape]) -> Attributes:
+        if len(shapes[0]) != HEADS_FIRST:
+            return attributes
+        return {**attributes, "q_num_heads": 0, "kv_num_heads": 0}
+
+    def check(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> None:
+        q, k, v, *masks = (self._with_heads(attributes, *item, need) for item in enumerate(shapes))
+        for a, b, what in (
+            (q[0], k[0], "batches of queries and keys"),
+            (q[0], v[0], "batches of queries and values"),
+            (k[1], v[1], "heads of keys and values"),
+            (k[2], v[2], "lengths of keys and values"),
+            (q[3], k[3], "sizes of the heads of queries and keys"),
+        ):
+            need(equal(a, b), f"{a} and {b} differ: the {what} of Attention")
+        if q[1] != k[1]:
+            need(at_least(k[1], 1), "Attention without heads")
+            groups = floor_divide(q[1], k[1])
+            need(equal(q[1], groups * k[1]), f"{q[1]} heads do not share {k[1]} heads of keys")
+        for mask in masks:
+            require(2 <= len(mask) <= HEADS_FIRST, f"an attention mask of rank {len(mask)}")
+            scores = (q[0], q[1], q[2], k[2])[-len(mask) :]
+            for place, (n, m) in enumerate(zip(mask, scores, strict=True), -len(mask)):
+                if place >= -2 or n != 1:
+                    need(equal(n, m), f"an attention mask of {n} for an extent of {m}")
+
+    def _with_heads(
+        self, attributes: Attributes, position: int, shape: Shape, need: Need | None = None
+    ) -> Shape:
+        """The shape [batch, heads, sequence, head size] of an input; that of a mask as it is."""
+        if position > 2 or len(shape) == HEADS_FIRST:
+            return shape
+        require(len(shape) == HEADS_LAST, f"Attention on inputs of rank {len(shape)}")
+        heads = size(attributes, "kv_num_heads" if position else "q_num_heads")
+        require(heads != 0, "Attention on inputs of rank 3 needs the numbers of heads")
+        part = floor_divide(shape[2], heads)
+        if need is not None:
+            need(at_least(heads, 1), f"Attention with {heads} heads")
+            need(equal(shape[2], heads * part), f"{shape[2]} does not divide into {heads} heads")
+        return (shape[0], heads, shape[1], part)
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        q, k, v = shapes[:3]
+        require(len(q) == len(k) == len(v), "the inputs of Attention differ in rank")
+        require(len(q) in (HEADS_LAST, HEADS_FIRST), f"Attention on inputs of rank {len(q)}")
+        self.check(shapes, attributes, need)
+        batch, heads, length, _ = self._with_heads(attributes, 0, q)
+        part = self._with_heads(attributes, 2, v)[3]
+        if len(q) == HEADS_FIRST:
+            return [(batch, heads, length, part)]
+        return [(batch, length, heads * part)]
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        shapes = [value.shape for value in inputs]
+        q, k, v = (
+            self._heads_first(value, self._with_heads(attributes, position, value.shape))
+            for position, value in enumerate(inputs[:3])
+        )
+        if q.shape[1] != k.shape[1]:
+            k, v = (_shared(value, q.shape[1]) for value in (k, v))
+        scores = made("MatMul", q, made("Transpose", k, perm=(0, 1, 3, 2)))
+        scores = scaled(real(attributes, "scale"), scores)
+        if len(inputs) > 3:
+            scores = made("Add", scores, inputs[3])
+        y = made("MatMul", made("Softmax", scores, axis=3), v)
+        if len(shapes[0]) == HEADS_FIRST:
+            return (y,)
+        batch, heads, length, part = y.shape
+        y = made("Transpose", y, perm=(0, 2, 1, 3))
+        return (made("Reshape", y, shape=(batch, length, heads * part)),)
+
+    def _heads_first(self, value: Value, shape: Shape) -> Value:
+        if len(value.shape) == HEADS_FIRST:
+            return value
+        batch, heads, length, part = shape
+        split = made("Reshape", value, shape=(batch, length, heads, part))
+        return made("Transpose", split, perm=(0, 2, 1, 3))
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        q, k, v, *masks = arrays
+        joined = q.ndim == HEADS_LAST
+        if joined:
+            queries, keys = attributes["q_num_heads"], attributes["kv_num_heads"]
+            assert isinstance(queries, int)
+            assert isinstance(keys, int)
+            q, k, v = (
+                x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
+                for x, heads in ((q, queries), (k, keys), (v, keys))
+            )
+        batch, heads, length, _ = q.shape
+        groups, times = k.shape[1], heads // max(1, k.shape[1])
+        grouped = q.reshape(batch, groups, times, *q.shape[2:])
+        scores = np.matmul(grouped, k[:, :, None].swapaxes(3, 4)) * number(attributes["scale"], q)
+        scores = sum(masks, start=scores.reshape(batch, heads, length, k.shape[2]))
+        powers = np.exp(scores - scores.max(axis=3, keepdims=True, initial=-np.inf))
+        weights = powers / powers.sum(axis=3, keepdims=True)
+        weights = weights.reshape(batch, groups, times, length, k.shape[2])
+        y = np.matmul(weights, v[:, :, None]).reshape(batch, heads, length, v.shape[3])
+        if not joined:
+            return [y]
+        return [y.swapaxes(1, 2).reshape(batch, length, heads * v.shape[3])]
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        batch, heads, length, part = self._with_heads(attributes, 0, shapes[0])
+        _, _, other, width = self._with_heads(attributes, 2, shapes[2])
+        return 2 * batch * heads * length * other * (part + width)
+
+    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        q = call.shapes[0]
+        if q is None or any(shape is not None for shape in call.shapes[4:]):
+            return None
+        read = super().from_onnx(call)
+        if read is None:
+            return None
+        attributes, _ = read
+        if "scale" not in attributes:
+            part = self._with_heads(attributes, 0, q)[3]
+            if not isinstance(part, int) or part < 1:
+                return None
+            attributes["scale"] = Fraction(float(np.float32(1 / np.sqrt(part))))
+        scale = attributes["scale"]
+        return read if isinstance(scale, Fraction) and scale > 0 else None
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        scale = attributes["scale"]
+        if not isinstance(scale, Fraction) or scale <= 0:
+            return None
+        written = self.canonical(attributes, shapes)
+        plain = {key: value for key, value in written.items() if value != 0}
+        return super().to_onnx(plain, shapes, opset)
+
+
+def _shared(value: Value, heads: Size) -> Value:
+    """Keys or values [B, G, L, D] as [B, heads, L, D], each ``heads // G`` times in a row."""
+    batch, groups, length, part = value.shape
+    times = floor_divide(heads, groups)
+    rows = made("Unsqueeze", value, axes=(2,))
+    rows = made("Expand", rows, shape=(batch, groups, times, length, part))
+    return made("Reshape", rows, shape=(batch, groups * times, length, part))
