@@ -156,11 +156,13 @@ class Estimator:
             return target.view_overhead + target.cold_view_overhead
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
         seconds = self._moving(moved * target.slow.get(name, 1.0))
-        if isinstance(node.op, Operator) and (name not in target.slow or name in target.peak):
+        kernel = target.products.get(name, name)
+        if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-            peak = target.peak.get(name, target.other_peak) * target.threads
-            seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
+            peak = target.peak.get(kernel, target.other_peak) * target.threads
+            computing = self._int(flops) / (peak * self._efficiency(node))
+            seconds = max(seconds, computing) if kernel == name else seconds + computing
         if target.layout is not None and not self.layouts.is_blocked(node):
             if not _is_product(node):
                 seconds *= target.layout.outside.get(name, 1.0)
