@@ -8,6 +8,7 @@ from __future__ import annotations
 from xflow.generator.vocabularies.activations import ACTIVATIONS
 from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
+from xflow.generator.vocabularies.decided import DECIDED
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
 from xflow.generator.vocabularies.layers import LAYERS
 from xflow.generator.vocabularies.linear import LINEAR
@@ -30,6 +31,7 @@ FAMILIES = (
     ELEMENTWISE,
     ACTIVATIONS,
     LOGIC,
+    DECIDED,
     LINEAR,
     LAYERS,
     PARTS,

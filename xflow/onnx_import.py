@@ -291,7 +291,9 @@ class _Importer:
         inputs += [self.values[v] for v in captured]
         key = computation_key(node, self.model) or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
-        return opaque(key, inputs, [self.type(output) for output in node.outputs])
+        types = [self.type(output) for output in node.outputs]
+        plain = node.domain == "" and node.op_identifier() not in self.model.functions
+        return opaque(key, inputs, types, node.op_type if plain else "")
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""

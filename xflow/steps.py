@@ -18,7 +18,6 @@ from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
 from xflow.size import Size, free_symbols, product, substitute
 
-
 LIGHTER = 0.9
 """The part of the work up to which a step counts as one that lightens it."""
 UNKNOWN_SIZE = 16

@@ -11,7 +11,7 @@ kept, a measurement decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
@@ -74,6 +74,11 @@ class Estimator:
     def wants_blocks(self, node: Node) -> bool:
         """Whether the runtime's operator for `node` reads images in its own layout."""
         return self.layouts.wants_blocks(node)
+
+    def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
+        """The nodes of each fused kernel of `graph`."""
+        kernels = self.fusions.chosen(graph, count_readers(graph))
+        return [kernel.inside | {node} for node, kernel in kernels.items()]
 
     def _kernel(self, kernel: Kernel, node: Node) -> float:
         """The seconds that a fused kernel takes, whose result is that of `node`."""

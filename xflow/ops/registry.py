@@ -171,6 +171,9 @@ class Operator(ABC):
     ``INT`` needs that this is so for integers that wrap around."""
     commutative: ClassVar[bool] = False
     """The value does not depend on the order of the inputs (only a hint, proved in tests)."""
+    weights_along: ClassVar[str | None] = None
+    """The attribute that names an axis along which the result consists of weights: numbers from 0
+    to 1, of which those of elements that are -inf are 0, unless all of a line are."""
     examples: ClassVar[Sequence[Example]] = ()
 
     @abstractmethod
