@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
+from xflow.decided import decided
 from xflow.graph import TensorType, Value, apply, leaf, run
+from xflow.onnx_import import import_model
 from xflow.ops.registry import Array, Attribute
 from xflow.ranges import Range, Ranges, moderate
 
@@ -62,21 +64,27 @@ def operators(model: onnx.ModelProto) -> Counter[str]:
     return Counter(node.op_type for node in ir.to_proto(result.model).graph.node)
 
 
-@pytest.mark.parametrize("mask", [EVERYWHERE, CAUSAL, LEFT_OUT, ALL_LEFT_OUT])
+def known_tests(model: onnx.ModelProto) -> list[str]:
+    """The facts by which tests in a model are known to be false."""
+    imported = import_model(ir.from_proto(model))
+    return [fact for *_, fact in decided(imported.graph, imported.constants)]
+
+
+@pytest.mark.parametrize("mask", [CAUSAL, ALL_LEFT_OUT])
 def test_a_guard_goes_where_no_row_can_be_covered(mask: Array) -> None:
     left = operators(attention(mask))
     assert not left["IsNaN"]
     assert not left["Where"]
 
 
-@pytest.mark.parametrize("twice", [False, True])
-def test_a_guard_stays_where_a_mask_covers_a_row(twice: bool) -> None:
-    left = operators(attention(A_ROW_COVERED, twice=twice))
+def test_a_guard_stays_where_a_mask_covers_a_row() -> None:
+    left = operators(attention(A_ROW_COVERED))
     assert left["IsNaN"] == left["Where"] == 1
+    assert not known_tests(attention(A_ROW_COVERED, twice=True))
 
 
 def test_a_guard_stays_where_two_least_floats_add_up_to_infinity() -> None:
-    assert operators(attention(ALL_LEFT_OUT, twice=True))["IsNaN"] == 1
+    assert not known_tests(attention(ALL_LEFT_OUT, twice=True))
     with np.errstate(over="ignore"):
         assert np.isneginf(np.float32(LEAST) + np.float32(LEAST))
 
@@ -86,11 +94,11 @@ def test_a_guard_stays_where_a_caller_may_pass_infinities() -> None:
     (given,) = [i for i, item in enumerate(model.graph.initializer) if item.name == "mask"]
     del model.graph.initializer[given]
     model.graph.input.append(helper.make_tensor_value_info("mask", 1, [1, 1, 4, 4]))
-    assert operators(model)["IsNaN"] == 1
+    assert not known_tests(model)
 
 
 def test_the_test_for_infinities_goes_likewise() -> None:
-    assert not operators(attention(CAUSAL, test="IsInf"))["IsInf"]
+    assert known_tests(attention(CAUSAL, test="IsInf")) == ["no-number-is-infinite"]
 
 
 def test_a_guard_on_a_number_of_an_input_stays() -> None:
@@ -106,7 +114,7 @@ def test_a_guard_on_a_number_of_an_input_stays() -> None:
         opset_imports=[helper.make_opsetid("", 20)],
         ir_version=9,
     )
-    assert operators(model) == {"IsNaN": 1, "Where": 1}
+    assert not known_tests(model)
 
 
 def ranges(**data: Array) -> tuple[Ranges, Callable[[str], Value]]:

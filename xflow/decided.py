@@ -14,6 +14,7 @@ from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup
 from xflow.graph import Graph, Node, Opaque, Value, apply
 from xflow.ops.registry import Operator
+from xflow.ops.sorts import BOOL
 from xflow.ranges import Ranges
 
 TESTS = {"IsNaN": "no-number-is-nan", "IsInf": "no-number-is-infinite"}
@@ -41,8 +42,7 @@ def _without(user: Node, test: Value) -> Value | None:
     """What an elementwise operator gives if `test` is false; None for others, and if it grows."""
     if not isinstance(user.op, Operator) or not user.op.elementwise:
         return None
-    zero = apply("Scalar", (), {"value": Fraction(0)}, dtype="FLOAT")
-    (false,) = apply("Cast", zero, {"to": "BOOL"})
+    (false,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=BOOL)
     inputs = [false if value == test else value for value in user.inputs]
     try:
         (after,) = apply(user.op, inputs, user.attributes, dtype=user.types[0].dtype)
