@@ -136,3 +136,11 @@ def test_a_classifier_that_reads_one_token_computes_its_last_block_for_that_row(
     products = [node for node in inferred.graph.node if node.op_type in ("MatMul", "Gemm")]
     assert len(products) == 2
     assert all(np.prod(shapes[node.output[0]][:-1]) == 1 for node in products)
+
+
+def test_a_scale_of_channels_behind_a_transpose_goes_into_the_weights_before_it() -> None:
+    net = Network([1, 14, 14, 64])
+    product = net.node("Add", net.node("MatMul", "x", net.weight(64, 64)), net.weight(64))
+    image = net.node("Transpose", product, perm=[0, 3, 1, 2])
+    scaled = net.node("Mul", image, net.weight(1, 64, 1, 1))
+    assert optimized(net.model(scaled)) == {"MatMul": 1, "Add": 1, "Transpose": 1}
