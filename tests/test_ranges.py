@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
+from xflow.bounds import Range
 from xflow.decided import decided
 from xflow.graph import TensorType, Value, apply, leaf, run
 from xflow.onnx_import import import_model
 from xflow.ops.registry import Array, Attribute
-from xflow.ranges import Range, Ranges, moderate
+from xflow.ranges import Ranges, moderate
 
 LEAST = float(np.finfo(np.float32).min)
 EVERYWHERE = np.zeros((1, 1, 4, 4), np.float32)

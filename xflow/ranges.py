@@ -11,18 +11,19 @@ proofs, that it does not overflow by itself: what is made of numbers below `mode
 Large constants are not trusted so far: two masks of the least float do overflow when they are
 added, and a row of the sum may then be -inf throughout.
 
-Elements that may be -inf are followed only as far as masks need it: see `Range.reached`.
+Elements that may be -inf are followed only as far as masks need it, see `Range.reached`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
+from xflow.bounds import FUNCTIONS, Range, power
 from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup, Folder
 from xflow.graph import Leaf, Opaque, Value, walk
@@ -65,31 +66,6 @@ def moderate(dtype: str) -> float:
     bits that does.
     """
     return 2.0**10 if dtype == "FLOAT16" else 2.0**63
-
-
-@dataclass(frozen=True)
-class Range:
-    """Bounds of all elements of a tensor; each is a number, or -inf where `reached` is not None."""
-
-    low: float
-    high: float
-    reached: frozenset[int] | None = None
-    """None: no element is -inf. Otherwise the axes, counted from the last as -1, along which every
-    line has an element that is not."""
-
-    @property
-    def is_real(self) -> bool:
-        """Whether every element is a number."""
-        return self.reached is None
-
-    def within(self, bound: float) -> bool:
-        """Whether all numbers are at most `bound` in magnitude."""
-        return -bound <= self.low and self.high <= bound
-
-    def join(self, other: Range) -> Range:
-        """What holds of the elements of both."""
-        low, high = min(self.low, other.low), max(self.high, other.high)
-        return Range(low, high, None if self.is_real and other.is_real else frozenset())
 
 
 Known: TypeAlias = Range | None
@@ -329,7 +305,7 @@ class _Reading:
                 return None
             read.append(part)
             count = factors.count(factor)
-            ends = _power(part, count)
+            ends = power(part, count)
             corners = [a * b for a in (low, high) for b in ends]
             low, high = min(corners), max(corners)
         return self._bounded(low, high, read)
@@ -354,78 +330,8 @@ class _Reading:
         given = [arg for arg in args if arg is not None and arg.is_real and arg.low <= arg.high]
         if len(given) < len(args):
             return None
-        ends = _FUNCTIONS[function](*given, self._moderate) if function in _FUNCTIONS else None
+        ends = FUNCTIONS[function](*given, self._moderate) if function in FUNCTIONS else None
         return None if ends is None else self._bounded(*ends, given)
 
 
 _NOWHERE: frozenset[int] = frozenset()
-
-Ends: TypeAlias = tuple[float, float]
-
-
-def _power(x: Range, count: int) -> Ends:
-    """The bounds of a number times itself, `count` times."""
-    ends = sorted((x.low**count, x.high**count))
-    if count % 2 == 0 and x.low < 0 < x.high:
-        return 0.0, ends[1]
-    return ends[0], ends[1]
-
-
-def _rising(function: Callable[[float], float]) -> Callable[[Range, float], Ends | None]:
-    return lambda x, most: (function(x.low), function(x.high))
-
-
-def _exponential(x: Range, most: float) -> Ends:
-    def power(y: float) -> float:
-        return math.exp(y) if y < math.log(2.0**1023) else math.inf
-
-    return power(x.low), power(x.high)
-
-
-def _reciprocal(x: Range, most: float) -> Ends | None:
-    apart = x.low >= 1 / most or x.high <= -1 / most
-    return (1 / x.high, 1 / x.low) if apart else None
-
-
-def _root(x: Range, most: float) -> Ends | None:
-    return (math.sqrt(x.low), math.sqrt(x.high)) if x.low >= 0 else None
-
-
-def _logarithm(x: Range, most: float) -> Ends | None:
-    return (math.log(x.low), math.log(x.high)) if x.low >= 1 / most else None
-
-
-def _absolute(x: Range, most: float) -> Ends:
-    ends = abs(x.low), abs(x.high)
-    return (0.0 if x.low <= 0 <= x.high else min(ends)), max(ends)
-
-
-def _raised(x: Range, y: Range, most: float) -> Ends | None:
-    """The bounds of a power whose exponent is one number."""
-    if y.low != y.high:
-        return None
-    if y.low == int(y.low) and 0 <= y.low <= 8:
-        return _power(x, int(y.low))
-    if y.low > 0 and x.low >= 0:
-        return x.low**y.low, x.high**y.low
-    return (x.high**y.low, x.low**y.low) if x.low >= 1 / most else None
-
-
-_FUNCTIONS: Mapping[str, Callable[..., Ends | None]] = {
-    "reciprocal": _reciprocal,
-    "max": lambda *xs: (max(x.low for x in xs[:-1]), max(x.high for x in xs[:-1])),
-    "min": lambda *xs: (min(x.low for x in xs[:-1]), min(x.high for x in xs[:-1])),
-    "abs": _absolute,
-    "exp": _exponential,
-    "log": _logarithm,
-    "sqrt": _root,
-    "tanh": _rising(math.tanh),
-    "erf": _rising(math.erf),
-    "sin": lambda x, most: (-1.0, 1.0),
-    "cos": lambda x, most: (-1.0, 1.0),
-    "pi": lambda most: (math.pi, math.pi),
-    "power": _raised,
-    "sign": lambda x, most: (-1.0, 1.0),
-    "floor": _rising(math.floor),
-}
-"""What bounds of the arguments say of a function's value; None where it may not be a number."""
