@@ -9,7 +9,9 @@ from xflow.generator.vocabularies.activations import ACTIVATIONS
 from xflow.generator.vocabularies.attention import ATTENTION
 from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
+from xflow.generator.vocabularies.decided import DECIDED
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
+from xflow.generator.vocabularies.last_channels import LAST_CHANNELS
 from xflow.generator.vocabularies.layers import LAYERS
 from xflow.generator.vocabularies.linear import LINEAR
 from xflow.generator.vocabularies.logic import LOGIC
@@ -32,6 +34,7 @@ FAMILIES = (
     ELEMENTWISE,
     ACTIVATIONS,
     LOGIC,
+    DECIDED,
     LINEAR,
     LAYERS,
     PARTS,
@@ -44,6 +47,7 @@ FAMILIES = (
     NORMALIZATION,
     CONVOLUTION,
     CHANNELS,
+    LAST_CHANNELS,
     POOLING,
     PADDED_CHANNELS,
     RESIZED,

@@ -107,3 +107,9 @@ def test_estimated_cost_measures_nothing() -> None:
     assert not cost.measures
     assert cost.measure([Graph((CONV,))], 1.0) == [None]
     assert cost.estimate(Graph((CONV,))) == seconds(CONV)
+
+
+def test_a_product_is_no_cheaper_in_einstein_notation() -> None:
+    x, w = tensor("x", 128, 768), tensor("w", 768, 768, constant=True)
+    einsum = call("Einsum", x, w, equation="ij,jk->ik")
+    assert seconds(einsum) >= seconds(call("MatMul", x, w))

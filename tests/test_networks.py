@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -118,3 +119,28 @@ def test_a_normalized_identity_branch_merges() -> None:
     net = Network([1, 32, 14, 14])
     total = net.node("Add", net.convolution("x", 32, 32, (3, 3)), net.normalization("x", 32))
     assert optimized(net.model(total)) == {"Conv": 1}
+
+
+def test_a_classifier_that_reads_one_token_computes_its_last_block_for_that_row() -> None:
+    net = Network([1, 64, 128])
+    inner = net.node("Add", net.node("MatMul", "x", net.weight(128, 512)), net.weight(512))
+    outer = net.node("Add", net.node("MatMul", net.node("Relu", inner), net.weight(512, 128)),
+                     net.weight(128))  # fmt: skip
+    block = net.node("LayerNormalization", net.node("Add", "x", outer), net.weight(128), axis=-1)
+    net.weights.append(numpy_helper.from_array(np.asarray(0), "first"))
+    model = net.model(net.node("Gather", block, "first", axis=1))
+    result = xflow.optimize(model, cost="estimated", budget=60.0)
+    inferred = onnx.shape_inference.infer_shapes(ir.to_proto(result.model))
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
+              for v in inferred.graph.value_info}  # fmt: skip
+    products = [node for node in inferred.graph.node if node.op_type in ("MatMul", "Gemm")]
+    assert len(products) == 2
+    assert all(np.prod(shapes[node.output[0]][:-1]) == 1 for node in products)
+
+
+def test_a_scale_of_channels_behind_a_transpose_goes_into_the_weights_before_it() -> None:
+    net = Network([1, 14, 14, 64])
+    product = net.node("Add", net.node("MatMul", "x", net.weight(64, 64)), net.weight(64))
+    image = net.node("Transpose", product, perm=[0, 3, 1, 2])
+    scaled = net.node("Mul", image, net.weight(1, 64, 1, 1))
+    assert optimized(net.model(scaled)) == {"MatMul": 1, "Add": 1, "Transpose": 1}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -263,6 +264,27 @@ def test_regions_are_convex_and_cover_every_node_once() -> None:
             done.update(region.outputs)
             total += sum(not n.constant and bool(n.inputs) for n in region.graph.nodes)
         assert total == sum(not n.constant and bool(n.inputs) for n in position)
+
+
+def test_no_cut_goes_through_what_the_runtime_computes_by_one_kernel() -> None:
+    weight = leaf("w", TensorType("FLOAT", (16,)), constant=True)
+    (two,), (small,) = (
+        apply("Scalar", (), {"value": Fraction(*v)}, dtype="FLOAT") for v in ((2, 1), (1, 9))
+    )
+    value = tensor("x", 4, 16)
+    kernels = []
+    for size in (1, 4, 2, 7, 3):
+        for _ in range(size):
+            value = call("Tanh", value)
+        mean = call("ReduceMean", call("Pow", value, two), axes=(1,), keepdims=1)
+        scaled = call("Div", value, call("Sqrt", call("Add", mean, small)))
+        value = call("Mul", scaled, weight)
+        kernels.append({scaled.node, value.node})
+    layouts = EstimatedCost().layouts
+    for shifted in (False, True):
+        regions = cut(Graph((value,)), Constants(lambda value: None), shifted, layouts)
+        for kernel in kernels:
+            assert sum(not kernel.isdisjoint(region.nodes) for region in regions) == 1
 
 
 def test_constants_that_rules_can_see_tell_regions_apart() -> None:

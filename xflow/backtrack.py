@@ -133,8 +133,8 @@ class Explorer:
     def _best_behind(self, step: Step, after: Graph, seen: Container[object]) -> float:
         """The least that new graphs cost one step later, at what `step` made or what reads that.
 
-        Of steps that leave fewer operators, since it takes time to look at all; of all behind one
-        that fills blocks of channels.
+        Of steps that leave fewer operators or less to compute, since it takes time to look at all;
+        of all behind one that fills blocks of channels.
         """
         made = {node for node in step.made if not node.constant}
         values = (Value(node, i) for node in made for i in range(len(node.types)))
@@ -142,7 +142,7 @@ class Explorer:
         least = float("inf")
         for node in made | readers:
             for following in self.steps.at(node, after):
-                told = following.shrinks or step.fills
+                told = following.shrinks or following.lightens or step.fills
                 if told and not made.isdisjoint(following.near):
                     mapping = dict(zip(following.before, following.after, strict=True))
                     graph, _ = _replace(after, mapping)

@@ -63,6 +63,8 @@ class Opaque:
     """
 
     key: str
+    op_type: str = ""
+    """The name of the operator in ONNX, where that is all that tells what it does."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Opaque) and other.key == self.key
@@ -156,9 +158,11 @@ def leaf(key: str, type: TensorType, *, constant: bool = False, blocked: bool = 
     return Value(node, 0)
 
 
-def opaque(key: str, inputs: Sequence[Value], types: Sequence[TensorType]) -> tuple[Value, ...]:
+def opaque(
+    key: str, inputs: Sequence[Value], types: Sequence[TensorType], op_type: str = ""
+) -> tuple[Value, ...]:
     """The outputs of an operator that is passed through as it is."""
-    node = _intern(Opaque(key), tuple(inputs), {}, lambda: tuple(types), tuple(types))
+    node = _intern(Opaque(key, op_type), tuple(inputs), {}, lambda: tuple(types), tuple(types))
     return tuple(Value(node, i) for i in range(len(types)))
 
 

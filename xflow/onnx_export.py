@@ -16,6 +16,7 @@ from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
 from xflow.onnx_writer import Plan, UnwritableError, Writer
 from xflow.opset import Raising, current_opset, needed_opset
+from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
 from xflow.size import Size
 
 GROWTH = 64 * 2**20
@@ -124,7 +125,28 @@ class _ModelWriter(Writer):
         if isinstance(value.node.op, Opaque):
             node = self.imported.opaque_nodes[value.node.op.key]
             return self.plan_copy(value.node, node, inherit=False)
-        return self.plan_new(value)
+        return self.plan_computed(value) or self.plan_new(value)
+
+    def plan_computed(self, value: Value) -> Plan | None:
+        """How to write a node with sizes that the model computes somewhere.
+
+        None where numbers say it as well, or the model does not compute them.
+        """
+        op = value.node.op
+        if not isinstance(op, Operator) or not op.computed or value.is_constant:
+            return None
+        if self.call(value.node) is not None:
+            return None
+        ((name, position),) = op.computed.items()
+        sizes = value.node.attributes[name]
+        places = (v for v, array in self.imported.computed.items() if _is(array, sizes))
+        sources = (self.imported.values[place] for place in places)
+        source = next((known for known in sources if known.type.dtype == "INT64"), None)
+        if source is None or position != len(value.node.inputs):
+            return None
+        inputs = (*value.node.inputs, source)
+        call = OnnxCall(op.op_type, self.opsets[op.domain], op.domain)
+        return Plan(inputs, lambda: self.put_call(value.node, call, source))
 
     def stays(self, node: ir.Node) -> bool:
         """Whether a node of the model may stay as it is at the opset that is written."""
@@ -135,10 +157,14 @@ class _ModelWriter(Writer):
         positions = self.imported.positions.get(source)
         parameters: list[Value] = []
         if positions is not None:
+            written = self._written(node, source)
             parameters = [
                 self.imported.values[value]
                 for position, value in enumerate(source.inputs)
-                if value is not None and position not in positions and not self._is_folded(value)
+                if value is not None
+                and position not in positions
+                and position not in written
+                and not self._is_folded(value)
             ]
         needs = (*node.inputs, *parameters)
         return Plan(needs, lambda: self.put_copy(node, source, inherit))
@@ -147,12 +173,35 @@ class _ModelWriter(Writer):
         """Whether a parameter is computed from constants, and written as its result."""
         return value in self.imported.known and not self.imported.values[value].is_leaf
 
+    def _written(self, node: Node, source: ir.Node) -> Mapping[int, Array]:
+        """The parameters that the model computes from shapes, and that can be written as numbers.
+
+        What computes them may read what the rewritten model would else not compute any more.
+        """
+        positions = self.imported.positions.get(source, ())
+        sought = [
+            position
+            for position, value in enumerate(source.inputs)
+            if value is not None
+            and value in self.imported.computed
+            and position not in positions
+            and not self._is_folded(value)
+        ]
+        call = self.call(node) if sought and isinstance(node.op, Operator) else None
+        if call is None:
+            return {}
+        plain = {name: item.value for name, item in source.attributes.items()}
+        if call.attributes.get("allowzero", 0) != plain.get("allowzero", 0):
+            return {}
+        return {k: call.constants[k] for k in sought if k in call.constants}
+
     def put_copy(self, node: Node, source: ir.Node, inherit: bool) -> None:
         """Write `node` as a copy of `source`; if it `inherits`, under its names."""
         given = iter(node.inputs)
         positions = self.imported.positions.get(source)
         inputs: list[ir.Value | None] = []
         own = {} if positions is None else dict(zip(positions, node.inputs, strict=True))
+        written = {} if positions is None else self._written(node, source)
         for position, value in enumerate(source.inputs):
             if value is None:
                 inputs.append(None)
@@ -160,6 +209,8 @@ class _ModelWriter(Writer):
                 inputs.append(self.made[next(given)])
             elif position in own:
                 inputs.append(self.made[own[position]])
+            elif position in written:
+                inputs.append(self.parameter(written[position], f"{value.name}_written"))
             elif self._is_folded(value):
                 array = np.asarray(self.imported.known[value])
                 inputs.append(self.parameter(array, value.name or "parameter"))
@@ -259,6 +310,11 @@ class _ModelWriter(Writer):
 
     def dimension(self, size: Size) -> int | str | None:
         return self.imported.names.dimension(size)
+
+
+def _is(array: Array, sizes: Attribute) -> bool:
+    """Whether a tensor of integers that the model computes is this vector of sizes."""
+    return array.ndim == 1 and isinstance(sizes, tuple) and tuple(array.tolist()) == sizes
 
 
 def _freed_bytes(old: Graph, new: Graph) -> int:

@@ -29,8 +29,9 @@ from xflow.onnx_types import (
     tensor_shape,
     tensor_type,
 )
-from xflow.ops.registry import Array, Need, OnnxCall, by_onnx
+from xflow.ops.registry import Array, Need, OnnxCall, Shape, by_onnx
 from xflow.ops.sorts import INT, sort_of
+from xflow.shape_arithmetic import computed, extents, shape_of
 from xflow.size import Expr, Size, coefficient_of, free_symbols
 
 _SMALL = 1024
@@ -54,6 +55,8 @@ class Imported:
     known: Mapping[ir.Value, Array]
     """The data of values that depend on nothing, where it is small."""
     names: SymbolNames
+    computed: Mapping[ir.Value, Array]
+    """What small tensors of integers are that are computed from shapes: arrays of sizes."""
     warnings: tuple[str, ...] = ()
     _tensors: Mapping[str, ir.TensorProtocol] = field(default_factory=dict)
 
@@ -129,6 +132,7 @@ class _Importer:
         self.positions: dict[ir.Node, tuple[int, ...]] = {}
         self.small: dict[object, Value] = {}
         self.known: dict[ir.Value, Array] = {}
+        self.computed: dict[ir.Value, Array] = {}
         self.warnings: list[str] = []
 
     def run(self) -> Imported:
@@ -167,6 +171,7 @@ class _Importer:
             self.positions,
             self.known,
             self.names,
+            self.computed,
             tuple(self.warnings),
             self.tensors,
         )
@@ -203,6 +208,8 @@ class _Importer:
         for output, value in zip(node.outputs, made, strict=False):
             self.put(output, value)
         self.note_known(node)
+        if node.domain == "" and len(node.outputs) == 1 and node.outputs[0] not in self.known:
+            self.note_computed(node)
 
     def registered(self, node: ir.Node) -> tuple[Value, ...] | None:
         """The node as an operator of the registry; None where none describes it."""
@@ -263,7 +270,17 @@ class _Importer:
             constants,
             len(node.outputs),
             types,
+            self.computed_sizes(node),
         )
+
+    def computed_sizes(self, node: ir.Node) -> dict[int, Shape]:
+        """The inputs of a node that are vectors of sizes, some of which are symbols."""
+        found = {}
+        for position, value in enumerate(node.inputs):
+            array = None if value is None else self.computed.get(value)
+            if array is not None and array.ndim == 1 and value not in self.known:
+                found[position] = tuple(array.tolist())
+        return found
 
     def agrees(self, node: ir.Node, made: tuple[Value, ...]) -> bool:
         """Whether the outputs are those of the node, with the types that ONNX infers."""
@@ -291,7 +308,35 @@ class _Importer:
         inputs += [self.values[v] for v in captured]
         key = computation_key(node, self.model) or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
-        return opaque(key, inputs, [self.type(output) for output in node.outputs])
+        types = [self.type(output) for output in node.outputs]
+        if len(types) == 1 and types[0].dtype != UNKNOWN.dtype:
+            shape = extents(node, [None if v is None else self.integers(v) for v in node.inputs])
+            if shape is not None and len(shape) == len(types[0].shape):
+                types = [TensorType(types[0].dtype, shape)]
+        plain = node.domain == "" and node.op_identifier() not in self.model.functions
+        return opaque(key, inputs, types, node.op_type if plain else "")
+
+    def integers(self, value: ir.Value) -> Array | None:
+        """What is known of a tensor of integers: numbers, or sizes."""
+        return self.known.get(value, self.computed.get(value))
+
+    def note_computed(self, node: ir.Node) -> None:
+        """Compute a small integer result of shapes, as far as that is determined."""
+        (output,) = node.outputs
+        found: Array | None = None
+        if node.op_type == "Shape" and node.inputs[0] is not None:
+            source = self.values[node.inputs[0]].type
+            found = shape_of(node, source.shape) if source.dtype != UNKNOWN.dtype else None
+        elif all(v is None or self.integers(v) is not None for v in node.inputs):
+            inputs = [self.integers(v) for v in node.inputs if v is not None]
+            found = computed(node, inputs) if len(inputs) == len(node.inputs) else None
+        if found is None:
+            return
+        self.computed[output] = found
+        inferred = self.inferred.get(output.name or "")
+        numbers = not any(isinstance(n, Expr) for n in found.reshape(-1).tolist())
+        if numbers and inferred is not None and inferred.dtype is not None:
+            self.known[output] = found.astype(inferred.dtype.numpy())
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""

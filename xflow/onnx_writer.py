@@ -153,12 +153,13 @@ class Writer(ABC):
             self._parameters[key] = self.initializer(ir.tensor(array), base)
         return self._parameters[key]
 
-    def put_call(self, node: Node, call: OnnxCall) -> None:
-        """Write a node of the registry as a new ONNX node."""
+    def put_call(self, node: Node, call: OnnxCall, *computed: Value) -> None:
+        """Write a node of the registry as a new ONNX node; `computed` sizes follow its inputs."""
         name = self.fresh(f"xflow_{call.op_type}")
-        own = iter(node.inputs)
+        sources = (*node.inputs, *computed)
+        own = iter(sources)
         inputs: list[ir.Value | None] = []
-        for position in range(call.input_count(len(node.inputs))):
+        for position in range(call.input_count(len(sources))):
             if position in call.constants:
                 array = call.constants[position]
                 if array.dtype.kind == "f":

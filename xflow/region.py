@@ -146,9 +146,11 @@ def cut(
     """The regions of `graph`, in an order in which none reads from a later one.
 
     `shifted` cuts at other places, so that what lay on a seam comes to lie inside a region.
-    `layouts` tells what crosses the regions' borders in the runtime's own layout.
+    `layouts` tells what crosses the regions' borders in the runtime's own layout, and what the
+    runtime fuses.
     """
     regions: list[Region] = []
+    fused = [] if layouts is None else list(layouts.fused(graph))
     levels: dict[int, list[Node]] = {}
     level_of: dict[Node, int] = {}
     for node in graph.nodes:
@@ -164,7 +166,7 @@ def cut(
             levels.setdefault(level_of[node], []).append(node)
     for level in sorted(levels):
         for component in _components(levels[level]):
-            for part in _parts(component, shifted):
+            for part in _parts(component, shifted, fused):
                 regions.extend(
                     _region(graph, members, constants, layouts) for members in _components(part)
                 )
@@ -193,9 +195,21 @@ def _components(nodes: Sequence[Node]) -> list[list[Node]]:
     return list(groups.values())
 
 
-def _parts(nodes: Sequence[Node], shifted: bool) -> list[list[Node]]:
-    """Consecutive stretches of `nodes`, cut where few values pass."""
+def _parts(
+    nodes: Sequence[Node], shifted: bool, fused: Iterable[frozenset[Node]]
+) -> list[list[Node]]:
+    """Consecutive stretches of `nodes`, cut where few values pass.
+
+    But not within what the runtime computes by one kernel: its parts, each on its own, cost other
+    than they do together.
+    """
     passing = _passing(nodes)
+    place = {node: i for i, node in enumerate(nodes)}
+    for kernel in fused:
+        places = [place[node] for node in kernel if node in place]
+        if places and max(places) - min(places) < MERGED:
+            for i in range(min(places), max(places)):
+                passing[i] += len(nodes)
     stretches: list[list[Node]] = [[]]
     for node, count in zip(nodes, passing, strict=True):
         stretches[-1].append(node)

@@ -16,6 +16,12 @@ from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacemen
 from xflow.numerics import EVERYWHERE
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
+from xflow.size import Size, free_symbols, product, substitute
+
+LIGHTER = 0.9
+"""The part of the work up to which a step counts as one that lightens it."""
+UNKNOWN_SIZE = 16
+"""What a symbolic size is taken to be where work is compared."""
 
 
 class Entry(NamedTuple):
@@ -170,6 +176,9 @@ class Step:
     ``x - c`` for ``x + (-c)``."""
     shrinks: bool = False
     """Whether it leaves fewer operators that depend on inputs."""
+    lightens: bool = False
+    """Whether it leaves less to compute and to move, as where rows that nobody reads are dropped
+    before a product and no longer behind it."""
     fills: bool = False
     """Whether it adds channels to fill blocks, which pays only in what reads them."""
 
@@ -290,6 +299,7 @@ class Steps:
                     expands=entry.grows and more > 0,
                     renames=entry.renames or (entry.grows and more == 0),
                     shrinks=more < 0,
+                    lightens=_work(after.nodes) < LIGHTER * _work(match.nodes),
                     fills=bool(instance.free_symbols),
                 )
 
@@ -302,6 +312,20 @@ def _makes_empty(nodes: Iterable[Node]) -> bool:
 def _computed(nodes: Iterable[Node]) -> int:
     """How many nodes do not depend on constants alone."""
     return sum(not node.constant for node in nodes)
+
+
+def _work(nodes: Iterable[Node]) -> int:
+    """The operations of nodes that do not depend on constants alone, and the elements they move."""
+    total: Size = 0
+    for node in nodes:
+        if isinstance(node.op, Operator) and not node.constant:
+            read = [value.shape for value in node.inputs]
+            given = [kind.shape for kind in node.types]
+            total += node.op.flops(read, node.attributes, given)
+            total += sum((product(shape) for shape in (*read, *given)), start=0)
+    number = substitute(total, dict.fromkeys(free_symbols(total), UNKNOWN_SIZE))
+    assert isinstance(number, int)
+    return number
 
 
 def _touched(match: Match) -> tuple[Value, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ class Layouts(Protocol):
 
     def wants_blocks(self, node: Node) -> bool:
         """Whether the runtime's operator for `node` reads images in that layout."""
+
+    def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
+        """The nodes that the runtime computes by one kernel, for each that it has for several."""
 
 
 Objective: TypeAlias = Literal["latency", "memory", "size", "nodes"]

@@ -11,7 +11,7 @@ kept, a measurement decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
@@ -74,6 +74,11 @@ class Estimator:
     def wants_blocks(self, node: Node) -> bool:
         """Whether the runtime's operator for `node` reads images in its own layout."""
         return self.layouts.wants_blocks(node)
+
+    def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
+        """The nodes of each fused kernel of `graph`."""
+        kernels = self.fusions.chosen(graph, count_readers(graph))
+        return [kernel.inside | {node} for node, kernel in kernels.items()]
 
     def _kernel(self, kernel: Kernel, node: Node) -> float:
         """The seconds that a fused kernel takes, whose result is that of `node`."""
@@ -156,11 +161,13 @@ class Estimator:
             return target.view_overhead + target.cold_view_overhead
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
         seconds = self._moving(moved * target.slow.get(name, 1.0))
-        if isinstance(node.op, Operator) and (name not in target.slow or name in target.peak):
+        kernel = target.products.get(name, name)
+        if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-            peak = self._peak(node, name) * target.threads
-            seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
+            peak = self._peak(node, kernel) * target.threads
+            computing = self._int(flops) / (peak * self._efficiency(node))
+            seconds = max(seconds, computing) if kernel == name else seconds + computing
         if target.layout is not None and not self.layouts.is_blocked(node):
             if not _is_product(node):
                 seconds *= target.layout.outside.get(name, 1.0)

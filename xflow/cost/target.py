@@ -124,6 +124,8 @@ class TargetModel:
     """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
     it is that of the operator where none of its inputs is constant: it packs them each time."""
     other_peak: float = 35e9
+    products: Mapping[str, str] = field(default_factory=lambda: {"Einsum": "MatMul"})
+    """Operators that the runtime computes by another one's kernel, with data moved around it."""
     bandwidth: float = 45e9
     """Bytes per second and thread, of tensors that the processor's own caches hold."""
     slow: Mapping[str, float] = field(

@@ -11,11 +11,13 @@ from xflow.constraint import at_least
 from xflow.ops.arguments import declare, integers, sizes
 from xflow.ops.registry import (
     Array,
+    Attribute,
     Attributes,
     AttributeSpec,
     Example,
     Kind,
     Need,
+    OnnxCall,
     Reader,
     Shape,
     broadcast,
@@ -24,6 +26,7 @@ from xflow.ops.registry import (
 )
 from xflow.ops.shape import Movement
 from xflow.ops.spec import Index, Scalar
+from xflow.size import Expr
 
 
 @register
@@ -34,6 +37,7 @@ class Expand(Movement):
     since = 8
     attributes = declare(shape=AttributeSpec(Kind.INTS))
     parameters = MappingProxyType({"shape": 1})
+    computed = parameters
     examples = (
         Example(((3, 1),), {"shape": (3, 4)}),
         Example(((3, 1),), {"shape": (2, 3, 4)}),
@@ -63,3 +67,20 @@ class Expand(Movement):
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         source, target = arrays[0], integers(attributes, "shape")
         return [np.broadcast_to(source, np.broadcast_shapes(source.shape, target)).copy()]
+
+    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        if 1 in call.computed and 1 not in call.constants and not call.attributes:
+            return {"shape": call.computed[1]}, (0,)
+        return super().from_onnx(call)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        source, target = shapes[0], sizes(attributes, "shape")
+        # An axis that the input has already is written as 1: ONNX has no symbols.
+        own = (*([1] * (len(target) - len(source))), *source)[-len(target) :] if target else ()
+        written = tuple(
+            1 if isinstance(n, Expr) and n == mine else n
+            for n, mine in zip(target, own, strict=True)
+        )
+        return super().to_onnx({"shape": written}, shapes, opset)

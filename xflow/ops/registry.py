@@ -122,6 +122,8 @@ class OnnxCall:
     outputs: int = 1
     types: tuple[str | None, ...] = ()
     """ONNX names of the inputs' element types; empty where nobody asked."""
+    computed: Mapping[int, Shape] = field(default_factory=dict)
+    """In `from_onnx`: inputs that are vectors of sizes, which depend on the model's dimensions."""
 
     def input_count(self, own: int) -> int:
         """The number of ONNX inputs with `own` inputs of ours; some may be named but omitted."""
@@ -159,6 +161,9 @@ class Operator(ABC):
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
     parameters: ClassVar[Mapping[str, int]] = {}
     """Attributes that ONNX passes as a constant input, with its position."""
+    computed: ClassVar[Mapping[str, int]] = {}
+    """Attributes that ONNX takes as an input that may be computed from shapes, with its position:
+    the sizes of the output."""
     elementwise: ClassVar[bool] = False
     """Acts on elements alone, with ONNX broadcasting, whatever the shape."""
     takes: ClassVar[tuple[str, ...]] = (ELEMENT,)
@@ -171,6 +176,9 @@ class Operator(ABC):
     ``INT`` needs that this is so for integers that wrap around."""
     commutative: ClassVar[bool] = False
     """The value does not depend on the order of the inputs (only a hint, proved in tests)."""
+    weights_along: ClassVar[str | None] = None
+    """The attribute that names an axis along which the result consists of weights: numbers from 0
+    to 1, of which those of elements that are -inf are 0, unless all of a line are."""
     examples: ClassVar[Sequence[Example]] = ()
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,7 @@ class Reshape(Movement):
     name = op_type = "Reshape"
     since = 5
     attributes = declare(shape=AttributeSpec(Kind.INTS))
+    computed = MappingProxyType({"shape": 1})
     examples = (
         Example(((2, 6),), {"shape": (3, 4)}),
         Example(((2, 3, 4),), {"shape": (2, 12)}),
@@ -141,9 +143,15 @@ class Reshape(Movement):
 
     def from_onnx(self, call: OnnxCall) -> Understood | None:
         source = call.shapes[0]
-        if source is None or 1 not in call.constants or set(call.attributes) - {"allowzero"}:
+        if source is None or set(call.attributes) - {"allowzero"}:
             return None
-        target: list[Size] = [int(n) for n in call.constants[1].reshape(-1)]
+        target: list[Size]
+        if 1 in call.constants:
+            target = [int(n) for n in call.constants[1].reshape(-1)]
+        elif 1 in call.computed:
+            target = list(call.computed[1])
+        else:
+            return None
         if not call.attributes.get("allowzero", 0):
             if any(n == 0 and axis >= len(source) for axis, n in enumerate(target)):
                 return None

@@ -82,6 +82,7 @@ class Softmax(AlongAxis):
     """``exp(x) / sum(exp(x))``, summed along `axis`."""
 
     name = op_type = "Softmax"
+    weights_along = "axis"
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
         exponential = made("Exp", inputs[0])

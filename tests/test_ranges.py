@@ -1,0 +1,196 @@
+"""What is known of the elements of computed tensors, and the guards that go because of it."""
+
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+import xflow
+from xflow.bounds import Range
+from xflow.decided import decided
+from xflow.graph import TensorType, Value, apply, leaf, run
+from xflow.onnx_import import import_model
+from xflow.ops.registry import Array, Attribute
+from xflow.ranges import Ranges, moderate
+
+LEAST = float(np.finfo(np.float32).min)
+EVERYWHERE = np.zeros((1, 1, 4, 4), np.float32)
+CAUSAL = np.where(np.tril(np.ones((1, 1, 4, 4), bool)), 0.0, -np.inf).astype(np.float32)
+A_ROW_COVERED = CAUSAL.copy()
+A_ROW_COVERED[..., 2, :] = -np.inf
+LEFT_OUT = np.where(CAUSAL == 0, 0.0, LEAST).astype(np.float32)
+ALL_LEFT_OUT = np.full((1, 1, 4, 4), LEAST, np.float32)
+
+
+def attention(mask: Array, *, twice: bool = False, test: str = "IsNaN") -> onnx.ModelProto:
+    """Scores of embedded tokens under a mask, and a guard on their softmax."""
+    random = np.random.default_rng(0)
+    weights = {
+        "table": random.standard_normal((10, 8)).astype(np.float32),
+        "w": random.standard_normal((8, 4)).astype(np.float32),
+        "mask": mask,
+        "zero": np.asarray(0, np.float32),
+    }
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"]),
+        helper.make_node("MatMul", ["x", "w"], ["scores"]),
+        helper.make_node("Add", ["scores", "mask"], ["once"]),
+        helper.make_node("Add", ["once", "mask"], ["masked"]) if twice
+        else helper.make_node("Identity", ["once"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["p"], axis=-1),
+        helper.make_node(test, ["p"], ["odd"]),
+        helper.make_node("Where", ["odd", "zero", "p"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes,
+        "attention",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 4, 4])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def operators(model: onnx.ModelProto) -> Counter[str]:
+    """The operators that are left behind a search by the estimate."""
+    result = xflow.optimize(model, cost="estimated", budget=60.0)
+    return Counter(node.op_type for node in ir.to_proto(result.model).graph.node)
+
+
+def known_tests(model: onnx.ModelProto) -> list[str]:
+    """The facts by which tests in a model are known to be false."""
+    imported = import_model(ir.from_proto(model))
+    return [fact for *_, fact in decided(imported.graph, imported.constants)]
+
+
+@pytest.mark.parametrize("mask", [CAUSAL, ALL_LEFT_OUT])
+def test_a_guard_goes_where_no_row_can_be_covered(mask: Array) -> None:
+    left = operators(attention(mask))
+    assert not left["IsNaN"]
+    assert not left["Where"]
+
+
+def test_a_guard_stays_where_a_mask_covers_a_row() -> None:
+    left = operators(attention(A_ROW_COVERED))
+    assert left["IsNaN"] == left["Where"] == 1
+    assert not known_tests(attention(A_ROW_COVERED, twice=True))
+
+
+def test_a_guard_stays_where_two_least_floats_add_up_to_infinity() -> None:
+    assert not known_tests(attention(ALL_LEFT_OUT, twice=True))
+    with np.errstate(over="ignore"):
+        assert np.isneginf(np.float32(LEAST) + np.float32(LEAST))
+
+
+def test_a_guard_stays_where_a_caller_may_pass_infinities() -> None:
+    model = attention(EVERYWHERE)
+    (given,) = [i for i, item in enumerate(model.graph.initializer) if item.name == "mask"]
+    del model.graph.initializer[given]
+    model.graph.input.append(helper.make_tensor_value_info("mask", 1, [1, 1, 4, 4]))
+    assert not known_tests(model)
+
+
+def test_the_test_for_infinities_goes_likewise() -> None:
+    assert known_tests(attention(CAUSAL, test="IsInf")) == ["no-number-is-infinite"]
+
+
+def test_a_guard_on_a_number_of_an_input_stays() -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    zero = numpy_helper.from_array(np.asarray(0, np.float32), "zero")
+    nodes = [
+        helper.make_node("IsNaN", ["x"], ["odd"]),
+        helper.make_node("Where", ["odd", "zero", "x"], ["y"]),
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "guard", [x], [y], [zero]),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=9,
+    )
+    assert not known_tests(model)
+
+
+def ranges(**data: Array) -> tuple[Ranges, Callable[[str], Value]]:
+    """Ranges over constants, and these by name; sizes above what is folded stand for any data."""
+
+    def constant(name: str) -> Value:
+        return leaf(name, TensorType("FLOAT", data[name].shape), constant=True)
+
+    known = {constant(name): array for name, array in data.items()}
+    return Ranges(known.get), constant
+
+
+def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
+    return apply(op, inputs, attributes)[0]
+
+
+def embedded(*shape: int) -> tuple[Value, Ranges]:
+    """Numbers that are looked up by indices which are not known."""
+    found, constant = ranges(table=np.linspace(-3, 5, 40).reshape(10, *shape[1:]))
+    return call(
+        "Gather", constant("table"), leaf("ids", TensorType("INT64", shape[:1])), axis=0
+    ), found
+
+
+def test_ranges_of_functions_follow_from_their_specifications() -> None:
+    x, found = embedded(7, 4)
+    assert found.of(x) == Range(-3, 5)
+    assert found.of(call("Relu", x)) == Range(0, 5)
+    assert found.of(call("Mul", x, x)) == Range(0, 25)
+    assert found.of(call("Softmax", x)) == Range(0, 1)
+    sigmoid = found.of(call("Sigmoid", x))
+    assert sigmoid is not None
+    assert 0 < sigmoid.low < sigmoid.high < 1
+    assert found.of(call("Transpose", x, perm=(1, 0))) == Range(-3, 5)
+    assert found.of(call("ReduceSum", x, axes=(0,))) == Range(-21, 35)
+
+
+def test_nothing_is_known_of_what_may_be_no_number() -> None:
+    x, found = embedded(7, 4)
+    assert found.of(call("Reciprocal", x)) is None
+    assert found.of(call("Sqrt", x)) is None
+    assert found.of(call("Log", call("Relu", x))) is None
+    assert found.of(call("Add", x, leaf("y", TensorType("FLOAT", ())))) is None
+    shifted = call(
+        "Add", call("Mul", x, x), apply("Scalar", (), {"value": Fraction(1, 100)}, dtype="FLOAT")[0]
+    )
+    assert found.of(call("Reciprocal", call("Sqrt", shifted))) is not None
+
+
+UNARY = (
+    *("Relu", "Abs", "Neg", "Exp", "Sigmoid", "Tanh", "Erf", "Gelu", "Swish", "HardSigmoid"),
+    *("Sign", "Floor", "Elu", "Softsign", "LeakyRelu", "Softplus"),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(UNARY), min_size=1, max_size=3),
+    st.sampled_from(["Add", "Sub", "Mul", "Max", "Min"]),
+    st.integers(0, 2**32 - 1),
+)
+def test_no_element_lies_outside_of_its_range(names: list[str], joined: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    data = random.standard_normal((10, 4)) * 10.0 ** random.integers(-2, 2)
+    found, constant = ranges(table=data)
+    ids = leaf("ids", TensorType("INT64", (10,)))
+    value = x = call("Gather", constant("table"), ids, axis=0)
+    made = [value := call(name, value) for name in names]
+    value = call(joined, value, x)
+    known = found.of(value)
+    if known is None:
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        *inner, result = run([*made, value], {"table": data, "ids": np.arange(10)})
+    assume(all(np.all(np.abs(array) < moderate("FLOAT")) for array in (*inner, result)))
+    slack = 1e-9 * max(1.0, float(np.max(np.abs(result))))
+    assert known.low - slack <= result.min()
+    assert result.max() <= known.high + slack

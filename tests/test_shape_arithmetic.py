@@ -1,0 +1,148 @@
+"""Targets that are computed from the shapes of tensors: with dynamic dimensions as with static."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import xflow
+from xflow.graph import Opaque
+from xflow.onnx_import import Imported, import_model
+from xflow.ops.registry import Operator
+from xflow.size import symbol
+
+HEADS, WIDTH = 3, 12
+
+
+class Builder:
+    """Nodes and constants of a model, in the way that exporters of dynamic shapes write them."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, value: object, dtype: type = np.int64) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def __call__(self, op: str, *inputs: str, **attributes: object) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def size(self, x: str, axis: int) -> str:
+        """The extent of an axis, as a vector of one element."""
+        number = self("Gather", self("Shape", x), self.constant(axis), axis=0)
+        return self("Unsqueeze", number, self.constant([0]))
+
+    def model(
+        self, output: str, shape: Sequence[int | str], result: Sequence[int | str]
+    ) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "attention",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, result)],
+            self.constants,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.checker.check_model(model)
+        return model
+
+
+def attention(batch: int | str, tokens: int | str) -> onnx.ModelProto:
+    """Self-attention in heads, whose shapes are computed, under a mask that is expanded."""
+    random = np.random.default_rng(0)
+    add = Builder()
+    n, s = add.size("x", 0), add.size("x", 1)
+    width = add("Div", add("Mul", add.constant(WIDTH), add.constant(1)), add.constant(HEADS))
+    width = add("Unsqueeze", width, add.constant([0]))
+    target = add("Concat", n, s, add.constant([HEADS]), width, axis=0)
+
+    def heads(permutation: Sequence[int]) -> str:
+        weight = add.constant(random.standard_normal((WIDTH, WIDTH)), np.float32)
+        apart = add("Reshape", add("MatMul", "x", weight), target)
+        return add("Transpose", apart, perm=permutation)
+
+    query, key, value = heads((0, 2, 1, 3)), heads((0, 2, 3, 1)), heads((0, 2, 1, 3))
+    scores = add("Mul", add("MatMul", query, key), add.constant(0.5, np.float32))
+    scores = add("Mul", scores, add.constant(0.25, np.float32))
+    wide = add("Concat", n, add.constant([1]), s, s, axis=0)
+    shape = add("Where", add("Equal", wide, add.constant([-1] * 4)), add.constant([1] * 4), wide)
+    mask = add("Expand", add.constant([[[[-1.0]]]], np.float32), shape)
+    weights = add("Softmax", add("Add", scores, mask), axis=-1)
+    together = add("Transpose", add("MatMul", weights, value), perm=(0, 2, 1, 3))
+    whole = add("Concat", n, s, add.constant([-1]), axis=0)
+    result = add("Relu", add("Relu", add("Reshape", together, whole)))
+    return add.model(result, [batch, tokens, WIDTH], [batch, tokens, WIDTH])
+
+
+def imported(model: onnx.ModelProto) -> Imported:
+    return import_model(ir.from_proto(model))
+
+
+def operators(graph_of: Imported) -> Counter[str]:
+    """The operators that the graph computes, the opaque ones as such."""
+    return Counter(
+        node.op.name if isinstance(node.op, Operator) else "opaque"
+        for node in graph_of.graph.nodes
+        if isinstance(node.op, Operator | Opaque) and not node.constant
+    )
+
+
+DYNAMIC = {
+    "batch": ("n", 5),
+    "sequence": (2, "s"),
+    "both": ("n", "s"),
+    "of one name": ("n", "n"),
+}
+
+
+@pytest.mark.parametrize("sizes", DYNAMIC.values(), ids=DYNAMIC)
+def test_a_dynamic_export_is_seen_as_the_static_one(sizes: tuple[int | str, int | str]) -> None:
+    static, dynamic = operators(imported(attention(2, 5))), operators(imported(attention(*sizes)))
+    assert "opaque" not in dynamic
+    assert dynamic == static
+
+
+def test_targets_are_polynomials_over_the_names_of_dimensions() -> None:
+    graph = imported(attention("n", "s")).graph
+    targets = {node.attributes["shape"] for node in graph.nodes
+               if isinstance(node.op, Operator) and node.op.name == "Reshape"}  # fmt: skip
+    n, s = symbol("n"), symbol("s")
+    assert targets == {(n, s, HEADS, WIDTH // HEADS), (n, s, WIDTH)}
+
+
+def test_an_optimized_model_keeps_its_dynamic_dimensions() -> None:
+    model = attention("n", "s")
+    result = xflow.optimize(model, cost="estimated", budget=60.0, input_shapes={"x": (2, 5, WIDTH)})
+    assert result.report.changed
+    after = ir.to_proto(result.model)
+    assert after.graph.input == model.graph.input
+    assert after.graph.output == model.graph.output
+    for batch, tokens in ((2, 5), (1, 1), (7, 3)):
+        x = np.random.default_rng(1).standard_normal((batch, tokens, WIDTH)).astype(np.float32)
+        expected, found = run(model, {"x": x}), run(after, {"x": x})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (result,) = session.run(None, dict(feeds))
+    return np.asarray(result)
+
+
+def test_what_is_not_determined_stays_opaque() -> None:
+    add = Builder()
+    half = add("Div", add.size("x", 0), add.constant([2]))  # not exact for odd sizes
+    target = add("Concat", half, add.constant([-1]), axis=0)
+    model = add.model(add("Reshape", "x", target), ["n", 4], ["m", "k"])
+    assert operators(imported(model)) == {"opaque": 6}

@@ -1,0 +1,51 @@
+"""Tests of values whose answer is known: whether an element is a NaN, where none can be.
+
+Exporters guard each softmax, ``Where(IsNaN(p), 0, p)``, since a mask may leave nothing of a row.
+No rule says that the guard does nothing, see `xflow.ranges`. Where a fact about `p` does, its
+condition is put to false, and rules about choices whose condition is known do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from xflow.errors import ShapeError
+from xflow.fold import ConstantLookup
+from xflow.graph import Graph, Node, Opaque, Value, apply
+from xflow.ops.registry import Operator
+from xflow.ops.sorts import BOOL
+from xflow.ranges import Ranges
+
+TESTS = {"IsNaN": "no-number-is-nan", "IsInf": "no-number-is-infinite"}
+"""Operators of ONNX that ask whether an element is no number, and what says that none is so."""
+
+
+def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Value, str]]:
+    """Values of `graph` that read a test, what they are where it is false, and the fact's name."""
+    tests = [
+        node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
+    ]
+    ranges = Ranges(constants)
+    for node in tests:
+        known = ranges.of(node.inputs[0])
+        if known is None or not known.is_real:
+            continue
+        assert isinstance(node.op, Opaque)
+        for user in graph.users.get(Value(node, 0), ()):
+            after = _without(user, Value(node, 0))
+            if after is not None:
+                yield Value(user, 0), after, TESTS[node.op.op_type]
+
+
+def _without(user: Node, test: Value) -> Value | None:
+    """What an elementwise operator gives if `test` is false; None for others, and if it grows."""
+    if not isinstance(user.op, Operator) or not user.op.elementwise:
+        return None
+    (false,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=BOOL)
+    inputs = [false if value == test else value for value in user.inputs]
+    try:
+        (after,) = apply(user.op, inputs, user.attributes, dtype=user.types[0].dtype)
+    except ShapeError:
+        return None
+    return after if after.type == user.types[0] else None

@@ -1,0 +1,337 @@
+"""What the elements of computed tensors can be: an abstract interpretation by intervals.
+
+Proofs are about real numbers; what is none, a NaN or an infinity, lies outside. So no rule can ever
+say that ``Where(IsNaN(p), 0, p)`` is ``p``. What can be said is a fact about one `p` of one model:
+that no element of it is a NaN, whatever the model is given. This module finds such facts. It reads
+the operators' own specifications (`at`), with an interval in the place of each element.
+
+Known are the elements of constants, and that integers and Booleans are numbers. Nothing is assumed
+of inputs of floats: a caller may pass infinities. One thing is assumed of what is computed, as in
+proofs, that it does not overflow by itself: what is made of numbers below `moderate` stays so.
+Large constants are not trusted so far: two masks of the least float do overflow when they are
+added, and a row of the sum may then be -inf throughout.
+
+Elements that may be -inf are followed only as far as masks need it, see `Range.reached`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from xflow.bounds import FUNCTIONS, Range, power
+from xflow.errors import ShapeError
+from xflow.fold import ConstantLookup, Folder
+from xflow.graph import Leaf, Opaque, Value, walk
+from xflow.ops.composite import Composite
+from xflow.ops.registry import Array, Operator, Reader
+from xflow.ops.sorts import BOOL, FLOATS, INTEGERS, integer_range
+from xflow.ops.spec import (
+    ONE,
+    ZERO,
+    Call,
+    Element,
+    If,
+    Literal,
+    MaxOver,
+    OfSize,
+    Plus,
+    Scalar,
+    SumOver,
+    Times,
+    truth,
+)
+from xflow.size import product, symbol
+
+FOLDED = 2**22
+"""Most elements of a constant expression that is computed so as to look at them."""
+
+LARGEST = {
+    "FLOAT": 2.0**128 * (1 - 2.0**-24),
+    "DOUBLE": 2.0**1023 * (2 - 2.0**-52),
+    "FLOAT16": 65504.0,
+    "BFLOAT16": 2.0**127 * (2 - 2.0**-7),
+}
+"""The largest number of each type of floats."""
+
+
+def moderate(dtype: str) -> float:
+    """What is computed from numbers below this magnitude is taken to stay below it.
+
+    A product of two of them does not overflow, nor the least float with one of them added; in 16
+    bits that does.
+    """
+    return 2.0**10 if dtype == "FLOAT16" else 2.0**63
+
+
+Known: TypeAlias = Range | None
+"""None: an element may be anything, NaN and infinities among it."""
+
+
+class Ranges:
+    """What is known of the values of a graph whose constants `constants` serves."""
+
+    def __init__(self, constants: ConstantLookup) -> None:
+        self._constants = constants
+        self._fold = Folder(constants)
+        self._known: dict[Value, Known] = {}
+
+    def of(self, value: Value) -> Known:
+        """The range of a value of any type."""
+        if value not in self._known:
+            for node in walk([value]):
+                for index in range(len(node.types)):
+                    output = Value(node, index)
+                    if output not in self._known:
+                        self._known[output] = self._of(output)
+        return self._known[value]
+
+    def _of(self, value: Value) -> Known:
+        node, dtype = value.node, value.type.dtype
+        array = self._array(value)
+        if array is not None:
+            return of_array(array)
+        if dtype == BOOL or dtype in INTEGERS:
+            low, high = integer_range(dtype)
+            return Range(low, high)
+        if dtype not in FLOATS or isinstance(node.op, Leaf | Opaque):
+            return None
+        return self._computed(value, [self._known[source] for source in node.inputs], dtype)
+
+    def _array(self, value: Value) -> Array | None:
+        """The data of a constant, if it is a leaf or small."""
+        if value.is_leaf:
+            return self._constants(value) if value.is_constant else None
+        size = product(value.shape)
+        small = isinstance(size, int) and size <= FOLDED
+        return self._fold(value) if value.is_constant and small else None
+
+    def _computed(self, value: Value, inputs: Sequence[Known], dtype: str) -> Known:
+        """The range of an operator's output, from those of its inputs."""
+        node = value.node
+        assert isinstance(node.op, Operator)
+        if node.op.weights_along is not None:
+            (line,) = inputs
+            axis = node.attributes[node.op.weights_along]
+            assert isinstance(axis, int)
+            if line is None:
+                return None
+            told = line.reached is None or axis - len(value.shape) in line.reached
+            return Range(0.0, 1.0) if told else None
+        if isinstance(node.op, Composite):
+            return self._composite(value, inputs, dtype)
+        if not node.op.elementwise:
+            return _Reading(value, inputs, dtype).range()
+        for position, source in enumerate(node.inputs):
+            array = self._array(source) if source.type.dtype == BOOL else None
+            if array is not None and array.size:
+                return _chosen(value, inputs, dtype, position, array)
+        return _elementwise(value, inputs, dtype)
+
+    def _composite(self, value: Value, inputs: Sequence[Known], dtype: str) -> Known:
+        """The range of an operator that is defined by others."""
+        node = value.node
+        assert isinstance(node.op, Composite)
+        leaves, outputs = node.op.definition([v.shape for v in node.inputs], node.attributes)
+        inner = dict(zip(leaves, inputs, strict=True))
+        for part in walk(outputs):
+            for index in range(len(part.types)):
+                output = Value(part, index)
+                if output not in inner:
+                    inner[output] = self._computed(output, [inner[v] for v in part.inputs], dtype)
+        return inner[outputs[value.index]]
+
+
+def of_array(array: Array) -> Known:
+    """The range of known data."""
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        return None
+    if array.dtype.kind in "biu":
+        return Range(float(array.min()), float(array.max())) if array.size else Range(0.0, 0.0)
+    if not array.size:
+        return Range(0.0, 0.0)
+    low, high = float(array.min()), float(array.max())
+    if math.isnan(low) or math.isnan(high) or high == math.inf:
+        return None
+    if low > -math.inf:
+        return Range(low, high)
+    finite = np.isfinite(array)
+    axes = range(-array.ndim, 0)
+    reached = frozenset(axis for axis in axes if np.all(finite.any(axis=axis)))
+    least = float(np.min(array, where=finite, initial=math.inf))
+    return Range(least, high, reached=reached)
+
+
+def _elementwise(value: Value, inputs: Sequence[Known], dtype: str) -> Known:
+    """The range of an elementwise operator's output.
+
+    Where only one input has elements that are -inf, and otherwise the result is a number, it is one
+    wherever that input is.
+    """
+    found = _Reading(value, inputs, dtype).range()
+    if found is None or found.is_real:
+        return found
+    masks = {
+        source: (position, given)
+        for position, (source, given) in enumerate(zip(value.node.inputs, inputs, strict=True))
+        if given is not None and given.reached is not None
+    }
+    if len(masks) != 1:
+        return found
+    (source, (position, mask)) = next(iter(masks.items()))
+    others = [
+        None if given is None else replace(given, reached=None) if v == source else given
+        for v, given in zip(value.node.inputs, inputs, strict=True)
+    ]
+    finite = others[position]
+    assert finite is not None
+    assert mask.reached is not None
+    if finite.low > finite.high:  # nothing of it is a number
+        return found
+    if (without := _Reading(value, others, dtype).range()) is None or not without.is_real:
+        return found
+    return replace(found, reached=mask.reached)
+
+
+def _chosen(
+    value: Value, inputs: Sequence[Known], dtype: str, position: int, condition: Array
+) -> Known:
+    """The range of an elementwise operator's output, one input of which is a known `condition`."""
+    yes, no = (_Reading(value, inputs, dtype, {position: told}).range() for told in (ONE, ZERO))
+    holds = condition.astype(bool)
+    if holds.all():
+        return yes
+    if not holds.any():
+        return no
+    if yes is None or no is None:
+        return None
+    both = yes.join(no)
+    if both.is_real or yes.is_real == no.is_real:
+        return both
+    number = holds if yes.is_real else ~holds
+    axes = range(-number.ndim, 0)
+    return replace(both, reached=frozenset(axis for axis in axes if np.all(number.any(axis=axis))))
+
+
+class _Reading:
+    """An operator's specification, read with ranges in the place of elements."""
+
+    def __init__(
+        self,
+        value: Value,
+        inputs: Sequence[Known],
+        dtype: str,
+        truths: Mapping[int, Scalar] | None = None,
+    ) -> None:
+        self._value = value
+        self._truths = truths or {}
+        self._largest = LARGEST[dtype]
+        self._moderate = moderate(dtype)
+        self._of: dict[str, Known] = {}
+        self._names: dict[Value, str] = {}
+        for source, known in zip(value.node.inputs, inputs, strict=True):
+            name = self._names.setdefault(source, str(len(self._names)))
+            self._of[name] = known
+
+    def range(self) -> Known:
+        """The range of the output; None, too, where it may overflow."""
+        node = self._value.node
+        assert isinstance(node.op, Operator)
+        readers = [self._reader(position) for position in range(len(node.inputs))]
+        index = tuple(symbol(f"i{axis}") for axis in range(len(self._value.shape)))
+        shapes = [source.shape for source in node.inputs]
+        try:
+            element = node.op.at(readers, shapes, node.attributes, self._value.index, index)
+            found = self._read(element)
+        except (ShapeError, OverflowError, ZeroDivisionError):
+            return None
+        fits = found is not None and (found.low > found.high or found.within(self._largest))
+        return found if fits else None
+
+    def _reader(self, position: int) -> Reader:
+        if position in self._truths:
+            return lambda index: self._truths[position]
+        source = self._value.node.inputs[position]
+        if source.type.dtype == BOOL:
+            return lambda index: truth(self._names[source], index)
+        return lambda index: Element(self._names[source], index)
+
+    def _read(self, e: Scalar) -> Known:
+        match e:
+            case Literal(value):
+                return Range(float(value), float(value))
+            case Element(tensor, _):
+                return self._of[tensor]
+            case OfSize():
+                return Range(-self._moderate, self._moderate)
+            case Plus(args):
+                return self._sum([self._read(arg) for arg in args])
+            case Times(args):
+                return self._product(args)
+            case SumOver(_, extent, body):
+                return self._repeated(self._read(body), extent if isinstance(extent, int) else None)
+            case MaxOver(_, _, body):
+                found = self._read(body)
+                return found if found is None or found.is_real else replace(found, reached=_NOWHERE)
+            case If(conditions, then, other):
+                decided = [condition.decided for condition in conditions]
+                if all(decided):
+                    return self._read(then)
+                if False in decided:
+                    return self._read(other)
+                first, second = self._read(then), self._read(other)
+                return None if first is None or second is None else first.join(second)
+            case Call(function, args):
+                return self._called(function, [self._read(arg) for arg in args])
+        return None
+
+    def _sum(self, parts: Sequence[Known]) -> Known:
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        total = self._bounded(sum(p.low for p in known), sum(p.high for p in known), known)
+        return total if all(p.is_real for p in known) else replace(total, reached=_NOWHERE)
+
+    def _product(self, factors: Sequence[Scalar]) -> Known:
+        low = high = 1.0
+        read: list[Range] = []
+        for factor in dict.fromkeys(factors):
+            part = self._read(factor)
+            if part is None or not part.is_real:
+                return None
+            read.append(part)
+            count = factors.count(factor)
+            ends = power(part, count)
+            corners = [a * b for a in (low, high) for b in ends]
+            low, high = min(corners), max(corners)
+        return self._bounded(low, high, read)
+
+    def _repeated(self, body: Known, times: int | None) -> Known:
+        """A sum of so many elements; of any number, if that is None."""
+        if body is None or not body.is_real:
+            return None
+        if times is not None:
+            return self._bounded(times * body.low, times * body.high, [body])
+        most = self._moderate
+        return self._bounded(min(0.0, body.low) * most, max(0.0, body.high) * most, [body])
+
+    def _bounded(self, low: float, high: float, given: Sequence[Range]) -> Range:
+        """A result; what is made of moderate numbers alone is taken to be moderate, too."""
+        most = self._moderate
+        if all(part.low > part.high or part.within(most) for part in given):
+            return Range(min(max(low, -most), most), max(min(high, most), -most))
+        return Range(low, high)
+
+    def _called(self, function: str, args: Sequence[Known]) -> Known:
+        given = [arg for arg in args if arg is not None and arg.is_real and arg.low <= arg.high]
+        if len(given) < len(args):
+            return None
+        ends = FUNCTIONS[function](*given, self._moderate) if function in FUNCTIONS else None
+        return None if ends is None else self._bounded(*ends, given)
+
+
+_NOWHERE: frozenset[int] = frozenset()
