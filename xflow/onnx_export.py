@@ -15,8 +15,8 @@ from xflow.lineage import lineage
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
 from xflow.onnx_writer import Plan, UnwritableError, Writer
-from xflow.opset import Raising, current_opset, needed_opset
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
+from xflow.opset import Raising, current_opset, needed_opset
 from xflow.size import Size
 
 GROWTH = 64 * 2**20
