@@ -47,6 +47,7 @@ def optimize(
     objective: Objective = "latency",
     cost: Literal["measured", "estimated"] = "measured",
     seed: int = 0,
+    keep_initializer_inputs: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -61,7 +62,9 @@ def optimize(
     them, of which the one with the least gain counts; the written model keeps its dynamic
     dimensions. `rules` is a folder or a list of rules (default: those of the package); `check` on
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
-    ``cost="estimated"`` nothing is timed. The argument is never changed.
+    ``cost="estimated"`` nothing is timed. Weights that are inputs, too, become constants unless
+    `keep_initializer_inputs`: the runtime cannot optimize what may change from call to call. The
+    argument is never changed.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -86,6 +89,7 @@ def optimize(
             objective=objective,
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
+            keep_initializer_inputs=keep_initializer_inputs,
         )
         with run.phase("load"):
             source, before = _load(model, folder / "before.onnx")

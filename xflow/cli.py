@@ -198,6 +198,11 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     add("--atol", type=_tolerance, default=1e-5, metavar="X", help="absolute tolerance (1e-5)")
     add("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
     add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
+    add(
+        "--keep-initializer-inputs",
+        action="store_true",
+        help="weights that are inputs, too, stay inputs (they become constants)",
+    )
     add("--report", metavar="FILE.json", help="write what was done as JSON")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)

@@ -79,6 +79,7 @@ def optimize(options: argparse.Namespace) -> ExitCode:
             objective=options.objective,
             cost=options.cost,
             seed=options.seed,
+            keep_initializer_inputs=options.keep_initializer_inputs,
             progress=progress,
         )
     finally:

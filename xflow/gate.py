@@ -71,7 +71,8 @@ class Gate:
     """Judges rewrites of the model `imported`, which is in the file `before`.
 
     `settings` are the shapes of all inputs at each setting, `costs` what the objective counts
-    there; nothing for latency, which is timed.
+    there; nothing for latency, which is timed. `prepared`: the imported model is worth something
+    without any rewrite.
     """
 
     def __init__(
@@ -81,12 +82,15 @@ class Gate:
         before: Path,
         settings: Sequence[Shapes],
         costs: Sequence[ExactCost],
+        *,
+        prepared: bool = False,
     ) -> None:
         self.run = run
         self.imported = imported
         self.before = before
         self.settings = settings
         self.costs = costs
+        self.prepared = prepared
         self.step_s = 0.0
         """Seconds that the shortest timing of two models takes at one setting, loading included."""
 
@@ -123,6 +127,8 @@ class Gate:
             return judgement
         compared = judgement.comparisons[judgement.worst]
         paths = attribution.groups(verdict.replacements)
+        if not paths:
+            return judgement
         if len(paths) == 1:  # what the model gains, it gains by these
             gain = compared.before.median - compared.after.median
             return judgement if self.costs else replace(judgement, gains={paths[0]: gain})
@@ -204,6 +210,7 @@ class Gate:
             self.run.tolerance,
             self.run.shapes,
             time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2),
+            prepared=self.prepared,
         )
 
     def writing(self) -> float:

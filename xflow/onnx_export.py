@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.fold import Folder, byte_size
+from xflow.freeze import CONSTANTS
 from xflow.graph import Graph, Node, Opaque, Value
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported
@@ -48,7 +49,7 @@ def export_model(imported: Imported, graph: Graph) -> ir.Model:
     _copy_meta(source.graph, made)
     model = ir.Model(
         made,
-        ir_version=source.ir_version,
+        ir_version=max(source.ir_version, CONSTANTS if writer.initializers else 0),
         producer_name=source.producer_name,
         producer_version=source.producer_version,
         domain=source.domain,

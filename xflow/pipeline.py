@@ -23,6 +23,7 @@ from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.errors import ModelError
+from xflow.freeze import CONSTANTS, frozen, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
 from xflow.machine import processor_name, usable_cores
@@ -75,8 +76,10 @@ class Pipeline:
         if imported is not None:
             self.costs = self.exact_costs(imported)
             replacements = self.search(imported, rules)
-            if replacements:
-                gate = Gate(self.run, imported, self.before, self.settings, self.costs)
+            prepared = self.gains_by_constants(imported)
+            if replacements or prepared:
+                run, costs = self.run, self.costs
+                gate = Gate(run, imported, self.before, self.settings, costs, prepared=prepared)
                 judgement = gate.improve(gate.judge(replacements))
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
@@ -85,17 +88,31 @@ class Pipeline:
         ]
         if judgement.objection:
             self.run.messages.append(judgement.objection)
+        elif imported is not None and imported.model is not self.source:
+            names = overridable(self.source)
+            self.run.warnings.append(
+                f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they are "
+                "constants now (--keep-initializer-inputs keeps them)."
+            )
         return self.result(judgement)
 
     def imported(self) -> Imported | None:
         """The model as a graph; None, and a warning, where that is not possible."""
         try:
-            imported = import_model(self.source)
+            kept = self.run.keep_initializer_inputs
+            imported = import_model(self.source if kept else frozen(self.source))
         except ModelError as error:
             self.run.warnings.append(f"The model was left as it is: {error}.")
             return None
         self.run.warnings += imported.warnings
         return imported
+
+    def gains_by_constants(self, imported: Imported) -> bool:
+        """Whether the runtime can do more with the model for the weights that became constants.
+
+        In models of old IR versions, it takes all of them for constants.
+        """
+        return imported.model is not self.source and self.source.ir_version >= CONSTANTS
 
     def exact_costs(self, imported: Imported) -> tuple[ExactCost, ...]:
         """What the objective counts, at each setting; nothing for latency."""

@@ -25,7 +25,8 @@ class Run:
     """One run: what was asked for, the time that its phases took, and what is to be told.
 
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
-    Temporary files go to `folder`.
+    Temporary files go to `folder`. Weights that are inputs, too, become constants unless
+    `keep_initializer_inputs`.
     """
 
     target: Target
@@ -37,6 +38,7 @@ class Run:
     objective: Objective
     measured: bool
     progress: Progress
+    keep_initializer_inputs: bool = False
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)

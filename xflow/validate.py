@@ -69,7 +69,8 @@ class Validator:
 
     They are compared at each of the settings `shapes` of the input shapes, of which there is at
     least one. The models are written to the file `after`. Nothing begins after `deadline`
-    (time.monotonic): what has not been shown to be right by then is dropped.
+    (time.monotonic): what has not been shown to be right by then is dropped. With `prepared`,
+    the imported model is another one than that in `before`, and worth a check by itself.
     """
 
     imported: Imported
@@ -80,6 +81,7 @@ class Validator:
     tolerance: Tolerance
     shapes: Sequence[Shapes]
     deadline: float
+    prepared: bool = False
 
     def validate(self, replacements: Sequence[Replacement]) -> Verdict:
         """Drop what breaks the model, by bisection, until the rest makes a right one.
@@ -88,7 +90,7 @@ class Validator:
         """
         chosen = tuple(replacements)
         warnings: list[str] = []
-        while chosen:
+        while True:
             # Whether there is a model at all is quickly tried; only models are run.
             model = self.build(chosen)
             broken = isinstance(model, Broken)
@@ -99,10 +101,15 @@ class Validator:
             if outcome.hopeless or time.monotonic() > self.deadline:
                 warnings.append(f"The rewrites were dropped: {outcome.reason}.")
                 break
+            if not chosen:  # what is wrong is not by a rewrite
+                warnings.append(f"The model was left as it is: {outcome.reason}.")
+                break
             number, reason = guilty(chosen, outcome.reason, step)
             rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
             warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
             chosen = without(chosen, number)
+            if not chosen and not self.prepared:
+                break
         return Verdict(None, (), tuple(warnings))
 
     def build(self, replacements: Sequence[Replacement]) -> ir.Model | Broken:
