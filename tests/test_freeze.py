@@ -1,5 +1,7 @@
 """Weights that are inputs, too: constants by default, and said so; inputs for who wants that."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -23,7 +25,7 @@ def listed(ir_version: int = 8) -> onnx.ModelProto:
     return model
 
 
-def optimized(model: onnx.ModelProto, **settings: bool) -> api.Result:
+def optimized(model: onnx.ModelProto, **settings: Any) -> api.Result:
     return xflow.optimize(
         model, rules=RULES, cost="estimated", budget=3, threads=1, check=1, **settings
     )

@@ -12,14 +12,14 @@ from typing import Literal, TypeAlias
 import onnx
 import onnx_ir as ir
 
-from xflow import files
+from xflow import files, machine
 from xflow.cost import OBJECTIVES, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ModelError, UsageError
 from xflow.external_data import has_external_data
 from xflow.inputs import Shapes
-from xflow.machine import usable_cores
+from xflow.onnx_export import GROWTH
 from xflow.pipeline import Pipeline, Result
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules
@@ -48,6 +48,7 @@ def optimize(
     cost: Literal["measured", "estimated"] = "measured",
     seed: int = 0,
     keep_initializer_inputs: bool = False,
+    size_threshold: int = GROWTH,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -63,8 +64,9 @@ def optimize(
     dimensions. `rules` is a folder or a list of rules (default: those of the package); `check` on
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
     ``cost="estimated"`` nothing is timed. Weights that are inputs, too, become constants unless
-    `keep_initializer_inputs`: the runtime cannot optimize what may change from call to call. The
-    argument is never changed.
+    `keep_initializer_inputs`: the runtime cannot optimize what may change from call to call.
+    Constant expressions are folded as long as that adds at most `size_threshold` bytes to the
+    weights. The argument is never changed.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -74,11 +76,11 @@ def optimize(
         raise UsageError(f"unknown cost {cost!r}", do="choose measured or estimated")
     if not budget > 0:
         raise UsageError(f"the budget must be positive, not {budget}")
-    target = Target(provider, usable_cores() if threads is None else threads)
+    target = Target(provider, machine.usable_cores() if threads is None else threads)
     chosen = _rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
-        worker = stack.enter_context(Worker())
+        worker = stack.enter_context(Worker(machine.free_memory() if provider == "cpu" else None))
         run = Run(
             target,
             worker,
@@ -90,6 +92,7 @@ def optimize(
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
             keep_initializer_inputs=keep_initializer_inputs,
+            size_threshold=size_threshold,
         )
         with run.phase("load"):
             source, before = _load(model, folder / "before.onnx")

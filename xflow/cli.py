@@ -203,6 +203,13 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
         action="store_true",
         help="weights that are inputs, too, stay inputs (they become constants)",
     )
+    add(
+        "--size-threshold",
+        type=_size,
+        default=64 * 2**20,
+        metavar="SIZE",
+        help="by how much folded constants may enlarge the model (64MiB)",
+    )
     add("--report", metavar="FILE.json", help="write what was done as JSON")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)

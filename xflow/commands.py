@@ -80,6 +80,7 @@ def optimize(options: argparse.Namespace) -> ExitCode:
             cost=options.cost,
             seed=options.seed,
             keep_initializer_inputs=options.keep_initializer_inputs,
+            size_threshold=options.size_threshold,
             progress=progress,
         )
     finally:

@@ -46,6 +46,10 @@ class ModelError(XflowError):
     """The model cannot be read, is not valid, or cannot be handled."""
 
 
+class UnfeedableInput(ModelError):  # noqa: N818 - a property of the model, not a mishap
+    """An input of the model is of a type or rank for which no values can be made up."""
+
+
 class OutputError(XflowError):
     """The output cannot be written where it was asked for."""
 

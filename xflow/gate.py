@@ -211,6 +211,7 @@ class Gate:
             self.run.shapes,
             time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2),
             prepared=self.prepared,
+            growth=self.run.size_threshold,
         )
 
     def writing(self) -> float:

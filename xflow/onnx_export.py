@@ -21,19 +21,20 @@ GROWTH = 64 * 2**20
 """Bytes that folded constants may take beyond those of the constants they replace."""
 
 
-def export_model(imported: Imported, graph: Graph) -> ir.Model:
+def export_model(imported: Imported, graph: Graph, growth: int = GROWTH) -> ir.Model:
     """A new model that computes `graph`, with everything else as in the imported model.
 
     Nodes that were not rewritten keep their names, attributes and metadata, also where their
     inputs were. Weights are shared with the imported model, which is never changed. A graph that
-    is the model's own gives a copy of the model. Raises UnwritableError.
+    is the model's own gives a copy of the model. What constant expressions are folded to may take
+    `growth` bytes beyond what it replaces. Raises UnwritableError.
     """
     source = imported.model
     if graph.outputs == imported.graph.outputs:
         return source.clone()
     if source.device_configurations:
         raise UnwritableError("the model is laid out over several devices")
-    writer = _ModelWriter(imported, graph)
+    writer = _ModelWriter(imported, graph, growth)
     inputs = [writer.leaf(value) for value in source.graph.inputs]
     outputs = writer.name_outputs(writer.write(graph.outputs))
     made = ir.Graph(
@@ -65,13 +66,13 @@ def export_model(imported: Imported, graph: Graph) -> ir.Model:
 class _ModelWriter(Writer):
     """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
 
-    def __init__(self, imported: Imported, graph: Graph) -> None:
+    def __init__(self, imported: Imported, graph: Graph, growth: int) -> None:
         self.imported = imported
         self.source = imported.model.graph
         super().__init__(
             Folder(imported.constants),
             self.source.opset_imports,
-            allowance=GROWTH + _freed_bytes(imported.graph, graph),
+            allowance=growth + _freed_bytes(imported.graph, graph),
             taken=_names(self.source),
         )
         self.parents = lineage(imported.graph, graph)

@@ -22,7 +22,7 @@ from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
-from xflow.errors import ModelError
+from xflow.errors import ModelError, UnfeedableInput
 from xflow.freeze import CONSTANTS, frozen, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
@@ -60,8 +60,13 @@ class Pipeline:
         self.run = run
         self.source = source
         self.before = before
-        self.settings = [default_shapes(interface(source), each) for each in run.shapes]
-        """The shapes of all inputs, at each setting."""
+        self.obstacle = ""
+        """Why the model cannot be run, from the types of its inputs."""
+        try:
+            self.settings = [default_shapes(interface(source), each) for each in run.shapes]
+            """The shapes of all inputs, at each setting."""
+        except UnfeedableInput as error:
+            self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
         self.costs: tuple[ExactCost, ...] = ()
         """What the objective counts, at each setting; nothing for latency."""
 
@@ -99,6 +104,8 @@ class Pipeline:
     def imported(self) -> Imported | None:
         """The model as a graph; None, and a warning, where that is not possible."""
         try:
+            if self.obstacle:
+                raise ModelError(self.obstacle)
             kept = self.run.keep_initializer_inputs
             imported = import_model(self.source if kept else frozen(self.source))
         except ModelError as error:

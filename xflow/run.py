@@ -12,6 +12,7 @@ from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.inputs import Shapes
+from xflow.onnx_export import GROWTH
 from xflow.validate import Tolerance
 
 Progress = Callable[[str, Mapping[str, object]], None]
@@ -26,7 +27,8 @@ class Run:
 
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
     Temporary files go to `folder`. Weights that are inputs, too, become constants unless
-    `keep_initializer_inputs`.
+    `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
+    those that they replace.
     """
 
     target: Target
@@ -39,6 +41,7 @@ class Run:
     measured: bool
     progress: Progress
     keep_initializer_inputs: bool = False
+    size_threshold: int = GROWTH
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
