@@ -202,6 +202,14 @@ def calibrate(options: argparse.Namespace) -> ExitCode:
     return calibrate_command.run(options, Progress(options.quiet, options.verbose))
 
 
+def check(options: argparse.Namespace) -> ExitCode:
+    """Compare two models."""
+    from xflow import check_command  # noqa: PLC0415
+
+    progress = Progress(options.quiet, options.verbose)
+    return check_command.run(options, _settings(options.input_shapes), progress)
+
+
 def prove(options: argparse.Namespace) -> ExitCode:
     """Prove or refute a rule that somebody thought of."""
     from xflow import prove_command  # noqa: PLC0415
