@@ -412,3 +412,11 @@ def test_an_exception_at_any_moment_leaves_one_whole_model(limit: int, tmp_path:
         values = np.unique(numpy_helper.to_array(onnx.load(out).graph.initializer[0]))
         assert values.tolist() in ([1.0], [2.0])
     assert interrupted
+
+
+def test_a_name_that_is_no_text_is_refused_in_one_sentence(model_file: Path) -> None:
+    """Protobuf gives bytes for it, wherever it is asked for."""
+    data = model_file.read_bytes().replace(b"\x05small", b"\x05sm\x80ll")
+    model_file.write_bytes(data)
+    with pytest.raises(ModelError, match="a name in it is no text"):
+        files.load_model(model_file)

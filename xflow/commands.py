@@ -57,8 +57,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
         report_file = files.check_output(options.report, options.input)
         if report_file == output:
             raise UsageError("the report and the model cannot go to the same file")
-    rules = _folder(options.rules)
-    rule_files.select_rules(rule_files.load_rules(rules), options.only_rules, options.skip_rules)
+    rules = rule_files.load_rules(_folder(options.rules))
+    rule_files.select_rules(rules, options.only_rules, options.skip_rules)
 
     from xflow import api  # noqa: PLC0415 - and the runtime even longer
 

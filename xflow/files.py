@@ -9,6 +9,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
 from xflow.errors import ModelError, OutputError
@@ -70,7 +71,28 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise ModelError(what if begins_like_a_model else "this is not an ONNX model", where)
     if not proto.opset_import:
         raise ModelError("the model is truncated or damaged: it names no operator set", where)
+    if not _is_text(proto):
+        raise ModelError("the model is damaged: a name in it is no text", where)
     return proto
+
+
+def _is_text(message: Message) -> bool:
+    """Tell whether every string of a message is one: protobuf lets any bytes pass for a string.
+
+    The data of tensors is not touched; messages are nested a hundred levels at most.
+    """
+    if isinstance(message, onnx.TensorProto):
+        texts: list[object] = [message.name, message.doc_string]
+        parts: Iterable[Message] = [*message.external_data, *message.metadata_props]
+        return all(isinstance(text, str) for text in texts) and all(map(_is_text, parts))
+    for field, value in message.ListFields():
+        items = [value] if isinstance(value, Message | str | bytes) else value
+        if field.type == field.TYPE_MESSAGE:
+            if not all(map(_is_text, items)):
+                return False
+        elif field.type == field.TYPE_STRING and not all(isinstance(each, str) for each in items):
+            return False
+    return True
 
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
