@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 MEMORY = 4 * 2**30
 OPTIONS = (
@@ -55,10 +56,12 @@ def serve() -> None:
 
     from xflow import api, cli, explorers, rule_files  # noqa: PLC0415
 
+    patched: Any = (api, explorers, rule_files)  # as tests patch them, but for the whole process
+
     kept = suites.Kept()
-    api.Worker = lambda *_: kept  # type: ignore[assignment,misc]
-    rule_files.load_rules = lambda _: list(suites.rules())
-    explorers.RuleIndex = lambda _: suites.rule_index()  # type: ignore[assignment,misc]
+    patched[0].Worker = lambda *_: kept
+    patched[2].load_rules = lambda _: list(suites.rules())
+    patched[1].RuleIndex = lambda _: suites.rule_index()
     answers = sys.stdout
     for line in sys.stdin:
         source, target = json.loads(line)

@@ -414,6 +414,14 @@ def test_an_exception_at_any_moment_leaves_one_whole_model(limit: int, tmp_path:
     assert interrupted
 
 
+def test_a_tensor_with_more_bytes_than_its_shape_needs_is_refused(model_file: Path) -> None:
+    model = onnx.load(model_file)
+    model.graph.initializer[1].raw_data += b"1234"
+    onnx.save(model, model_file)
+    with pytest.raises(ModelError, match="8 bytes where 4 are needed"):
+        files.load_model(model_file)
+
+
 def test_a_name_that_is_no_text_is_refused_in_one_sentence(model_file: Path) -> None:
     """Protobuf gives bytes for it, wherever it is asked for."""
     data = model_file.read_bytes().replace(b"\x05small", b"\x05sm\x80ll")

@@ -70,6 +70,8 @@ def examine(model: onnx.ModelProto, whimsical: bool, folder: Path, worker: suite
     before.write_bytes(model.SerializeToString())
     result = optimized(before, whimsical, budget=0.2)
     warnings = [text for text in result.report.warnings if "dropped" in text]
+    for text in warnings:
+        print(text[-200:])
     said = "with a rewrite dropped" if warnings else "as they are"
     if not result.report.changed:
         return said

@@ -170,8 +170,8 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     usage = "xflow [optimize] IN OUT [options]"
     parser = _add_command(commands, "optimize", "make an ONNX model faster", usage)
     add = parser.add_argument
-    add("input", metavar="IN", help="the model; never written")
-    add("output", metavar="OUT", help="where the faster model goes")
+    add("input", metavar="IN", help="the model, - for stdin, or a folder of models; never written")
+    add("output", metavar="OUT", help="where the faster model goes, - for stdout, or a folder")
     add("--budget", type=_positive, default=60.0, metavar="SECONDS", help="for the search (60)")
     _add_comparison(add)
     add(
@@ -200,9 +200,10 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
         help="by how much folded constants may enlarge the model (64MiB)",
     )
     add("--report", metavar="FILE.json", help="write what was done as JSON")
+    add("--jobs", type=_count, default=1, metavar="N", help="models of a folder at a time (1)")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)
-    parser.set_defaults(run="optimize")
+    parser.set_defaults(run="optimize", parser=parser)
 
 
 CHECK_EXAMPLE = """\

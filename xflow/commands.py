@@ -48,6 +48,24 @@ def _plain(value: object) -> str:
 
 
 def optimize(options: argparse.Namespace) -> ExitCode:
+    """Optimize a model, or all of a folder."""
+    from xflow import streams  # noqa: PLC0415
+
+    if streams.PIPE in (options.input, options.output):
+        return streams.run(options, _optimize_file)
+    if Path(options.input).is_dir():
+        from xflow import folder_command  # noqa: PLC0415
+
+        progress = Progress(options.quiet, options.verbose)
+        settings = folder_command.restated(options.parser, options)
+        try:
+            return folder_command.run(options, settings, progress)
+        finally:
+            progress.close()
+    return _optimize_file(options)
+
+
+def _optimize_file(options: argparse.Namespace) -> ExitCode:
     """Optimize one model, write it, and print the table."""
     from xflow import files, machine, rule_files  # noqa: PLC0415 - they take a while to load
 
@@ -91,9 +109,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
     model = result.model if result.report.changed else Path(options.input).read_bytes()
     files.write_model_atomically(model, options.output, source=options.input)
     phases = {**result.report.phases, "write": time.monotonic() - start}
-    report = dataclasses.replace(
-        result.report, input=options.input, output=options.output, phases=phases
-    )
+    shown = getattr(options, "shown", (options.input, options.output))
+    report = dataclasses.replace(result.report, input=shown[0], output=shown[1], phases=phases)
     if options.report:
         files.write_text_atomically(report.to_json(), options.report)
     if not options.quiet:

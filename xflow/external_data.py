@@ -21,13 +21,16 @@ ALIGNMENT = 64
 
 def external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield each tensor of `model` whose data lies elsewhere, in subgraphs and attributes too."""
-    for tensor in _graph_tensors(model.graph):
+    for tensor in all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield tensor
+
+
+def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield each tensor of `model`, in subgraphs, attributes and functions too."""
+    yield from _graph_tensors(model.graph)
     for function in model.functions:
-        for tensor in _node_tensors(function.node):
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                yield tensor
+        yield from _node_tensors(function.node)
 
 
 def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

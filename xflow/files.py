@@ -1,5 +1,7 @@
 """Model files: reading them with clear refusals, and writing them whole or not at all."""
 
+import contextlib
+import math
 import mmap
 import os
 import re
@@ -13,7 +15,7 @@ from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
 from xflow.errors import ModelError, OutputError
-from xflow.external_data import Externalized, external_locations, has_external_data
+from xflow.external_data import Externalized, all_tensors, external_locations, has_external_data
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
@@ -26,6 +28,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     """
     path = Path(path)
     proto = _parse(path)
+    _check_tensors(proto, path)
     _check_external_data(proto, path)
     try:
         onnx.checker.check_model(os.fspath(path))
@@ -93,6 +96,21 @@ def _is_text(message: Message) -> bool:
         elif field.type == field.TYPE_STRING and not all(isinstance(each, str) for each in items):
             return False
     return True
+
+
+def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
+    """Raise ModelError unless all tensors with raw bytes have as many as their shapes need.
+
+    The checker finds only those that have too few.
+    """
+    for tensor in all_tensors(proto):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
+            continue
+        with contextlib.suppress(ValueError, TypeError):  # a type that the checker will refuse
+            needed = -(-math.prod(tensor.dims) * ir.DataType(tensor.data_type).bitwidth // 8)
+            if len(tensor.raw_data) > needed:
+                what = f"it has {len(tensor.raw_data)} bytes where {needed} are needed"
+                raise ModelError(what, f"{path}: tensor {tensor.name}")
 
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
