@@ -12,7 +12,8 @@ from products import RULES, two_products
 
 import xflow
 from xflow import check_command, cli
-from xflow.cost.measure import Comparison, Measurer, Timing
+from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.measure import Measurer
 from xflow.errors import ExitCode
 
 

@@ -21,6 +21,7 @@ import xflow
 from xflow import api, files, pipeline
 from xflow.check import check_equivalent, check_interface
 from xflow.cost.estimate import EstimatedCost
+from xflow.errors import ValidationFailed
 from xflow.freeze import frozen
 from xflow.graph import Graph
 from xflow.onnx_types import interface
@@ -68,7 +69,11 @@ def examine(model: onnx.ModelProto, whimsical: bool, folder: Path, worker: suite
     before, after = folder / "before.onnx", folder / "after.onnx"
     onnx.checker.check_model(model, full_check=True)
     before.write_bytes(model.SerializeToString())
-    result = optimized(before, whimsical, budget=0.2)
+    try:
+        result = optimized(before, whimsical, budget=0.2)
+    except ValidationFailed:  # the runtime has lost a value that is read in a graph further inside
+        assert check_equivalent(before, before, worker=worker).culprit == "before"
+        return "not run by the runtime"
     warnings = [text for text in result.report.warnings if "dropped" in text]
     for text in warnings:
         print(text[-200:])

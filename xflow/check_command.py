@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from xflow import files, machine
 from xflow.check import CheckResult, check_equivalent, check_interface
-from xflow.cost.measure import Comparison, Measurer, Target
+from xflow.cost.comparison import Comparison
+from xflow.cost.measure import Measurer, Target
 from xflow.cost.worker import Worker
 from xflow.errors import Different, ExitCode, ModelError, Slower, WorkerError
 from xflow.inputs import Shapes, default_shapes, load_model

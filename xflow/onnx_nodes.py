@@ -123,20 +123,23 @@ def evaluate_node(node: ir.Node, opset: int, inputs: Sequence[Array | None]) -> 
         return None
 
 
-def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs in a node's attributes, at any depth."""
+def graph_attributes(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """The graphs in a node's attributes, with the names of these."""
     for attribute in node.attributes.values():
         if attribute.is_ref():
             continue
-        graphs: Sequence[ir.Graph] = ()
         if attribute.type == ir.AttributeType.GRAPH:
-            graphs = (attribute.as_graph(),)
+            yield attribute.name, attribute.as_graph()
         elif attribute.type == ir.AttributeType.GRAPHS:
-            graphs = attribute.as_graphs()
-        for graph in graphs:
-            yield graph
-            for inner in graph:
-                yield from subgraphs(inner)
+            yield from ((attribute.name, graph) for graph in attribute.as_graphs())
+
+
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs in a node's attributes, at any depth."""
+    for _, graph in graph_attributes(node):
+        yield graph
+        for inner in graph:
+            yield from subgraphs(inner)
 
 
 def captured_values(node: ir.Node) -> tuple[ir.Value, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import onnx_ir as ir
 
 from xflow import summary
 from xflow.attribution import Replacements, prune
+from xflow.bodies import has_bodies, optimize_bodies
 from xflow.cost import CostModel
 from xflow.cost.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibrate import calibrated, stored
@@ -22,7 +24,7 @@ from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
-from xflow.errors import ModelError, UnfeedableInput
+from xflow.errors import ModelError, UnfeedableInput, ValidationFailed
 from xflow.freeze import CONSTANTS, frozen, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
@@ -33,7 +35,12 @@ from xflow.report import Report, Target
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
-from xflow.validate import Verdict
+from xflow.validate import Verdict, write_temporary
+
+BODIES = 0.3
+"""The part of the budget that is for graphs inside operators, where there are any."""
+DEPTH = 3
+"""How deep inside one another such graphs are looked at."""
 
 EXACT_GAIN = 1e-9
 """Least relative gain for which a region is rewritten where it is known without a measurement."""
@@ -69,6 +76,8 @@ class Pipeline:
             self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
         self.costs: tuple[ExactCost, ...] = ()
         """What the objective counts, at each setting; nothing for latency."""
+        self.notes: tuple[str, ...] = ()
+        """Which bodies have become better, and by which rules."""
 
     def optimize(self, rules: Sequence[Rule]) -> Result:
         """The model that the rules lead to, or the input's own.
@@ -76,15 +85,16 @@ class Pipeline:
         Raises ValidationFailed where the input model does not run.
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
+        prepared = self.prepared(rules)
         with self.run.phase("import"):
-            imported = self.imported()
+            imported = self.imported(prepared)
         if imported is not None:
             self.costs = self.exact_costs(imported)
             replacements = self.search(imported, rules)
-            prepared = self.gains_by_constants(imported)
-            if replacements or prepared:
+            gains = self.gains_by_preparation(imported)
+            if replacements or gains:
                 run, costs = self.run, self.costs
-                gate = Gate(run, imported, self.before, self.settings, costs, prepared=prepared)
+                gate = Gate(run, imported, self.before, self.settings, costs, prepared=gains)
                 judgement = gate.improve(gate.judge(replacements))
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
@@ -93,33 +103,70 @@ class Pipeline:
         ]
         if judgement.objection:
             self.run.messages.append(judgement.objection)
-        elif imported is not None and imported.model is not self.source:
-            names = overridable(self.source)
-            self.run.warnings.append(
-                f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they are "
-                "constants now (--keep-initializer-inputs keeps them)."
-            )
+        elif prepared is not self.source:
+            self.run.messages += self.notes
+            names = () if self.run.keep_initializer_inputs else overridable(self.source)
+            if names:
+                self.run.warnings.append(
+                    f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
+                    "are constants now (--keep-initializer-inputs keeps them)."
+                )
         return self.result(judgement)
 
-    def imported(self) -> Imported | None:
-        """The model as a graph; None, and a warning, where that is not possible."""
+    def prepared(self, rules: Sequence[Rule]) -> ir.Model:
+        """The model before the search: without weights that are inputs, and with better bodies."""
+        model = self.source if self.run.keep_initializer_inputs else frozen(self.source)
+        if self.obstacle or self.run.inner >= DEPTH or not has_bodies(model):
+            return model
+        deadline = time.monotonic() + BODIES * self.run.budget
+
+        def optimize(body: ir.Model, share: float) -> tuple[ir.Model, Sequence[str]] | None:
+            budget = share * (deadline - time.monotonic())
+            if budget <= 0:
+                return None
+            with tempfile.TemporaryDirectory(dir=self.run.folder) as folder:
+                before = Path(folder) / "before.onnx"
+                write_temporary(body, before)
+                run = self.run.inside(Path(folder), budget)
+                try:
+                    result = Pipeline(run, body, before).optimize(rules)
+                except (ModelError, ValidationFailed):  # it does not run by itself
+                    return None
+            names = [use.name for use in result.report.rules]
+            return (result.model, names) if result.report.changed else None
+
+        try:
+            with self.run.phase("bodies"):
+                found = optimize_bodies(model, optimize)
+        except Exception as error:  # whatever is odd about it: the model is as good without
+            self.run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
+            return model
+        if found is None:
+            return model
+        self.notes = found.notes
+        return found.model
+
+    def imported(self, model: ir.Model) -> Imported | None:
+        """A model as a graph; None, and a warning, where that is not possible."""
         try:
             if self.obstacle:
                 raise ModelError(self.obstacle)
-            kept = self.run.keep_initializer_inputs
-            imported = import_model(self.source if kept else frozen(self.source))
+            imported = import_model(model)
         except ModelError as error:
             self.run.warnings.append(f"The model was left as it is: {error}.")
             return None
         self.run.warnings += imported.warnings
         return imported
 
-    def gains_by_constants(self, imported: Imported) -> bool:
-        """Whether the runtime can do more with the model for the weights that became constants.
+    def gains_by_preparation(self, imported: Imported) -> bool:
+        """Whether the model is better before any rewrite of its main graph.
 
-        In models of old IR versions, it takes all of them for constants.
+        That is: by its bodies, or since the runtime can do more for the weights that became
+        constants. In models of old IR versions, it takes all of them for constants.
         """
-        return imported.model is not self.source and self.source.ir_version >= CONSTANTS
+        if imported.model is self.source:
+            return False
+        return bool(self.notes) or self.source.ir_version >= CONSTANTS
 
     def exact_costs(self, imported: Imported) -> tuple[ExactCost, ...]:
         """What the objective counts, at each setting; nothing for latency."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xflow.cost import Objective
@@ -28,7 +28,8 @@ class Run:
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
     Temporary files go to `folder`. Weights that are inputs, too, become constants unless
     `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
-    those that they replace.
+    those that they replace. `inner` is how deep
+    inside the operators of a model this run is about what is in them.
     """
 
     target: Target
@@ -42,6 +43,7 @@ class Run:
     progress: Progress
     keep_initializer_inputs: bool = False
     size_threshold: int = GROWTH
+    inner: int = 0
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
@@ -59,3 +61,16 @@ class Run:
             yield
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+
+    def inside(self, folder: Path, budget: float) -> Run:
+        """A run on a graph inside an operator, with the same settings and a share of the time."""
+        return replace(
+            self,
+            folder=folder,
+            budget=budget,
+            shapes=[{}],
+            inner=self.inner + 1,
+            phases={},
+            warnings=[],
+            messages=[],
+        )
