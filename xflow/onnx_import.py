@@ -289,9 +289,11 @@ class _Importer:
         captured = captured_values(node)
         inputs = [self.values[v] for v in node.inputs if v is not None]
         inputs += [self.values[v] for v in captured]
-        key = computation_key(node, self.model) or f"{node.domain}::{node.op_type}#{number}"
+        known = computation_key(node, self.model)
+        key = known or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
-        return opaque(key, inputs, [self.type(output) for output in node.outputs])
+        types = [self.type(output) for output in node.outputs]
+        return opaque(key, inputs, types, pure=known is not None)
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""
