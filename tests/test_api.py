@@ -14,6 +14,7 @@ from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
 from xflow import api, pipeline
+from xflow.check import check_equivalent
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.errors import ModelError, UnknownRuleError, UsageError, ValidationFailed
@@ -141,6 +142,24 @@ def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
     (warning,) = result.report.warnings
     assert "wrong-rule" in warning
     assert "relu-of-relu" not in warning
+
+
+def test_models_that_show_a_wrong_rewrite_are_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold what was rewritten and nothing else, and the checks tell them apart."""
+    monkeypatch.setattr(pipeline, "search", eager_search)
+    result = estimated(separated(), RULES, save_repro=tmp_path / "repro")
+    assert any("rewrite-1" in text for text in result.report.warnings)
+    place = tmp_path / "repro" / "rewrite-1"
+    before, after = (onnx.load(place / f"{name}.onnx") for name in ("before", "after"))
+    assert [node.op_type for node in before.graph.node] == ["Relu"]
+    assert [node.op_type for node in after.graph.node] == ["Add"]
+    assert before.graph.input == after.graph.input
+    assert not check_equivalent(place / "before.onnx", place / "after.onnx").ok
+    about = (place / "about.txt").read_text()
+    assert "wrong-rule" in about
+    assert about.count("differs") == 2, "in the whole model, and in these"
 
 
 def test_a_wrong_rule_alone_changes_nothing() -> None:

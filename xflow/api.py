@@ -49,6 +49,7 @@ def optimize(
     seed: int = 0,
     keep_initializer_inputs: bool = False,
     size_threshold: int = GROWTH,
+    save_repro: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -65,8 +66,9 @@ def optimize(
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
     ``cost="estimated"`` nothing is timed. Weights that are inputs, too, become constants unless
     `keep_initializer_inputs`: the runtime cannot optimize what may change from call to call.
-    Constant expressions are folded as long as that adds at most `size_threshold` bytes to the
-    weights. The argument is never changed.
+    Where a rewrite turns out to be wrong and is dropped, models that show it go to the folder
+    `save_repro`. Constant expressions are folded as long as that adds at most `size_threshold`
+    bytes to the weights. The argument is never changed.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -93,6 +95,7 @@ def optimize(
             progress=progress or (lambda phase, details: None),
             keep_initializer_inputs=keep_initializer_inputs,
             size_threshold=size_threshold,
+            save_repro=None if save_repro is None else Path(save_repro),
         )
         with run.phase("load"):
             source, before = _load(model, folder / "before.onnx")

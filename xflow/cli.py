@@ -199,6 +199,7 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
         metavar="SIZE",
         help="by how much folded constants may enlarge the model (64MiB)",
     )
+    add("--save-repro", metavar="DIR", help="where models go that show a wrong rewrite")
     add("--report", metavar="FILE.json", help="write what was done as JSON")
     add("--jobs", type=_count, default=1, metavar="N", help="models of a folder at a time (1)")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")

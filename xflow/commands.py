@@ -99,6 +99,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             seed=options.seed,
             keep_initializer_inputs=options.keep_initializer_inputs,
             size_threshold=options.size_threshold,
+            save_repro=options.save_repro,
             progress=progress,
         )
     finally:

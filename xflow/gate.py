@@ -18,6 +18,7 @@ from xflow.cost.worker import Failed, Lost
 from xflow.inputs import Shapes
 from xflow.onnx_import import Imported
 from xflow.report import format_amount
+from xflow.repro import Repro
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import apply_replacements
 from xflow.validate import Broken, Validator, Verdict, write_temporary
@@ -212,7 +213,16 @@ class Gate:
             time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2),
             prepared=self.prepared,
             growth=self.run.size_threshold,
+            repro=self.repro(),
         )
+
+    def repro(self) -> Repro | None:
+        """What saves models that show a wrong rewrite, if somebody wants them."""
+        if self.run.save_repro is None:
+            return None
+        sizes = self.imported.sizes(self.settings[0])
+        folder, worker, target = self.run.save_repro, self.run.worker, self.run.target
+        return Repro(folder, self.imported, sizes, worker, target)
 
     def writing(self) -> float:
         """Seconds that loading a model again takes, and writing it: at most what the check took."""

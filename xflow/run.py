@@ -29,7 +29,8 @@ class Run:
     Temporary files go to `folder`. Weights that are inputs, too, become constants unless
     `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
     those that they replace. `inner` is how deep
-    inside the operators of a model this run is about what is in them.
+    inside the operators of a model this run is about what is in them. Models that show what is
+    wrong with a dropped rewrite go to `save_repro`.
     """
 
     target: Target
@@ -44,6 +45,7 @@ class Run:
     keep_initializer_inputs: bool = False
     size_threshold: int = GROWTH
     inner: int = 0
+    save_repro: Path | None = None
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)

@@ -22,6 +22,7 @@ from xflow.onnx_import import Imported
 from xflow.onnx_nodes import has_foreign_operators
 from xflow.onnx_types import interface
 from xflow.onnx_writer import UnwritableError
+from xflow.repro import Repro
 from xflow.search import Replacement, apply_replacements, without
 
 
@@ -72,7 +73,8 @@ class Validator:
     least one. The models are written to the file `after`. Nothing begins after `deadline`
     (time.monotonic): what has not been shown to be right by then is dropped. With `prepared`,
     the imported model is another one than that in `before`, and worth a check by itself. `growth`
-    is how many bytes folded constants may take beyond those that they replace.
+    is how many bytes folded constants may take beyond those that they replace. `repro` saves models
+    that show what is wrong with a rewrite.
     """
 
     imported: Imported
@@ -85,6 +87,7 @@ class Validator:
     deadline: float
     prepared: bool = False
     growth: int = GROWTH
+    repro: Repro | None = None
 
     def validate(self, replacements: Sequence[Replacement]) -> Verdict:
         """Drop what breaks the model, by bisection, until the rest makes a right one.
@@ -110,6 +113,9 @@ class Validator:
             number, reason = guilty(chosen, outcome.reason, step)
             rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
             warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
+            if self.repro is not None:
+                left = self.deadline - time.monotonic()
+                warnings.append(self.repro.save(chosen[number], reason, left))
             chosen = without(chosen, number)
             if not chosen and not self.prepared:
                 break
