@@ -85,7 +85,8 @@ suites: $(VENV)/dev
 
 # Thousands of random models and of damaged files; prints what becomes of them.
 many: $(VENV)/dev
-	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py
+	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py \
+		tests/test_faults.py
 
 # How systems know that their rewrites are right: the table in docs/verifier.md.
 compare: $(VENV)/dev

@@ -7,7 +7,7 @@ an hour: `make many`.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from random_models import models
 
 import xflow
-from xflow import api, files, pipeline
+from xflow import files, pipeline
 from xflow.check import check_equivalent, check_interface
 from xflow.cost.estimate import EstimatedCost
 from xflow.errors import ValidationFailed
@@ -43,16 +43,6 @@ class Whim(EstimatedCost):
             [(node.kind, node.types, [v.index for v in node.inputs]) for node in graph.nodes]
         )
         return 0.5 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") / 2**33
-
-
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[suites.Kept]:
-    """One measuring process and one index of rules for all models."""
-    kept = suites.Kept(memory_limit=8 * 2**30)
-    monkeypatch.setattr(api, "Worker", lambda *_: kept)
-    suites.keep_index(monkeypatch)
-    yield kept
-    kept.close()
 
 
 def optimized(path: Path, whimsical: bool, budget: float) -> Result:

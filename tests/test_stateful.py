@@ -3,6 +3,7 @@
 import onnx
 import onnx_ir as ir
 import pytest
+import suites
 
 import xflow
 from xflow.onnx_import import import_model
@@ -43,10 +44,13 @@ def test_equal_draws_are_told_apart_and_none_is_folded(title: str) -> None:
     assert imported.constants(values["a"]) is None
 
 
+@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("title", DRAWN)
 def test_each_is_drawn_as_often_as_before(title: str) -> None:
     source = model(DRAWN[title])
-    result = xflow.optimize(source, cost="estimated", budget=1, threads=1, check=1)
+    result = xflow.optimize(
+        source, cost="estimated", budget=1, threads=1, check=1, rules=suites.rules()
+    )
     kind = source.graph.node[0].op_type
     drawn = [node.op_type for node in result.model.graph].count(kind)
     assert drawn == [node.op_type for node in source.graph.node].count(kind) == 2

@@ -3,14 +3,12 @@
 All of them take half an hour: `make suites`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import suites
 from suites import Counts, Kept, Suite
-
-from xflow import api
 
 MODULES = ("if_", "loop", "scan", "softmax", "layernormalization", "sequence_map", "hardsigmoid")
 SAMPLE = frozenset(
@@ -25,16 +23,6 @@ SAMPLE = frozenset(
         *("test_BatchNorm2d_eval", "test_Conv1d_groups", "test_LogSoftmax"),
     )
 )
-
-
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
-    """One measuring process and one index of rules for all models."""
-    kept = Kept(memory_limit=8 * 2**30)
-    monkeypatch.setattr(api, "Worker", lambda *_: kept)
-    suites.keep_index(monkeypatch)
-    yield kept
-    kept.close()
 
 
 def counted(models: Iterable[Suite], folder: Path, worker: Kept, budget: float) -> Counts:

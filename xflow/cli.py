@@ -403,6 +403,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.ERROR
+    except OSError as error:  # a full disk under the temporary files, and the like
+        if verbose:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}")
+        return ExitCode.ERROR
     except Exception as error:
         if verbose:
             traceback.print_exc()
