@@ -1,7 +1,6 @@
 """Model files: reading them with clear refusals, and writing them whole or not at all."""
 
 import contextlib
-import math
 import mmap
 import os
 import re
@@ -15,7 +14,14 @@ from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
 from xflow.errors import ModelError, OutputError
-from xflow.external_data import Externalized, all_tensors, external_locations, has_external_data
+from xflow.external_data import (
+    Externalized,
+    all_tensors,
+    byte_size,
+    external_ends,
+    external_locations,
+    has_external_data,
+)
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
@@ -107,7 +113,7 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
         if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
             continue
         with contextlib.suppress(ValueError, TypeError):  # a type that the checker will refuse
-            needed = -(-math.prod(tensor.dims) * ir.DataType(tensor.data_type).bitwidth // 8)
+            needed = byte_size(tensor)
             if len(tensor.raw_data) > needed:
                 what = f"it has {len(tensor.raw_data)} bytes where {needed} are needed"
                 raise ModelError(what, f"{path}: tensor {tensor.name}")
@@ -115,7 +121,11 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
     """Raise ModelError unless all external data of `proto` lies beside `path`, long enough."""
-    for location, end in external_locations(proto).items():
+    try:
+        ends = external_ends(proto)
+    except ValueError as error:
+        raise ModelError(f"the external data does not fit: {error}", str(path)) from error
+    for location, end in ends.items():
         where = f"{path}: external data {location}"
         file = path.parent / location
         folder = path.parent.resolve()
