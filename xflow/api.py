@@ -138,5 +138,6 @@ def _load(model: Model, copy: Path) -> tuple[ir.Model, Path]:
             raise ModelError("the model is not consistent and cannot be copied") from error
         write_temporary(source_model, copy)
         files.load_model(copy)  # raises ModelError if it is not valid
+        files.spell_domain(source_model)
         return source_model, copy
     raise UsageError(f"a {type(model).__name__} is no model", do="give a path or an ONNX model")

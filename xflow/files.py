@@ -23,6 +23,7 @@ from xflow.external_data import (
     has_external_data,
 )
 
+OWN_DOMAIN = "ai.onnx"
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
 
@@ -47,7 +48,20 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
         reason = _first_line(error)
         raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
     ir.external_data.set_base_dir(model.graph, path.parent)
+    spell_domain(model)
     return model
+
+
+def spell_domain(model: ir.Model) -> None:
+    """Spell ONNX's own domain in one way: `ai.onnx` is another name for none."""
+    parts: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for part in parts:
+        imports = part.opset_imports
+        if OWN_DOMAIN in imports:
+            imports.setdefault("", imports.pop(OWN_DOMAIN))
+        for node in part.all_nodes():
+            if node.domain == OWN_DOMAIN:
+                node.domain = ""
 
 
 def _parse(path: Path) -> onnx.ModelProto:

@@ -297,7 +297,8 @@ class _Importer:
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""
-        if node.domain != "" or len(node.outputs) != 1 or node.op_type in RANDOM:
+        opset = self.model.graph.opset_imports.get("")
+        if node.domain or opset is None or len(node.outputs) != 1 or node.op_type in RANDOM:
             return
         (output,) = node.outputs
         if node.op_type == "Shape" and node.inputs[0] is not None:
@@ -320,6 +321,6 @@ class _Importer:
             or any(a.type not in HASHED for a in node.attributes.values())
         ):
             return
-        array = evaluate_node(node, self.model.graph.opset_imports[""], inputs)
+        array = evaluate_node(node, opset, inputs)
         if array is not None:
             self.known[output] = array
