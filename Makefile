@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation compare scaling clean
+.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation suites many compare scaling clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -78,6 +78,15 @@ regeneration: $(VENV)/dev
 # Every mutant of every rule: none may be proved and false. Hours, and goes on where it was stopped.
 mutation: $(VENV)/dev
 	$(BIN)/pytest -m mutation -s tests/test_mutation.py
+
+# Every backend test model of the onnx package; prints what becomes of them.
+suites: $(VENV)/dev
+	$(BIN)/pytest -m suites -s tests/test_suites.py
+
+# Thousands of random models and of damaged files; prints what becomes of them.
+many: $(VENV)/dev
+	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py \
+		tests/test_faults.py
 
 # How systems know that their rewrites are right: the table in docs/verifier.md.
 compare: $(VENV)/dev

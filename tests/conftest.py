@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from suites import Kept
 
 
 def small_model(weights: int = 4, name: str = "small", fill: float = 1.0) -> onnx.ModelProto:
@@ -65,3 +69,17 @@ def run_xflow() -> Callable[..., "subprocess.CompletedProcess[str]"]:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     return run
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> "Iterator[Kept]":
+    """One measuring process and one index of rules for all runs of a test."""
+    import suites  # noqa: PLC0415 - takes a while to load
+
+    from xflow import api  # noqa: PLC0415
+
+    kept = suites.Kept(memory_limit=8 * 2**30)
+    monkeypatch.setattr(api, "Worker", lambda *_: kept)
+    suites.keep_index(monkeypatch)
+    yield kept
+    kept.close()

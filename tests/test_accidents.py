@@ -85,8 +85,8 @@ def test_a_process_that_is_killed_in_the_middle_of_the_search_is_replaced(
     killed: list[int] = []
 
     class Watched(Worker):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, memory_limit: int | None = None) -> None:
+            super().__init__(memory_limit)
             workers.append(self)
 
     def kill(phase: str, details: Mapping[str, object]) -> None:

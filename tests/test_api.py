@@ -14,6 +14,7 @@ from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
 from xflow import api, pipeline
+from xflow.check import check_equivalent
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.errors import ModelError, UnknownRuleError, UsageError, ValidationFailed
@@ -143,6 +144,24 @@ def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
     assert "relu-of-relu" not in warning
 
 
+def test_models_that_show_a_wrong_rewrite_are_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold what was rewritten and nothing else, and the checks tell them apart."""
+    monkeypatch.setattr(pipeline, "search", eager_search)
+    result = estimated(separated(), RULES, save_repro=tmp_path / "repro")
+    assert any("rewrite-1" in text for text in result.report.warnings)
+    place = tmp_path / "repro" / "rewrite-1"
+    before, after = (onnx.load(place / f"{name}.onnx") for name in ("before", "after"))
+    assert [node.op_type for node in before.graph.node] == ["Relu"]
+    assert [node.op_type for node in after.graph.node] == ["Add"]
+    assert before.graph.input == after.graph.input
+    assert not check_equivalent(place / "before.onnx", place / "after.onnx").ok
+    about = (place / "about.txt").read_text()
+    assert "wrong-rule" in about
+    assert about.count("differs") == 2, "in the whole model, and in these"
+
+
 def test_a_wrong_rule_alone_changes_nothing() -> None:
     model = two_products()
     result = estimated(model, WRONG)
@@ -200,13 +219,22 @@ def test_a_measured_run_goes_all_the_way() -> None:
     assert result.report.target.runtime
 
 
-def test_a_model_that_does_not_run_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_does_not_run_is_refused() -> None:
+    model = separated()
+    for node in model.graph.node:
+        node.name = "the same for all"
+    with pytest.raises(ValidationFailed, match="does not run"):
+        estimated(model, RULES)
+
+
+def test_a_model_with_operators_of_another_library_is_left_as_it_is() -> None:
     model = separated()
     model.graph.node.insert(0, helper.make_node("Mystery", ["x"], ["m"], domain="nowhere"))
     model.opset_import.append(helper.make_opsetid("nowhere", 1))
     model.graph.output.append(helper.make_tensor_value_info("m", TensorProto.FLOAT, ["N", 96]))
-    with pytest.raises(ValidationFailed, match="does not run"):
-        estimated(model, RULES)
+    result = estimated(model, RULES)
+    assert not result.report.changed
+    assert any("does not run" in text for text in result.report.warnings)
 
 
 def test_a_random_model_is_left_as_it_is() -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +127,51 @@ def test_external_data_outside_the_folder_is_refused(external_model_file: Path) 
     data.symlink_to(elsewhere)
     with pytest.raises(ModelError, match="outside"):
         files.load_model(external_model_file)
+    data.unlink()
+    inside = external_model_file.with_name("inside")
+    inside.symlink_to(elsewhere.parent, target_is_directory=True)
+    for location in (str(elsewhere), "../elsewhere.bin", "inside/elsewhere.bin", "/etc/passwd"):
+        claim(external_model_file, location=location)
+        with pytest.raises(ModelError, match="outside"):
+            files.load_model(external_model_file)
+
+
+def claim(path: Path, dims: Sequence[int] = (), **entries: str) -> None:
+    """Let the first weight of the model claim other dimensions or another place in a file."""
+    model = onnx.load(path, load_external_data=False)
+    tensor = model.graph.initializer[0]
+    if dims:
+        tensor.dims[:] = dims
+    for item in tensor.external_data:
+        item.value = entries.get(item.key, item.value)
+    path.write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("dims", "entries"),
+    [
+        ([2**40, 2**20], {}),
+        ([64, 65], {}),
+        ([64, 63], {}),
+        ([-1, 64], {}),
+        ([64, 64], {"length": "9" * 5000}),
+        ([64, 64], {"length": "-1"}),
+        ([64, 64], {"length": "16"}),
+        ([64, 64], {"offset": "-4096"}),
+        ([64, 64], {"offset": str(2**62)}),
+        ([64, 64], {"offset": "1e3"}),
+        ([64, 64], {"location": ""}),
+        ([64, 64], {"location": "."}),
+    ],
+    ids=str,
+)
+def test_what_a_header_says_of_external_data_is_not_believed(
+    dims: list[int], entries: dict[str, str], external_model_file: Path
+) -> None:
+    claim(external_model_file, dims, **entries)
+    with pytest.raises(ModelError) as caught:
+        files.load_model(external_model_file)
+    assert str(caught.value).count("\n") == 0
 
 
 def test_a_written_model_reads_back(model_file: Path, tmp_path: Path) -> None:
@@ -412,3 +457,19 @@ def test_an_exception_at_any_moment_leaves_one_whole_model(limit: int, tmp_path:
         values = np.unique(numpy_helper.to_array(onnx.load(out).graph.initializer[0]))
         assert values.tolist() in ([1.0], [2.0])
     assert interrupted
+
+
+def test_a_tensor_with_more_bytes_than_its_shape_needs_is_refused(model_file: Path) -> None:
+    model = onnx.load(model_file)
+    model.graph.initializer[1].raw_data += b"1234"
+    onnx.save(model, model_file)
+    with pytest.raises(ModelError, match="8 bytes where 4 are needed"):
+        files.load_model(model_file)
+
+
+def test_a_name_that_is_no_text_is_refused_in_one_sentence(model_file: Path) -> None:
+    """Protobuf gives bytes for it, wherever it is asked for."""
+    data = model_file.read_bytes().replace(b"\x05small", b"\x05sm\x80ll")
+    model_file.write_bytes(data)
+    with pytest.raises(ModelError, match="a name in it is no text"):
+        files.load_model(model_file)

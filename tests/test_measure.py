@@ -178,9 +178,22 @@ class TestInputs:
         )
         text.graph.input.append(onnx.helper.make_tensor_value_info("w", 1, [2]))
         assert list(random_inputs(text, 0)) == ["a"]
-        text.graph.input.append(onnx.helper.make_tensor_sequence_value_info("s", 1, None))
-        with pytest.raises(ModelError, match="'s' is a sequence"):
+        text.graph.input.append(onnx.helper.make_tensor_sequence_value_info("s", 1, [3]))
+        assert [each.shape for each in random_inputs(text, 0)["s"]] == [(3,), (3,)]
+        del text.graph.input[-1]
+        key, value = onnx.TensorProto.INT64, onnx.TypeProto()
+        value.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        kind = onnx.helper.make_map_type_proto(key, value)
+        text.graph.input.append(onnx.helper.make_value_info("m", kind))
+        with pytest.raises(ModelError, match="'m' is a map"):
             random_inputs(text, 0)
+        del text.graph.input[-1]
+        text.graph.input.append(onnx.helper.make_tensor_value_info("h", 1, [2**31, 2**31]))
+        with pytest.raises(ModelError, match="too large"):
+            random_inputs(text, 0)
+        del text.graph.input[-1]
+        text.graph.input.append(onnx.helper.make_tensor_value_info("old", 1, [-1, 2]))
+        assert random_inputs(text, 0)["old"].shape == (1, 2)
         del text.graph.input[-1]
         text.graph.input.append(onnx.helper.make_tensor_value_info("r", 1, None))
         with pytest.raises(ModelError, match="no declared rank"):

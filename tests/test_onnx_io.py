@@ -1,6 +1,7 @@
 """Models go to graphs and back: unchanged where nothing was rewritten, equivalent where it was."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -9,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from xflow.files import load_model
 from xflow.fold import Folder
 from xflow.graph import Graph, Leaf, Opaque, TensorType, Value, apply, leaf
 from xflow.onnx_export import export_model
@@ -340,6 +342,15 @@ def test_weights_that_are_inputs_are_no_constants_and_that_is_said() -> None:
     one = np.ones(2, np.float32)
     np.testing.assert_array_equal(run(model, {"x": one})[0], [2, 3])
     np.testing.assert_array_equal(run(model, {"x": one, "w": one})[0], [2, 2])
+
+
+def test_the_long_name_of_the_default_domain_is_the_same_domain(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["ai.onnx" : 17]> g (float[2,3] x) => (float[1,6] y)
+        { s = Shape(x) t = ReduceProd(s) one = Constant<value_ints = [1]>()
+          r = Relu(x) q = Relu(r) z = Concat<axis = 0>(one, t) y = Reshape(q, z) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    imported = import_model(load_model(tmp_path / "model.onnx"))
+    assert operators(imported.graph)[:2] == ["Relu", "Relu"]
 
 
 def test_equal_small_constants_are_one_leaf() -> None:

@@ -12,14 +12,14 @@ from typing import Literal, TypeAlias
 import onnx
 import onnx_ir as ir
 
-from xflow import files
+from xflow import files, machine
 from xflow.cost import OBJECTIVES, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ModelError, UsageError
 from xflow.external_data import has_external_data
 from xflow.inputs import Shapes
-from xflow.machine import usable_cores
+from xflow.onnx_export import GROWTH
 from xflow.pipeline import Pipeline, Result
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules
@@ -49,6 +49,9 @@ def optimize(
     seed: int = 0,
     keep_opset: bool = False,
     target_opset: int | None = None,
+    keep_initializer_inputs: bool = False,
+    size_threshold: int = GROWTH,
+    save_repro: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -64,8 +67,11 @@ def optimize(
     dimensions. `rules` is a folder or a list of rules (default: those of the package); `check` on
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
     ``cost="estimated"`` nothing is timed. The opset is raised where operators of a newer one gain,
-    to the oldest that has them or to `target_opset`; never if it is to be kept (`keep_opset`). The
-    argument is never changed.
+    to the oldest that has them or to `target_opset`; never if it is to be kept (`keep_opset`).
+    Weights that are inputs, too, become constants unless `keep_initializer_inputs`: the runtime
+    cannot optimize what may change from call to call. Where a rewrite turns out to be wrong and is
+    dropped, models that show it go to the folder `save_repro`. Constant expressions are folded as
+    long as that adds at most `size_threshold` bytes to the weights. The argument is never changed.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -77,11 +83,11 @@ def optimize(
         raise UsageError(f"the budget must be positive, not {budget}")
     if keep_opset and target_opset is not None:
         raise UsageError("the opset cannot be kept and raised", do="give one of the two")
-    target = Target(provider, usable_cores() if threads is None else threads)
+    target = Target(provider, machine.usable_cores() if threads is None else threads)
     chosen = _rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
-        worker = stack.enter_context(Worker())
+        worker = stack.enter_context(Worker(machine.free_memory() if provider == "cpu" else None))
         run = Run(
             target,
             worker,
@@ -94,6 +100,9 @@ def optimize(
             progress=progress or (lambda phase, details: None),
             keep_opset=keep_opset,
             target_opset=target_opset,
+            keep_initializer_inputs=keep_initializer_inputs,
+            size_threshold=size_threshold,
+            save_repro=None if save_repro is None else Path(save_repro),
         )
         with run.phase("load"):
             source, before = _load(model, folder / "before.onnx")
@@ -136,5 +145,6 @@ def _load(model: Model, copy: Path) -> tuple[ir.Model, Path]:
             raise ModelError("the model is not consistent and cannot be copied") from error
         write_temporary(source_model, copy)
         files.load_model(copy)  # raises ModelError if it is not valid
+        files.spell_domain(source_model)
         return source_model, copy
     raise UsageError(f"a {type(model).__name__} is no model", do="give a path or an ONNX model")

@@ -178,23 +178,27 @@ def _never_finite(samples: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(blank)
 
 
-def check_interface(before: ModelProto, after: ModelProto) -> str | None:
+def check_interface(before: ModelProto, after: ModelProto, *, strict: bool = True) -> str | None:
     """Say what a rewrite changed that callers of the model can see, or None.
 
     Names, order, types and dimension names of inputs and outputs, inputs that have a default, and
-    metadata must be equal; opset versions may only have been raised.
+    metadata must be equal; opset versions may only have been raised. If not `strict`, only the
+    inputs that must be fed count, and the outputs.
     """
-    for what, old, new in (
+    parts = [
         ("input", required_inputs(before), required_inputs(after)),
         ("optional input", _optional_inputs(before), _optional_inputs(after)),
         ("output", list(before.graph.output), list(after.graph.output)),
-    ):
+    ]
+    for what, old, new in parts if strict else (parts[0], parts[2]):
         names, found = [item.name for item in old], [item.name for item in new]
         if names != found:
             return f"the {what}s were {_names(names)} and are now {_names(found)}"
         for mine, other in zip(old, new, strict=True):
             if mine.type != other.type:
                 return f"{what} {mine.name!r} was {_type(mine)} and is now {_type(other)}"
+    if not strict:
+        return None
     metadata = [
         {prop.key: prop.value for prop in model.metadata_props} for model in (before, after)
     ]

@@ -14,15 +14,15 @@ from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, UsageError, XflowError
 
-COMMANDS = ("optimize", "calibrate", "prove", "rules")
+COMMANDS = ("optimize", "check", "calibrate", "prove", "rules")
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow check A B [--max-regress 5]    is B the same model, and not slower?
        xflow calibrate                      measure this machine, once
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
-       xflow rules list [--rules DIR]       list the rewrite rules
-       xflow rules show NAME                show one rule and its proof record
+       xflow rules list, rules show NAME    list the rewrite rules, or show one
        xflow rules generate [--out DIR]     find and prove the rules anew
        xflow rules verify [DIR]             prove every rule of a folder again
        xflow rules recheck [DIR]            check the proofs by a second checker
@@ -40,7 +40,7 @@ all:        xflow optimize --help, xflow prove --help, xflow rules --help
 version:    xflow --version
 
 exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
-            4 not faster, 5 the rules changed,
+            4 not faster, 5 the rules changed, 6 not the same, 7 slower,
             10 refuted, 11 neither proved nor refuted, 12 not derived
 """
 
@@ -127,6 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_Parser
     )
     _add_optimize(commands)
+    _add_check(commands)
     _add_calibrate(commands)
     _add_prove(commands)
     _add_rules(commands)
@@ -169,19 +170,10 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     usage = "xflow [optimize] IN OUT [options]"
     parser = _add_command(commands, "optimize", "make an ONNX model faster", usage)
     add = parser.add_argument
-    add("input", metavar="IN", help="the model; never written")
-    add("output", metavar="OUT", help="where the faster model goes")
+    add("input", metavar="IN", help="the model, - for stdin, or a folder of models; never written")
+    add("output", metavar="OUT", help="where the faster model goes, - for stdout, or a folder")
     add("--budget", type=_positive, default=60.0, metavar="SECONDS", help="for the search (60)")
-    add("--threads", type=_count, metavar="N", help="of the runtime (physical cores)")
-    add("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the model (cpu)")
-    add(
-        "--input-shapes",
-        type=_shape,
-        action="append",
-        default=[],
-        metavar="NAME:1,3,224,224",
-        help="sizes of an input; repeatable, also for one input: then the worst result counts",
-    )
+    _add_comparison(add)
     add(
         "--objective",
         choices=OBJECTIVES,
@@ -194,10 +186,7 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     add("--only-rules", help="apply these rules only", **names)  # type: ignore[arg-type]
     add("--skip-rules", help="do not apply these", **names)  # type: ignore[arg-type]
     add("--check", type=_count, default=3, metavar="N", help="random inputs to compare on (3)")
-    add("--rtol", type=_tolerance, default=1e-3, metavar="X", help="relative tolerance (1e-3)")
-    add("--atol", type=_tolerance, default=1e-5, metavar="X", help="absolute tolerance (1e-5)")
     add("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
-    add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
     opset = parser.add_mutually_exclusive_group()
     opset.add_argument(
         "--keep-opset", action="store_true", help="use no operators of a newer opset"
@@ -208,10 +197,68 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
         metavar="N",
         help="raise to this one where newer operators gain (the oldest that has them)",
     )
+    add(
+        "--keep-initializer-inputs",
+        action="store_true",
+        help="weights that are inputs, too, stay inputs (they become constants)",
+    )
+    add(
+        "--size-threshold",
+        type=_size,
+        default=64 * 2**20,
+        metavar="SIZE",
+        help="by how much folded constants may enlarge the model (64MiB)",
+    )
+    add("--save-repro", metavar="DIR", help="where models go that show a wrong rewrite")
     add("--report", metavar="FILE.json", help="write what was done as JSON")
+    add("--jobs", type=_count, default=1, metavar="N", help="models of a folder at a time (1)")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)
-    parser.set_defaults(run="optimize")
+    parser.set_defaults(run="optimize", parser=parser)
+
+
+CHECK_EXAMPLE = """\
+All outputs are compared on random inputs that make sense: indices lie inside what
+they index, masks are mostly ones.  With --max-regress, both are timed as well.
+Exit code 0: the same, 6: not the same, 7: slower by more than --max-regress.
+"""
+
+
+def _add_check(commands: "_Commands[_Parser]") -> None:
+    usage = "xflow check A B [options]"
+    parser = _add_command(commands, "check", "compare two models that should be the same", usage)
+    parser.formatter_class = _raw_formatter
+    parser.epilog = CHECK_EXAMPLE
+    add = parser.add_argument
+    add("before", metavar="A", help="the model that is right")
+    add("after", metavar="B", help="the one in question")
+    add("--samples", type=_count, default=3, metavar="N", help="sets of random inputs (3)")
+    _add_comparison(add)
+    add(
+        "--max-regress",
+        type=_tolerance,
+        metavar="PERCENT",
+        help="how much slower B may be; nothing is timed without it",
+    )
+    _add_talk(parser)
+    parser.set_defaults(run="check")
+
+
+def _add_comparison(add: Callable[..., object]) -> None:
+    """How models are run and compared."""
+    add("--threads", type=_count, metavar="N", help="of the runtime (physical cores)")
+    add("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the model (cpu)")
+    add(
+        "--input-shapes",
+        type=_shape,
+        action="append",
+        default=[],
+        metavar="NAME:1,3,224,224",
+        help="sizes of an input; repeatable, also for one input: then the worst result counts",
+    )
+    add("--rtol", type=_tolerance, default=1e-3, metavar="X", help="relative tolerance (1e-3)")
+    add("--atol", type=_tolerance, default=1e-5, metavar="X", help="absolute tolerance (1e-5)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
 
 
 def _add_equation(parser: _Parser) -> None:
@@ -365,6 +412,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.ERROR
+    except OSError as error:  # a full disk under the temporary files, and the like
+        if verbose:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}")
         return ExitCode.ERROR
     except Exception as error:
         if verbose:

@@ -48,6 +48,24 @@ def _plain(value: object) -> str:
 
 
 def optimize(options: argparse.Namespace) -> ExitCode:
+    """Optimize a model, or all of a folder."""
+    from xflow import streams  # noqa: PLC0415
+
+    if streams.PIPE in (options.input, options.output):
+        return streams.run(options, _optimize_file)
+    if Path(options.input).is_dir():
+        from xflow import folder_command  # noqa: PLC0415
+
+        progress = Progress(options.quiet, options.verbose)
+        settings = folder_command.restated(options.parser, options)
+        try:
+            return folder_command.run(options, settings, progress)
+        finally:
+            progress.close()
+    return _optimize_file(options)
+
+
+def _optimize_file(options: argparse.Namespace) -> ExitCode:
     """Optimize one model, write it, and print the table."""
     from xflow import files, machine, rule_files  # noqa: PLC0415 - they take a while to load
 
@@ -57,8 +75,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
         report_file = files.check_output(options.report, options.input)
         if report_file == output:
             raise UsageError("the report and the model cannot go to the same file")
-    rules = _folder(options.rules)
-    rule_files.select_rules(rule_files.load_rules(rules), options.only_rules, options.skip_rules)
+    rules = rule_files.load_rules(_folder(options.rules))
+    rule_files.select_rules(rules, options.only_rules, options.skip_rules)
 
     from xflow import api  # noqa: PLC0415 - and the runtime even longer
 
@@ -81,6 +99,9 @@ def optimize(options: argparse.Namespace) -> ExitCode:
             seed=options.seed,
             keep_opset=options.keep_opset,
             target_opset=options.target_opset,
+            keep_initializer_inputs=options.keep_initializer_inputs,
+            size_threshold=options.size_threshold,
+            save_repro=options.save_repro,
             progress=progress,
         )
     finally:
@@ -91,9 +112,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
     model = result.model if result.report.changed else Path(options.input).read_bytes()
     files.write_model_atomically(model, options.output, source=options.input)
     phases = {**result.report.phases, "write": time.monotonic() - start}
-    report = dataclasses.replace(
-        result.report, input=options.input, output=options.output, phases=phases
-    )
+    shown = getattr(options, "shown", (options.input, options.output))
+    report = dataclasses.replace(result.report, input=shown[0], output=shown[1], phases=phases)
     if options.report:
         files.write_text_atomically(report.to_json(), options.report)
     if not options.quiet:
@@ -200,6 +220,14 @@ def calibrate(options: argparse.Namespace) -> ExitCode:
     from xflow import calibrate_command  # noqa: PLC0415
 
     return calibrate_command.run(options, Progress(options.quiet, options.verbose))
+
+
+def check(options: argparse.Namespace) -> ExitCode:
+    """Compare two models."""
+    from xflow import check_command  # noqa: PLC0415
+
+    progress = Progress(options.quiet, options.verbose)
+    return check_command.run(options, _settings(options.input_shapes), progress)
 
 
 def prove(options: argparse.Namespace) -> ExitCode:

@@ -13,6 +13,8 @@ class ExitCode(IntEnum):
     VALIDATION_FAILED = 3
     NOT_FASTER = 4
     CHANGED = 5
+    DIFFERENT = 6
+    SLOWER = 7
     REFUTED = 10
     UNKNOWN = 11
     NOT_DERIVED = 12
@@ -44,6 +46,10 @@ class XflowError(Exception):
 
 class ModelError(XflowError):
     """The model cannot be read, is not valid, or cannot be handled."""
+
+
+class UnfeedableInput(ModelError):  # noqa: N818 - a property of the model, not a mishap
+    """An input of the model is of a type or rank for which no values can be made up."""
 
 
 class OutputError(XflowError):
@@ -94,6 +100,18 @@ class NotFaster(XflowError):  # noqa: N818 - a verdict, not a mishap
     """The optimized model is not faster than the input, and the user asked for a failure then."""
 
     exit_code = ExitCode.NOT_FASTER
+
+
+class Different(XflowError):  # noqa: N818 - a verdict, not a mishap
+    """Two models that were to be the same are not."""
+
+    exit_code = ExitCode.DIFFERENT
+
+
+class Slower(XflowError):  # noqa: N818 - a verdict, not a mishap
+    """A model is slower than another by more than was allowed."""
+
+    exit_code = ExitCode.SLOWER
 
 
 class SizeError(ValueError):

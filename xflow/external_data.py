@@ -1,6 +1,7 @@
 """Weights that lie in files beside the model: finding them in a model, and moving them out."""
 
 import contextlib
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,19 +16,25 @@ import onnx_ir as ir
 SMALL = 1024
 """Tensors of fewer bytes stay in the model: shapes and scalars are read without the data."""
 
+DIGITS = 18
+"""Most digits of an offset or a length: no file is longer."""
+
 ALIGNMENT = 64
 """Offsets in a data file are multiples of this, so that mapped tensors suit vector loads."""
 
 
 def external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield each tensor of `model` whose data lies elsewhere, in subgraphs and attributes too."""
-    for tensor in _graph_tensors(model.graph):
+    for tensor in all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield tensor
+
+
+def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield each tensor of `model`, in subgraphs, attributes and functions too."""
+    yield from _graph_tensors(model.graph)
     for function in model.functions:
-        for tensor in _node_tensors(function.node):
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                yield tensor
+        yield from _node_tensors(function.node)
 
 
 def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
@@ -55,20 +62,55 @@ def has_external_data(model: onnx.ModelProto) -> bool:
     return next(external_tensors(model), None) is not None
 
 
-def external_locations(model: onnx.ModelProto) -> dict[str, int]:
-    """Return each data file that `model` names, with the bytes that it must have at least."""
+def external_locations(model: onnx.ModelProto) -> list[str]:
+    """Return the data files that `model` names, each once."""
+    return list(
+        dict.fromkeys(_entries(tensor).get("location", "") for tensor in external_tensors(model))
+    )
+
+
+def external_ends(model: onnx.ModelProto) -> dict[str, int]:
+    """Return each data file that `model` names, with the bytes that it must have at least.
+
+    Raises ValueError, with a reason, for a tensor whose claims contradict one another.
+    """
     ends: dict[str, int] = {}
     for tensor in external_tensors(model):
-        entry = {item.key: item.value for item in tensor.external_data}
-        location = entry.get("location", "")
-        end = _number(entry.get("offset")) + _number(entry.get("length"))
-        ends[location] = max(ends.get(location, 0), end)
+        entries = _entries(tensor)
+        needed = byte_size(tensor)
+        offset = _number(tensor, entries, "offset", 0)
+        length = _number(tensor, entries, "length", needed)
+        if length != needed:
+            raise ValueError(f"tensor {tensor.name!r} has {length} bytes there and needs {needed}")
+        location = entries.get("location", "")
+        ends[location] = max(ends.get(location, 0), offset + needed)
     return ends
 
 
-def _number(text: str | None) -> int:
-    """Return an offset or length; what is missing or no number claims nothing."""
-    return int(text) if text is not None and text.isdecimal() else 0
+def byte_size(tensor: onnx.TensorProto) -> int:
+    """Return the bytes that a tensor takes by its shape; raises ValueError if that is none."""
+    if any(size < 0 for size in tensor.dims):
+        raise ValueError(f"tensor {tensor.name!r} has a negative dimension")
+    try:
+        bits = int(ir.DataType(tensor.data_type).bitwidth)
+    except TypeError as error:  # strings
+        raise ValueError(f"tensor {tensor.name!r} is of a type without a size") from error
+    elements: int = math.prod(tensor.dims)
+    return -(-elements * bits // 8)
+
+
+def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
+    return {item.key: item.value for item in tensor.external_data}
+
+
+def _number(tensor: onnx.TensorProto, entries: dict[str, str], key: str, default: int) -> int:
+    """Return an offset or length."""
+    text = entries.get(key)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdecimal() or len(text) > DIGITS:
+        raise ValueError(f"tensor {tensor.name!r} has a wrong {key}, which is no number")
+    return int(text)
 
 
 class Externalized:

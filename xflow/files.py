@@ -1,5 +1,6 @@
 """Model files: reading them with clear refusals, and writing them whole or not at all."""
 
+import contextlib
 import mmap
 import os
 import re
@@ -9,11 +10,20 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
 from xflow.errors import ModelError, OutputError
-from xflow.external_data import Externalized, external_locations, has_external_data
+from xflow.external_data import (
+    Externalized,
+    all_tensors,
+    byte_size,
+    external_ends,
+    external_locations,
+    has_external_data,
+)
 
+OWN_DOMAIN = "ai.onnx"
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
 
@@ -25,6 +35,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     """
     path = Path(path)
     proto = _parse(path)
+    _check_tensors(proto, path)
     _check_external_data(proto, path)
     try:
         onnx.checker.check_model(os.fspath(path))
@@ -37,7 +48,20 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
         reason = _first_line(error)
         raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
     ir.external_data.set_base_dir(model.graph, path.parent)
+    spell_domain(model)
     return model
+
+
+def spell_domain(model: ir.Model) -> None:
+    """Spell ONNX's own domain in one way: `ai.onnx` is another name for none."""
+    parts: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for part in parts:
+        imports = part.opset_imports
+        if OWN_DOMAIN in imports:
+            imports.setdefault("", imports.pop(OWN_DOMAIN))
+        for node in part.all_nodes():
+            if node.domain == OWN_DOMAIN:
+                node.domain = ""
 
 
 def _parse(path: Path) -> onnx.ModelProto:
@@ -70,12 +94,52 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise ModelError(what if begins_like_a_model else "this is not an ONNX model", where)
     if not proto.opset_import:
         raise ModelError("the model is truncated or damaged: it names no operator set", where)
+    if not _is_text(proto):
+        raise ModelError("the model is damaged: a name in it is no text", where)
     return proto
+
+
+def _is_text(message: Message) -> bool:
+    """Tell whether every string of a message is one: protobuf lets any bytes pass for a string.
+
+    The data of tensors is not touched; messages are nested a hundred levels at most.
+    """
+    if isinstance(message, onnx.TensorProto):
+        texts: list[object] = [message.name, message.doc_string]
+        parts: Iterable[Message] = [*message.external_data, *message.metadata_props]
+        return all(isinstance(text, str) for text in texts) and all(map(_is_text, parts))
+    for field, value in message.ListFields():
+        items = [value] if isinstance(value, Message | str | bytes) else value
+        if field.type == field.TYPE_MESSAGE:
+            if not all(map(_is_text, items)):
+                return False
+        elif field.type == field.TYPE_STRING and not all(isinstance(each, str) for each in items):
+            return False
+    return True
+
+
+def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
+    """Raise ModelError unless all tensors with raw bytes have as many as their shapes need.
+
+    The checker finds only those that have too few.
+    """
+    for tensor in all_tensors(proto):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
+            continue
+        with contextlib.suppress(ValueError, TypeError):  # a type that the checker will refuse
+            needed = byte_size(tensor)
+            if len(tensor.raw_data) > needed:
+                what = f"it has {len(tensor.raw_data)} bytes where {needed} are needed"
+                raise ModelError(what, f"{path}: tensor {tensor.name}")
 
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
     """Raise ModelError unless all external data of `proto` lies beside `path`, long enough."""
-    for location, end in external_locations(proto).items():
+    try:
+        ends = external_ends(proto)
+    except ValueError as error:
+        raise ModelError(f"the external data does not fit: {error}", str(path)) from error
+    for location, end in ends.items():
         where = f"{path}: external data {location}"
         file = path.parent / location
         folder = path.parent.resolve()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
-from xflow.graph import Leaf, Node, Value, walk
+from xflow.graph import Leaf, Node, TensorType, Value, walk
 from xflow.ops.registry import Array, Operator, Shape
 from xflow.ops.sorts import FLOATS
 from xflow.size import Expr, product
@@ -57,9 +57,29 @@ def with_expressions(constants: ConstantLookup, limit: int) -> ConstantLookup:
     return find
 
 
+def _is_affordable(nodes: Sequence[Node]) -> bool:
+    """Whether nothing on the way to a constant is much larger than what it is computed from.
+
+    An operator may blow up what it gets: Tile, Expand, or the product of a column and a row.
+    """
+    sizes = [(node, sum(map(_folded_bytes, node.types))) for node in nodes]
+    sources = sum(size for node, size in sizes if isinstance(node.op, Leaf))
+    return all(size <= SCRATCH + 4 * sources for _, size in sizes)
+
+
+def _folded_bytes(kind: TensorType) -> int:
+    """Bytes that a value takes while it is folded; of symbols nothing is known."""
+    size = product(kind.shape)
+    return 8 * size if isinstance(size, int) else 0
+
+
 def _is_small(shape: Shape, limit: int) -> bool:
     size = product(shape)
     return isinstance(size, int) and size <= limit
+
+
+SCRATCH = 256 * 2**20
+"""Bytes that what is computed on the way to a constant may take beyond four times its sources."""
 
 
 class Folder:
@@ -83,6 +103,8 @@ class Folder:
         if value.is_leaf:
             return self._constants(value)
         nodes = list(walk([value]))
+        if not _is_affordable(nodes):
+            return None
         remaining: dict[Node, int] = {}
         for node in nodes:
             for source in node.inputs:
@@ -105,8 +127,10 @@ class Folder:
                 if not inputs and node.types[0].dtype not in FLOATS:
                     kind = numpy_dtype(node.types[0].dtype)
                     results[node] = [result.astype(kind) for result in results[node]]
-            except (ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError):
-                # a size or a real without a value, or an index out of range
+            except (
+                *(ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError),
+                MemoryError,
+            ):  # a size or a real without a value, an index out of range, or more than there is
                 return None
             for source in node.inputs:
                 remaining[source.node] -= 1

@@ -18,6 +18,7 @@ from xflow.cost.worker import Failed, Lost
 from xflow.inputs import Shapes
 from xflow.onnx_import import Imported
 from xflow.report import format_amount
+from xflow.repro import Repro
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import apply_replacements
 from xflow.validate import Broken, Validator, Verdict, write_temporary
@@ -71,7 +72,8 @@ class Gate:
     """Judges rewrites of the model `imported`, which is in the file `before`.
 
     `settings` are the shapes of all inputs at each setting, `costs` what the objective counts
-    there; nothing for latency, which is timed.
+    there; nothing for latency, which is timed. `prepared`: the imported model is worth something
+    without any rewrite.
     """
 
     def __init__(
@@ -81,12 +83,15 @@ class Gate:
         before: Path,
         settings: Sequence[Shapes],
         costs: Sequence[ExactCost],
+        *,
+        prepared: bool = False,
     ) -> None:
         self.run = run
         self.imported = imported
         self.before = before
         self.settings = settings
         self.costs = costs
+        self.prepared = prepared
         self.step_s = 0.0
         """Seconds that the shortest timing of two models takes at one setting, loading included."""
 
@@ -123,6 +128,8 @@ class Gate:
             return judgement
         compared = judgement.comparisons[judgement.worst]
         paths = attribution.groups(verdict.replacements)
+        if not paths:
+            return judgement
         if len(paths) == 1:  # what the model gains, it gains by these
             gain = compared.before.median - compared.after.median
             return judgement if self.costs else replace(judgement, gains={paths[0]: gain})
@@ -204,8 +211,19 @@ class Gate:
             self.run.tolerance,
             self.run.shapes,
             time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2),
-            self.run.target_opset,
+            target_opset=self.run.target_opset,
+            prepared=self.prepared,
+            growth=self.run.size_threshold,
+            repro=self.repro(),
         )
+
+    def repro(self) -> Repro | None:
+        """What saves models that show a wrong rewrite, if somebody wants them."""
+        if self.run.save_repro is None:
+            return None
+        sizes = self.imported.sizes(self.settings[0])
+        folder, worker, target = self.run.save_repro, self.run.worker, self.run.target
+        return Repro(folder, self.imported, sizes, worker, target)
 
     def writing(self) -> float:
         """Seconds that loading a model again takes, and writing it: at most what the check took."""

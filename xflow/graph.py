@@ -59,12 +59,14 @@ class Opaque:
     """A node of a model that no operator of the registry describes.
 
     `key` names it; the nodes with equal keys and inputs are the same computation. An operator
-    with state or randomness gets a key of its own for every node.
+    with state or randomness gets a key of its own for every node, and is not `pure`: what it gives
+    is no constant, whatever it is given.
     """
 
     key: str
     op_type: str = ""
     """The name of the operator in ONNX, where that is all that tells what it does."""
+    pure: bool = True
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Opaque) and other.key == self.key
@@ -146,7 +148,7 @@ def _intern(
         if isinstance(op, Leaf):
             constant = op.constant
         elif isinstance(op, Opaque):
-            constant = constant and bool(inputs)
+            constant = constant and bool(inputs) and op.pure
         node.constant = constant
         _nodes[key] = node
     return node
@@ -159,10 +161,16 @@ def leaf(key: str, type: TensorType, *, constant: bool = False, blocked: bool = 
 
 
 def opaque(
-    key: str, inputs: Sequence[Value], types: Sequence[TensorType], op_type: str = ""
+    key: str,
+    inputs: Sequence[Value],
+    types: Sequence[TensorType],
+    op_type: str = "",
+    *,
+    pure: bool = True,
 ) -> tuple[Value, ...]:
-    """The outputs of an operator that is passed through as it is."""
-    node = _intern(Opaque(key, op_type), tuple(inputs), {}, lambda: tuple(types), tuple(types))
+    """The outputs of an operator that is passed through as it is; see `Opaque`."""
+    op = Opaque(key, op_type, pure)
+    node = _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types))
     return tuple(Value(node, i) for i in range(len(types)))
 
 

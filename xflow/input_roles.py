@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.inliner import inline_local_functions
-from onnx.shape_inference import infer_shapes
+
+from xflow.onnx_types import infer_shapes
 
 INT_TYPES = {TensorProto.INT64, TensorProto.INT32}
 SMALL_TENSOR = 1024  # elements; a larger initializer cannot be a shape, a depth or an offset
@@ -99,7 +100,7 @@ class _Tracer:
         self.constants: dict[str, np.ndarray] = {}
         self.uses: dict[str, list[tuple[NodeProto, int]]] = {}
         with contextlib.suppress(Exception):  # a model that defies inference keeps what it says
-            model = infer_shapes(model, data_prop=True)
+            model = infer_shapes(model)
         for graph in _graphs(model.graph):
             self._read(graph)
 

@@ -1,6 +1,7 @@
 """Random inputs for a model: the shapes to run it at, and values that make sense for it."""
 
 import ast
+import math
 import operator
 import re
 import zlib
@@ -12,13 +13,16 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
-from xflow.errors import ModelError, UsageError
+from xflow.errors import ModelError, UnfeedableInput, UsageError
 from xflow.input_roles import Role, input_roles
+from xflow.limits import FED_BYTES
 
 # Sizes of dynamic dimensions, in two variants: the default, and another to cross-check with.
 BATCH = (1, 2)
 LENGTH = (16, 24)
 IMAGE = (224, 256)
+SEQUENCE = 2
+"""Tensors in a sequence."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
 Shapes = Mapping[str, Sequence[int]]
 OPERATORS: Mapping[type, Callable[[int, int], int]] = {
@@ -53,6 +57,22 @@ def required_inputs(model: ModelProto) -> list[ValueInfoProto]:
     return [item for item in model.graph.input if item.name not in defaults]
 
 
+def element(item: ValueInfoProto) -> ValueInfoProto:
+    """Return the input, or for a sequence or an optional value one of the tensors in it."""
+    kind = item.type
+    while (inside := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        kind = getattr(kind, inside).elem_type
+    return item if kind is item.type else ValueInfoProto(name=item.name, type=kind)
+
+
+def is_sequence(item: ValueInfoProto) -> bool:
+    """Tell whether an input is a list of tensors, be it optional."""
+    kind = item.type
+    if kind.WhichOneof("value") == "optional_type":
+        kind = kind.optional_type.elem_type
+    return bool(kind.WhichOneof("value") == "sequence_type")
+
+
 def default_shapes(
     model: ModelProto, shapes: Shapes | None = None, variant: int = 0
 ) -> dict[str, tuple[int, ...]]:
@@ -61,11 +81,12 @@ def default_shapes(
     `shapes` decides where it names an input.  Other dynamic dimensions: the first one is 1 (a
     batch), height and width of images are 224, all others 16; a named dimension is the same
     everywhere, and a sum such as `past + 1` follows from its parts.  Variant 1 differs
-    wherever a size is free: 2, 256 and 24.  Raises `UsageError` if `shapes` names an unknown input
-    or contradicts the model, `ModelError` if an input has no rank.
+    wherever a size is free: 2, 256 and 24.  All tensors of a sequence have one shape.  Raises
+    `UsageError` if `shapes` names an unknown input or contradicts the model, `UnfeedableInput` if
+    an input has no rank, `ModelError` if the inputs are too large for any machine.
     """
     shapes = shapes or {}
-    inputs = required_inputs(model)
+    inputs = [element(item) for item in required_inputs(model)]
     names = {item.name for item in inputs}
     for name in shapes:
         if name not in names:
@@ -88,29 +109,38 @@ def default_shapes(
             else _size(dim, sizes, _default(item, axis, variant), LENGTH[variant])
             for axis, dim in enumerate(_dims(item, shapes))
         )
+    # A header may say anything; what it says is not believed before it is made.
+    if 8 * sum(map(math.prod, result.values())) > FED_BYTES:
+        largest = max(result, key=lambda name: math.prod(result[name]))
+        said = ",".join(map(str, result[largest]))
+        what = f"input {largest!r} is too large to be fed at {said}"
+        raise ModelError(what, do="give smaller sizes with --input-shapes")
     return result
 
 
 def random_inputs(
     model: ModelProto, seed: int, shapes: Shapes | None = None, *, positive: bool = False
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """Return random values for every required input, the same for the same arguments.
 
     Indices lie inside what they index, masks are ones with a tail of zeros, real numbers are
-    standard normal, or with `positive` uniform between 0 and 1.  Values depend on the input's
-    name and not on the order of the inputs.  Raises what `default_shapes` raises, and `ModelError`
-    for a type that cannot be fed.
+    standard normal, or with `positive` uniform between 0 and 1.  A sequence is a list of tensors.
+    Values depend on the input's name and not on the order of the inputs.  Raises what
+    `default_shapes` raises, and `UnfeedableInput` for a type that cannot be fed.
     """
     chosen = default_shapes(model, shapes)
     roles = input_roles(model, chosen)
-    values = {}
+    values: dict[str, Any] = {}
     for item in required_inputs(model):
         generator = np.random.default_rng([seed, zlib.crc32(item.name.encode())])
         role = roles.get(item.name, Role())
+        shape = chosen[item.name]
         # A value of rank 0 would else be a numpy scalar, which the runtime does not take.
-        values[item.name] = np.asarray(
-            _values(item, chosen[item.name], role, generator, positive=positive)
-        )
+        drawn = [
+            np.asarray(_values(element(item), shape, role, generator, positive=positive))
+            for _ in range(SEQUENCE if is_sequence(item) else 1)
+        ]
+        values[item.name] = drawn if is_sequence(item) else drawn[0]
     return values
 
 
@@ -119,13 +149,13 @@ def _dims(item: ValueInfoProto, shapes: Shapes) -> Sequence[Any]:
     kind = item.type.WhichOneof("value")
     if kind != "tensor_type":
         said = str(kind).removesuffix("_type").replace("_", " ")
-        raise ModelError(f"input {item.name!r} is a {said}, and only tensors can be fed")
+        raise UnfeedableInput(f"input {item.name!r} is a {said}, and only tensors can be fed")
     if item.type.tensor_type.HasField("shape"):
         dims: Sequence[Any] = item.type.tensor_type.shape.dim
         return dims
     if item.name in shapes:
         return [onnx.TensorShapeProto.Dimension() for _ in shapes[item.name]]
-    raise ModelError(
+    raise UnfeedableInput(
         f"input {item.name!r} has no declared rank", do="give its shape with --input-shapes"
     )
 
@@ -140,7 +170,7 @@ def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -
         where = f"dimension {axis} of input {item.name!r}"
         if size < 0:
             raise UsageError(f"{where} cannot be {size}")
-        if dim.HasField("dim_value") and dim.dim_value != size:
+        if _is_fixed(dim) and dim.dim_value != size:
             raise UsageError(f"{where} is {dim.dim_value} in the model, not {size}")
         if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
             raise UsageError(f"{dim.dim_param!r} cannot be both {sizes[dim.dim_param]} and {size}")
@@ -166,11 +196,16 @@ def _image_axes(item: ValueInfoProto) -> tuple[int, ...]:
         return ()
     for channels, axes in ((1, (2, 3)), (3, (1, 2))):
         sizes = [dims[axis] for axis in axes]
-        dynamic = not any(size.HasField("dim_value") for size in sizes)
+        dynamic = not any(map(_is_fixed, sizes))
         free = sizes[0].dim_param != sizes[1].dim_param or not sizes[0].dim_param
         if dims[channels].dim_value in {1, 3, 4} and dynamic and free:
             return axes
     return ()
+
+
+def _is_fixed(dim: Any) -> bool:
+    """Tell whether a dimension has a size; old exporters write -1 where they know none."""
+    return bool(dim.HasField("dim_value") and dim.dim_value >= 0)
 
 
 def _parts(name: str) -> ast.expr | None:
@@ -207,7 +242,7 @@ def _evaluate(tree: ast.expr, sizes: dict[str, int], part: int) -> int:
 
 def _size(dim: Any, sizes: dict[str, int], default: int, part: int) -> int:
     """Return the size of one dimension; what has no name has the default."""
-    if dim.HasField("dim_value"):
+    if _is_fixed(dim):
         return int(dim.dim_value)
     if not dim.dim_param:
         return default
@@ -241,7 +276,7 @@ def _values(
         real, imaginary = generator.standard_normal((2, *shape))
         return np.asarray(real + 1j * imaginary, dtype)
     if dtype.kind != "f" and kind not in _SHORT_FLOATS:
-        raise ModelError(f"input {name!r} is of a type that cannot be fed ({UNPACKED_TYPES})")
+        raise UnfeedableInput(f"input {name!r} is of a type that cannot be fed ({UNPACKED_TYPES})")
     if re.search(r"(attention|attn|padding)_?mask", name.lower()):
         return _mask(shape, generator).astype(dtype)
     draw = generator.random if positive else generator.standard_normal

@@ -1,5 +1,6 @@
 """The machine that the program runs on: its processor's name and its cores."""
 
+import contextlib
 import math
 import os
 import platform
@@ -49,6 +50,18 @@ def _quota() -> int:
         return max(1, math.ceil(int(limit) / int(period)))
     except (OSError, ValueError):  # no control group, or "max": no limit
         return sys.maxsize
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that a process may take without harm to others."""
+    import psutil  # noqa: PLC0415 - takes a while to load
+
+    free = int(psutil.virtual_memory().available)
+    with contextlib.suppress(OSError, ValueError):  # a control group that grants less
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text())
+        free = min(free, limit - int((group / "memory.current").read_text()))
+    return max(free * 9 // 10, 2**30)
 
 
 def processor_name() -> str:

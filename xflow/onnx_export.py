@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow.fold import Folder, byte_size
+from xflow.freeze import CONSTANTS
 from xflow.graph import Graph, Node, Opaque, Value
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported
@@ -23,7 +24,9 @@ GROWTH = 64 * 2**20
 """Bytes that folded constants may take beyond those of the constants they replace."""
 
 
-def export_model(imported: Imported, graph: Graph, raised: int | None = None) -> ir.Model:
+def export_model(
+    imported: Imported, graph: Graph, raised: int | None = None, growth: int = GROWTH
+) -> ir.Model:
     """A new model that computes `graph`, with everything else as in the imported model.
 
     Its opset is the model's own, unless the graph needs a newer one: then it is that, or `raised`
@@ -31,14 +34,15 @@ def export_model(imported: Imported, graph: Graph, raised: int | None = None) ->
 
     Nodes that were not rewritten keep their names, attributes and metadata, also where their
     inputs were. Weights are shared with the imported model, which is never changed. A graph that
-    is the model's own gives a copy of the model. Raises UnwritableError.
+    is the model's own gives a copy of the model. What constant expressions are folded to may take
+    `growth` bytes beyond what it replaces. Raises UnwritableError.
     """
     source = imported.model
     if graph.outputs == imported.graph.outputs:
         return source.clone()
     if source.device_configurations:
         raise UnwritableError("the model is laid out over several devices")
-    writer = _ModelWriter(imported, graph, _raising(imported, graph, raised))
+    writer = _ModelWriter(imported, graph, _raising(imported, graph, raised), growth)
     inputs = [writer.leaf(value) for value in source.graph.inputs]
     outputs = writer.name_outputs(writer.write(graph.outputs))
     made = ir.Graph(
@@ -54,7 +58,7 @@ def export_model(imported: Imported, graph: Graph, raised: int | None = None) ->
     _copy_meta(source.graph, made)
     model = ir.Model(
         made,
-        ir_version=_ir_version(source, writer.opsets),
+        ir_version=max(_ir_version(source, writer.opsets), CONSTANTS if writer.initializers else 0),
         producer_name=source.producer_name,
         producer_version=source.producer_version,
         domain=source.domain,
@@ -90,14 +94,16 @@ def _ir_version(source: ir.Model, opsets: Mapping[str, int]) -> int:
 class _ModelWriter(Writer):
     """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
 
-    def __init__(self, imported: Imported, graph: Graph, raising: Raising | None) -> None:
+    def __init__(
+        self, imported: Imported, graph: Graph, raising: Raising | None, growth: int
+    ) -> None:
         self.imported = imported
         self.source = imported.model.graph
         self.raising = raising
         super().__init__(
             Folder(imported.constants),
             {**self.source.opset_imports, **({"": raising.target} if raising else {})},
-            allowance=GROWTH + _freed_bytes(imported.graph, graph),
+            allowance=growth + _freed_bytes(imported.graph, graph),
             taken=_names(self.source),
         )
         self.parents = lineage(imported.graph, graph)

@@ -306,7 +306,8 @@ class _Importer:
         captured = captured_values(node)
         inputs = [self.values[v] for v in node.inputs if v is not None]
         inputs += [self.values[v] for v in captured]
-        key = computation_key(node, self.model) or f"{node.domain}::{node.op_type}#{number}"
+        known = computation_key(node, self.model)
+        key = known or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
         types = [self.type(output) for output in node.outputs]
         if len(types) == 1 and types[0].dtype != UNKNOWN.dtype:
@@ -314,7 +315,8 @@ class _Importer:
             if shape is not None and len(shape) == len(types[0].shape):
                 types = [TensorType(types[0].dtype, shape)]
         plain = node.domain == "" and node.op_identifier() not in self.model.functions
-        return opaque(key, inputs, types, node.op_type if plain else "")
+        op_type = node.op_type if plain else ""
+        return opaque(key, inputs, types, op_type, pure=known is not None)
 
     def integers(self, value: ir.Value) -> Array | None:
         """What is known of a tensor of integers: numbers, or sizes."""
@@ -340,7 +342,8 @@ class _Importer:
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""
-        if node.domain != "" or len(node.outputs) != 1 or node.op_type in RANDOM:
+        opset = self.model.graph.opset_imports.get("")
+        if node.domain or opset is None or len(node.outputs) != 1 or node.op_type in RANDOM:
             return
         (output,) = node.outputs
         if node.op_type == "Shape" and node.inputs[0] is not None:
@@ -363,6 +366,6 @@ class _Importer:
             or any(a.type not in HASHED for a in node.attributes.values())
         ):
             return
-        array = evaluate_node(node, self.model.graph.opset_imports[""], inputs)
+        array = evaluate_node(node, opset, inputs)
         if array is not None:
             self.known[output] = array

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from xflow.limits import bounded_memory
 from xflow.ops.registry import Array
 
 RANDOM = frozenset(
@@ -32,6 +33,7 @@ PLAIN = (
 HASHED = (*PLAIN, ir.AttributeType.TENSOR)
 """Types of attributes that can be told apart by a hash."""
 
+_KNOWN_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms.")
 _PURE_DOMAINS = ("", "ai.onnx.ml")
 
 
@@ -63,6 +65,19 @@ def computation_key(node: ir.Node, model: ir.Model) -> str | None:
         else:
             digest.update(repr(attribute.value).encode())
     return f"{node.op_type}:{digest.hexdigest()[:16]}"
+
+
+def has_foreign_operators(model: ir.Model) -> bool:
+    """Whether a model has operators that neither it nor ONNX defines, nor the runtime.
+
+    To run it takes a library that is not here.
+    """
+    own = {identifier[0] for identifier in model.functions}
+    return any(
+        node.domain not in own and not node.domain.startswith(_KNOWN_DOMAINS)
+        for node in model.graph.all_nodes()
+        if node.domain
+    )
 
 
 def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
@@ -101,27 +116,30 @@ def evaluate_node(node: ir.Node, opset: int, inputs: Sequence[Array | None]) -> 
     graph = onnx.helper.make_graph([proto], "g", typed, [onnx.ValueInfoProto(name="o")])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), bounded_memory():
             (result,) = ReferenceEvaluator(model).run(None, feeds)
         return np.asarray(result)
     except Exception:  # whatever it cannot do is no constant for us
         return None
 
 
-def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs in a node's attributes, at any depth."""
+def graph_attributes(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """The graphs in a node's attributes, with the names of these."""
     for attribute in node.attributes.values():
         if attribute.is_ref():
             continue
-        graphs: Sequence[ir.Graph] = ()
         if attribute.type == ir.AttributeType.GRAPH:
-            graphs = (attribute.as_graph(),)
+            yield attribute.name, attribute.as_graph()
         elif attribute.type == ir.AttributeType.GRAPHS:
-            graphs = attribute.as_graphs()
-        for graph in graphs:
-            yield graph
-            for inner in graph:
-                yield from subgraphs(inner)
+            yield from ((attribute.name, graph) for graph in attribute.as_graphs())
+
+
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs in a node's attributes, at any depth."""
+    for _, graph in graph_attributes(node):
+        yield graph
+        for inner in graph:
+            yield from subgraphs(inner)
 
 
 def captured_values(node: ir.Node) -> tuple[ir.Value, ...]:

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow.graph import TensorType
+from xflow.limits import bounded_memory
 from xflow.onnx_nodes import constant_tensor
 from xflow.size import Size, symbol
 
@@ -82,14 +83,29 @@ def infer_types(
     """
     copy = _skeleton(model, shapes or {})
     try:
-        proto = onnx.shape_inference.infer_shapes(
-            ir.to_proto(copy), check_type=False, strict_mode=False, data_prop=True
-        )
-        inferred = ir.from_proto(proto)
+        inferred = ir.from_proto(infer_shapes(ir.to_proto(copy)))
         graph, failure = inferred.graph, ""
     except Exception as error:  # inference throws what its C++ side throws
         graph, failure = model.graph, " ".join(str(error).split())[:200]
     return ir.convenience.create_value_mapping(graph, include_subgraphs=False), failure
+
+
+def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The message with the types that ONNX's inference gives its values.
+
+    Raises what inference raises. Where following the contents of shapes takes too much memory (it
+    slices what has a billion elements one by one), their contents stay unknown.
+    """
+    for contents in (True, False):
+        try:
+            with bounded_memory():
+                return onnx.shape_inference.infer_shapes(
+                    model, check_type=False, strict_mode=False, data_prop=contents
+                )
+        except MemoryError:
+            if not contents:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import onnx_ir as ir
 
 from xflow import summary
 from xflow.attribution import Replacements, prune
+from xflow.bodies import has_bodies, optimize_bodies
 from xflow.cost import CostModel
 from xflow.cost.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibrate import calibrated, stored
@@ -22,7 +24,8 @@ from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
-from xflow.errors import ModelError
+from xflow.errors import ModelError, UnfeedableInput, ValidationFailed
+from xflow.freeze import CONSTANTS, frozen, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
 from xflow.machine import processor_name, usable_cores
@@ -33,7 +36,12 @@ from xflow.report import Report, Target
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
-from xflow.validate import Verdict
+from xflow.validate import Verdict, write_temporary
+
+BODIES = 0.3
+"""The part of the budget that is for graphs inside operators, where there are any."""
+DEPTH = 3
+"""How deep inside one another such graphs are looked at."""
 
 LATEST_KNOWN = 20
 """The opset of regions of models that use none of ONNX's own operators."""
@@ -62,10 +70,17 @@ class Pipeline:
         self.run = run
         self.source = source
         self.before = before
-        self.settings = [default_shapes(interface(source), each) for each in run.shapes]
-        """The shapes of all inputs, at each setting."""
+        self.obstacle = ""
+        """Why the model cannot be run, from the types of its inputs."""
+        try:
+            self.settings = [default_shapes(interface(source), each) for each in run.shapes]
+            """The shapes of all inputs, at each setting."""
+        except UnfeedableInput as error:
+            self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
         self.costs: tuple[ExactCost, ...] = ()
         """What the objective counts, at each setting; nothing for latency."""
+        self.notes: tuple[str, ...] = ()
+        """Which bodies have become better, and by which rules."""
 
     def optimize(self, rules: Sequence[Rule]) -> Result:
         """The model that the rules lead to, or the input's own.
@@ -73,13 +88,16 @@ class Pipeline:
         Raises ValidationFailed where the input model does not run.
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
+        prepared = self.prepared(rules)
         with self.run.phase("import"):
-            imported = self.imported()
+            imported = self.imported(prepared)
         if imported is not None:
             self.costs = self.exact_costs(imported)
             replacements = self.search(imported, rules)
-            if replacements:
-                gate = Gate(self.run, imported, self.before, self.settings, self.costs)
+            gains = self.gains_by_preparation(imported)
+            if replacements or gains:
+                run, costs = self.run, self.costs
+                gate = Gate(run, imported, self.before, self.settings, costs, prepared=gains)
                 judgement = gate.improve(self.judge(gate, imported, replacements))
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
@@ -88,12 +106,20 @@ class Pipeline:
         ]
         if judgement.objection:
             self.run.messages.append(judgement.objection)
+        elif prepared is not self.source:
+            self.run.messages += self.notes
+            names = () if self.run.keep_initializer_inputs else overridable(self.source)
+            if names:
+                self.run.warnings.append(
+                    f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
+                    "are constants now (--keep-initializer-inputs keeps them)."
+                )
         return self.result(judgement)
 
     def judge(self, gate: Gate, imported: Imported, replacements: Replacements) -> Judgement:
         """What the replacements are worth; or those that keep the opset, if all do not pay."""
         judgement = gate.judge(replacements)
-        opset = current_opset(self.source)
+        opset = current_opset(imported.model)
         if not judgement.objection or opset is None:
             return judgement
         rest = keeping_opset(imported.graph, replacements, opset)
@@ -105,15 +131,60 @@ class Pipeline:
         self.run.messages.append(f"Rewrites that need a newer opset than {opset} did not pay.")
         return kept
 
-    def imported(self) -> Imported | None:
-        """The model as a graph; None, and a warning, where that is not possible."""
+    def prepared(self, rules: Sequence[Rule]) -> ir.Model:
+        """The model before the search: without weights that are inputs, and with better bodies."""
+        model = self.source if self.run.keep_initializer_inputs else frozen(self.source)
+        if self.obstacle or self.run.inner >= DEPTH or not has_bodies(model):
+            return model
+        deadline = time.monotonic() + BODIES * self.run.budget
+
+        def optimize(body: ir.Model, share: float) -> tuple[ir.Model, Sequence[str]] | None:
+            budget = share * (deadline - time.monotonic())
+            if budget <= 0:
+                return None
+            with tempfile.TemporaryDirectory(dir=self.run.folder) as folder:
+                before = Path(folder) / "before.onnx"
+                write_temporary(body, before)
+                run = self.run.inside(Path(folder), budget)
+                try:
+                    result = Pipeline(run, body, before).optimize(rules)
+                except (ModelError, ValidationFailed):  # it does not run by itself
+                    return None
+            names = [use.name for use in result.report.rules]
+            return (result.model, names) if result.report.changed else None
+
         try:
-            imported = import_model(self.source)
+            with self.run.phase("bodies"):
+                found = optimize_bodies(model, optimize)
+        except Exception as error:  # whatever is odd about it: the model is as good without
+            self.run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
+            return model
+        if found is None:
+            return model
+        self.notes = found.notes
+        return found.model
+
+    def imported(self, model: ir.Model) -> Imported | None:
+        """A model as a graph; None, and a warning, where that is not possible."""
+        try:
+            if self.obstacle:
+                raise ModelError(self.obstacle)
+            imported = import_model(model)
         except ModelError as error:
             self.run.warnings.append(f"The model was left as it is: {error}.")
             return None
         self.run.warnings += imported.warnings
         return imported
+
+    def gains_by_preparation(self, imported: Imported) -> bool:
+        """Whether the model is better before any rewrite of its main graph.
+
+        That is: by its bodies, or since the runtime can do more for the weights that became
+        constants. In models of old IR versions, it takes all of them for constants.
+        """
+        if imported.model is self.source:
+            return False
+        return bool(self.notes) or self.source.ir_version >= CONSTANTS
 
     def exact_costs(self, imported: Imported) -> tuple[ExactCost, ...]:
         """What the objective counts, at each setting; nothing for latency."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.inputs import Shapes
+from xflow.onnx_export import GROWTH
 from xflow.validate import Tolerance
 
 Progress = Callable[[str, Mapping[str, object]], None]
@@ -25,7 +26,10 @@ class Run:
     """One run: what was asked for, the time that its phases took, and what is to be told.
 
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
-    Temporary files go to `folder`.
+    Temporary files go to `folder`. Weights that are inputs, too, become constants unless
+    `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
+    those that they replace. `inner` is how deep inside the operators of a model this run is about
+    what is in them. Models that show what is wrong with a dropped rewrite go to `save_repro`.
     """
 
     target: Target
@@ -41,6 +45,10 @@ class Run:
     """Whether the model's opset must stay."""
     target_opset: int | None = None
     """The one to which it may be raised; None: whichever is needed."""
+    keep_initializer_inputs: bool = False
+    size_threshold: int = GROWTH
+    inner: int = 0
+    save_repro: Path | None = None
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
@@ -58,3 +66,18 @@ class Run:
             yield
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+
+    def inside(self, folder: Path, budget: float) -> Run:
+        """A run on a graph inside an operator, with the same settings and a share of the time."""
+        return replace(
+            self,
+            folder=folder,
+            budget=budget,
+            shapes=[{}],
+            keep_opset=True,  # there is one for all graphs of a model
+            target_opset=None,
+            inner=self.inner + 1,
+            phases={},
+            warnings=[],
+            messages=[],
+        )

@@ -17,10 +17,12 @@ from xflow.errors import ShapeError, ValidationFailed
 from xflow.external_data import has_external_data
 from xflow.files import PROTOBUF_LIMIT, write_model_atomically
 from xflow.inputs import Shapes
-from xflow.onnx_export import export_model
+from xflow.onnx_export import GROWTH, export_model
 from xflow.onnx_import import Imported
+from xflow.onnx_nodes import has_foreign_operators
 from xflow.onnx_types import interface
 from xflow.onnx_writer import UnwritableError
+from xflow.repro import Repro
 from xflow.search import Replacement, apply_replacements, without
 
 
@@ -69,7 +71,10 @@ class Validator:
 
     They are compared at each of the settings `shapes` of the input shapes, of which there is at
     least one. The models are written to the file `after`. Nothing begins after `deadline`
-    (time.monotonic): what has not been shown to be right by then is dropped.
+    (time.monotonic): what has not been shown to be right by then is dropped. With `prepared`,
+    the imported model is another one than that in `before`, and worth a check by itself. `growth`
+    is how many bytes folded constants may take beyond those that they replace. `repro` saves models
+    that show what is wrong with a rewrite.
     """
 
     imported: Imported
@@ -82,6 +87,9 @@ class Validator:
     deadline: float
     target_opset: int | None = None
     """The opset of a model whose opset must be raised; None: the oldest that it needs."""
+    prepared: bool = False
+    growth: int = GROWTH
+    repro: Repro | None = None
 
     def validate(self, replacements: Sequence[Replacement]) -> Verdict:
         """Drop what breaks the model, by bisection, until the rest makes a right one.
@@ -90,7 +98,7 @@ class Validator:
         """
         chosen = tuple(replacements)
         warnings: list[str] = []
-        while chosen:
+        while True:
             # Whether there is a model at all is quickly tried; only models are run.
             model = self.build(chosen)
             broken = isinstance(model, Broken)
@@ -101,17 +109,25 @@ class Validator:
             if outcome.hopeless or time.monotonic() > self.deadline:
                 warnings.append(f"The rewrites were dropped: {outcome.reason}.")
                 break
+            if not chosen:  # what is wrong is not by a rewrite
+                warnings.append(f"The model was left as it is: {outcome.reason}.")
+                break
             number, reason = guilty(chosen, outcome.reason, step)
             rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
             warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
+            if self.repro is not None:
+                left = self.deadline - time.monotonic()
+                warnings.append(self.repro.save(chosen[number], reason, left))
             chosen = without(chosen, number)
+            if not chosen and not self.prepared:
+                break
         return Verdict(None, (), tuple(warnings))
 
     def build(self, replacements: Sequence[Replacement]) -> ir.Model | Broken:
         """The model that the replacements make."""
         try:
             graph = apply_replacements(self.imported.graph, replacements)
-            return export_model(self.imported, graph, self.target_opset)
+            return export_model(self.imported, graph, self.target_opset, self.growth)
         except (ShapeError, UnwritableError) as error:
             return Broken(str(error))
 
@@ -134,7 +150,8 @@ class Validator:
         if fault is not None:
             return Broken(fault)
         check = self.check()
-        if check.culprit == "before" and "does not run" in check.reason:
+        runs = check.culprit != "before" or "does not run" not in check.reason
+        if not runs and not has_foreign_operators(self.imported.model):
             raise ValidationFailed(check.reason, do="check that it runs in ONNX Runtime")
         if not check.ok:
             return Broken(check.reason, hopeless=check.culprit == "before")

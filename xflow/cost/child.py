@@ -35,6 +35,7 @@ BITS = {16: "u2", 17: "u1", 18: "u1", 19: "u1", 20: "u1", 24: "u1"}
 MEMORY_TROUBLE = ("bad_alloc", "bad allocation", "Failed to allocate memory", "out of memory")
 NO_TIME = "no time was left to time it"
 WARM_UP_RUNS = 3
+RESULT_BYTES = 2**31  # of all outputs of one request: the parent has to hold them twice
 SAMPLE_SECONDS = 2e-3  # a sample shorter than this mostly measures the clock and the scheduler
 
 
@@ -176,14 +177,25 @@ def wire(value: Any) -> Any:
     return value.numpy()
 
 
+def bytes_of(value: Any) -> int:
+    """Return the bytes of a wire value."""
+    if isinstance(value, list | tuple):
+        return sum(map(bytes_of, value))
+    return int(getattr(value, "nbytes", 0))
+
+
 def run_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Answer "run": load one model and return its outputs for each set of inputs."""
     steps.at(1)
     runner = Runner(runtime, request["model"], request["options"])
     results = []
+    size = 0
     for feeds in request["feeds"]:
         steps.at(1)
         results.append(runner.outputs(feeds))
+        size += sum(map(bytes_of, results[-1].values()))
+        if size > RESULT_BYTES:
+            raise MemoryError
     steps.at(0)
     return results
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-import numpy as np
 import onnx
 
 from xflow.cost import child
@@ -54,8 +53,10 @@ def model_to_wire(source: ModelSource) -> bytes | str:
     return source if isinstance(source, bytes) else str(source.resolve())
 
 
-def to_wire(array: np.ndarray) -> Any:
-    """Return an array that the process can read without knowing numpy's extension types."""
+def to_wire(array: Any) -> Any:
+    """Return an array, or a list of them, that the process can read without numpy's extensions."""
+    if isinstance(array, list):
+        return [to_wire(each) for each in array]
     kind = int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
     return (kind, array.view(child.BITS[kind])) if kind in child.BITS else array
 

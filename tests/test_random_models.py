@@ -1,0 +1,111 @@
+"""Random models, optimized: none wrong, none refused, every interface kept.
+
+Half of them are searched with a cost that is a whim, so that rewrites are made that no sensible
+search would choose: what is written must be right whatever the search does. Some thousands take
+an hour: `make many`.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import pytest
+import suites
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from random_models import models
+
+import xflow
+from xflow import files, pipeline
+from xflow.check import check_equivalent, check_interface
+from xflow.cost.estimate import EstimatedCost
+from xflow.errors import ValidationFailed
+from xflow.freeze import frozen
+from xflow.graph import Graph
+from xflow.onnx_types import interface
+from xflow.pipeline import Result
+
+IN_CI = 100
+MANY = 2000
+
+
+class Whim(EstimatedCost):
+    """A cost that is any number, but the same one for the same graph."""
+
+    def __init__(self, *_: object) -> None:
+        self.layouts = None  # type: ignore[assignment]
+
+    def estimate(self, graph: Graph) -> float:
+        """Something between 0.5 and 1: nothing is so dear that it is dropped."""
+        text = repr(
+            [(node.kind, node.types, [v.index for v in node.inputs]) for node in graph.nodes]
+        )
+        return 0.5 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") / 2**33
+
+
+def optimized(path: Path, whimsical: bool, budget: float) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        if whimsical:
+            patch.setattr(pipeline, "EstimatedCost", Whim)
+        return xflow.optimize(
+            path, cost="estimated", budget=budget, threads=1, check=1, rules=suites.rules()
+        )
+
+
+def examine(model: onnx.ModelProto, whimsical: bool, folder: Path, worker: suites.Kept) -> str:
+    """Optimize a model, and assert what is promised of the result; say what became of it."""
+    before, after = folder / "before.onnx", folder / "after.onnx"
+    onnx.checker.check_model(model, full_check=True)
+    before.write_bytes(model.SerializeToString())
+    try:
+        result = optimized(before, whimsical, budget=0.2)
+    except ValidationFailed:  # the runtime has lost a value that is read in a graph further inside
+        assert check_equivalent(before, before, worker=worker).culprit == "before"
+        return "not run by the runtime"
+    warnings = [text for text in result.report.warnings if "dropped" in text]
+    for text in warnings:
+        print(text[-200:])
+    said = "with a rewrite dropped" if warnings else "as they are"
+    if not result.report.changed:
+        return said
+    files.write_model_atomically(result.model, after, source=before)
+    onnx.checker.check_model(str(after), full_check=True)
+    expected = interface(frozen(files.load_model(before)))
+    assert check_interface(expected, onnx.load(after)) is None
+    check = check_equivalent(before, after, samples=2, seed=77, worker=worker)
+    assert check.ok, check.reason
+    return "rewritten, one dropped" if warnings else "rewritten"
+
+
+def run(number: int, folder: Path, worker: suites.Kept) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+
+    @settings(
+        max_examples=number,
+        deadline=None,
+        derandomize=number == IN_CI,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(models(), st.booleans())
+    def holds(model: onnx.ModelProto, whimsical: bool) -> None:
+        counts[examine(model, whimsical, folder, worker)] += 1
+
+    holds()
+    print("\n" + ", ".join(f"{n} {said}" for said, n in counts.most_common()))
+    return counts
+
+
+def test_random_models_stay_right(tmp_path: Path, worker: suites.Kept) -> None:
+    counts = run(IN_CI, tmp_path, worker)
+    assert counts["rewritten"] >= IN_CI / 10
+
+
+@pytest.mark.many
+@pytest.mark.timeout(7200)
+def test_thousands_of_random_models_stay_right(tmp_path: Path, worker: suites.Kept) -> None:
+    counts = run(MANY, tmp_path, worker)
+    assert counts["rewritten"] >= MANY / 10

@@ -1,0 +1,143 @@
+"""The command `xflow check`: is a model the same as another, and is it not slower?"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xflow import files, machine
+from xflow.check import CheckResult, check_equivalent, check_interface
+from xflow.cost.comparison import Comparison
+from xflow.cost.measure import Measurer, Target
+from xflow.cost.worker import Worker
+from xflow.errors import Different, ExitCode, ModelError, Slower, WorkerError
+from xflow.inputs import Shapes, default_shapes, load_model
+
+if TYPE_CHECKING:
+    from xflow.commands import Progress
+
+TIMING_S = 10.0
+"""Seconds of timing at each setting of the input shapes."""
+LIMIT_S = 600.0
+"""Seconds for all of it, after which a model is taken to hang."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Two models, and the settings of the input shapes at which they are held together."""
+
+    before: Path
+    after: Path
+    settings: Sequence[Shapes]
+    options: argparse.Namespace
+    target: Target
+    worker: Worker
+    deadline: float
+
+    def compare(self) -> list[CheckResult]:
+        """Compare all outputs at each setting.
+
+        Raises Different where one disagrees, and ModelError where nothing can be said.
+        """
+        results = []
+        for shapes in self.settings:
+            found = check_equivalent(
+                self.before,
+                self.after,
+                samples=self.options.samples,
+                rtol=self.options.rtol,
+                atol=self.options.atol,
+                seed=self.options.seed,
+                shapes=shapes,
+                limit_s=self.deadline - time.monotonic(),
+                target=self.target,
+                worker=self.worker,
+            )
+            if found.culprit == "before":
+                raise ModelError(found.reason, str(self.before))
+            if not found.ok:
+                raise Different(found.reason, str(self.after))
+            if found.unchecked:
+                names = ", ".join(sorted(found.unchecked))
+                what = f"output {names} is never finite on random inputs, so nothing is known of it"
+                raise ModelError(what, str(self.before))
+            results.append(found)
+        return results
+
+    def time(self) -> list[Comparison]:
+        """Time both models against each other at each setting."""
+        measurer = Measurer(self.target, self.worker)
+        timed = []
+        for shapes in self.settings:
+            found = measurer.compare(
+                self.before,
+                self.after,
+                TIMING_S,
+                seed=self.options.seed,
+                shapes=shapes,
+                limit_s=self.deadline - time.monotonic(),
+            )
+            if not isinstance(found, Comparison):
+                raise WorkerError(f"the models could not be timed: {found.reason}", str(self.after))
+            timed.append(found)
+        return timed
+
+
+def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progress) -> ExitCode:
+    """Compare two models, and time them if a limit for that was given; print one line on each.
+
+    Raises Different and Slower: the exit code says which.
+    """
+    before, after = Path(options.before), Path(options.after)
+    for path in (before, after):
+        files.load_model(path)  # raises ModelError, in one sentence
+    old, new = load_model(before), load_model(after)
+    fault = check_interface(old, new, strict=False)
+    if fault is not None:
+        raise Different(fault, str(after))
+    settings = [default_shapes(old, shapes) if shapes else {} for shapes in settings]
+    target = Target(options.provider, options.threads or machine.usable_cores())
+    limit = machine.free_memory() if options.provider == "cpu" else None
+    with Worker(limit) as worker:
+        deadline = time.monotonic() + LIMIT_S
+        question = Question(before, after, settings, options, target, worker, deadline)
+        try:
+            progress("compare", {})
+            results = question.compare()
+            timed: Sequence[Comparison] = ()
+            if options.max_regress is not None:
+                progress("time", {})
+                timed = question.time()
+        finally:
+            progress.close()
+    if not options.quiet:
+        print(_agreement(results))
+        print(*map(_ratio, timed), sep="\n", end="\n" if timed else "")
+    slow = [each for each in timed if is_slower(each, options.max_regress)]
+    if slow:
+        raise Slower(f"it is {_ratio(slow[0])}", str(after))
+    return ExitCode.OK
+
+
+def is_slower(compared: Comparison, percent: float) -> bool:
+    """Whether the second model takes more than `percent` longer, beyond doubt.
+
+    That is: at the end of the 95 % interval of the ratio that is best for it.
+    """
+    return compared.high < 1 / (1 + percent / 100)
+
+
+def _agreement(results: Sequence[CheckResult]) -> str:
+    samples = sum(each.samples for each in results)
+    worst = max(each.max_rel for each in results)
+    difference = f"{worst:.2g}" if math.isfinite(worst) else "not finite"
+    return f"equal on {samples} sets of random inputs, largest relative error {difference}"
+
+
+def _ratio(compared: Comparison) -> str:
+    return f"{compared.ratio:.3f} times as fast ({compared.low:.3f} to {compared.high:.3f})"
