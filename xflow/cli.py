@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib
 import math
 import os
 import re
@@ -10,23 +11,23 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
+from xflow import report_arguments
 from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, UsageError, XflowError
 
-COMMANDS = ("optimize", "calibrate", "prove", "rules")
+COMMANDS = ("optimize", "replay", "certify", "calibrate", "prove", "rules")
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow replay REPORT.json IN OUT      the same again, without search
+       xflow certify IN OUT REPORT.json     confirm it step by step
        xflow calibrate                      measure this machine, once
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
-       xflow rules list [--rules DIR]       list the rewrite rules
-       xflow rules show NAME                show one rule and its proof record
-       xflow rules generate [--out DIR]     find and prove the rules anew
-       xflow rules verify [DIR]             prove every rule of a folder again
-       xflow rules recheck [DIR]            check the proofs by a second checker
-       xflow rules derive --in INPUTS LEFT RIGHT   does it follow from them?
+       xflow rules list | show NAME         look at the rewrite rules
+       xflow rules generate | verify        find them anew; prove them again
+       xflow rules recheck | derive         check proofs; derive an equation
 
 IN is never written.  OUT appears whole or not at all, computes the same as IN,
 and is IN's own graph unless it was measured to be faster.
@@ -34,14 +35,15 @@ and is IN's own graph unless it was measured to be faster.
 often used: --budget SECONDS           time for the search (60)
             --threads N                threads of the runtime (physical cores)
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
-            --report FILE.json         write what was done as JSON
+            --report FILE.json         write what was done; see replay, certify
             -q, -v                     say nothing, or say more
 all:        xflow optimize --help, xflow prove --help, xflow rules --help
 version:    xflow --version
 
 exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
             4 not faster, 5 the rules changed,
-            10 refuted, 11 neither proved nor refuted, 12 not derived
+            10 refuted, 11 neither proved nor refuted, 12 not derived,
+            13 not certified
 """
 
 
@@ -130,6 +132,13 @@ def build_parser() -> argparse.ArgumentParser:
     _add_calibrate(commands)
     _add_prove(commands)
     _add_rules(commands)
+
+    def command(name: str, summary: str, usage: str | None = None) -> _Parser:
+        made = _add_command(commands, name, summary, usage)
+        _add_talk(made)
+        return made
+
+    report_arguments.add(command, _count, _seed, _tolerance)
     return parser
 
 
@@ -340,9 +349,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with unwinding_on_sigterm():
             options = build_parser().parse_args(complete(arguments))
-            from xflow import commands  # noqa: PLC0415 - so that --help is instant
-
-            run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, options.run)
+            module, _, name = options.run.rpartition(":")
+            # Only now, so that --help is instant.
+            commands = importlib.import_module(f"xflow.{module or 'commands'}")
+            run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, name)
             code = run(options)
             sys.stdout.flush()
             return code
