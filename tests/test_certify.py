@@ -392,3 +392,9 @@ def test_a_replayed_model_needs_the_model_of_the_log(run_files: tuple[Path, Path
     assert not same_digest(after, log)
     _, model = replayed(before, log)
     assert [node.op_type for node in model.graph].count("MatMul") == 1
+
+
+def test_replacements_with_a_trail_can_be_told_apart_in_a_table() -> None:
+    """Attribution keeps files by replacements."""
+    one = Replacement((X,), (X,), ("one",), 1.0, (), (STEP,))
+    assert {(one,): "file"}[(one,)] == "file"

@@ -16,13 +16,14 @@ from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, UsageError, XflowError
 
-COMMANDS = ("optimize", "replay", "certify", "calibrate", "prove", "rules")
+COMMANDS = ("optimize", "report", "replay", "certify", "calibrate", "prove", "rules")
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow report REPORT.json             a page of what was done
        xflow replay REPORT.json IN OUT      the same again, without search
-       xflow certify IN OUT REPORT.json     confirm it step by step
+       xflow certify IN OUT REPORT.json     confirm each step
        xflow calibrate                      measure this machine, once
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
        xflow rules list | show NAME         look at the rewrite rules
@@ -35,10 +36,9 @@ and is IN's own graph unless it was measured to be faster.
 often used: --budget SECONDS           time for the search (60)
             --threads N                threads of the runtime (physical cores)
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
-            --report FILE.json         write what was done; see replay, certify
+            --report FILE.json, --html FILE   write what was done
             -q, -v                     say nothing, or say more
-all:        xflow optimize --help, xflow prove --help, xflow rules --help
-version:    xflow --version
+all:        xflow optimize --help, xflow prove --help, ...; xflow --version
 
 exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
             4 not faster, 5 the rules changed,
@@ -208,6 +208,7 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     add("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
     add("--seed", type=_seed, default=0, metavar="N", help="of everything random (0)")
     add("--report", metavar="FILE.json", help="write what was done as JSON")
+    add("--html", metavar="FILE", help="write what was done as a page for a browser")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)
     parser.set_defaults(run="optimize")

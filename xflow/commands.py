@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -57,6 +58,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
         report_file = files.check_output(options.report, options.input)
         if report_file == output:
             raise UsageError("the report and the model cannot go to the same file")
+    if options.html and files.check_output(options.html, options.input) == output:
+        raise UsageError("the page and the model cannot go to the same file")
     rules = _folder(options.rules)
     rule_files.select_rules(rule_files.load_rules(rules), options.only_rules, options.skip_rules)
 
@@ -94,6 +97,10 @@ def optimize(options: argparse.Namespace) -> ExitCode:
     )
     if options.report:
         files.write_text_atomically(report.to_json(), options.report)
+    if options.html:
+        from xflow.page import page  # noqa: PLC0415 - nobody else needs it
+
+        files.write_text_atomically(page(json.loads(report.to_json())), options.html)
     if not options.quiet:
         Console(width=WIDTH).print(report.render())
     if options.fail_if_not_faster and not report.changed:

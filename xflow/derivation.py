@@ -118,7 +118,7 @@ def value_at(graph: Graph, place: Place) -> Value:
 def abstract(values: Sequence[Value], inputs: Sequence[Value]) -> Graph:
     """`values` as a graph over numbered leaves, which stand for `inputs`."""
     made: dict[Value, Value] = dict(zip(inputs, local_leaves(inputs), strict=True))
-    for node in _walk_above(values, set(made)):
+    for node in walk_above(values, set(made)):
         sources = tuple(made.get(value, value) for value in node.inputs)
         same = node if sources == node.inputs else with_inputs(node, sources)
         for index in range(len(node.types)):
@@ -134,7 +134,7 @@ def local_leaves(inputs: Iterable[Value]) -> tuple[Value, ...]:
     )
 
 
-def _walk_above(values: Iterable[Value], cut: set[Value]) -> Iterable[Node]:
+def walk_above(values: Iterable[Value], cut: set[Value]) -> Iterable[Node]:
     """The nodes that `values` depend on other than through `cut`, inputs before users."""
     seen: set[Node] = set()
     stack = [(value.node, False) for value in values if value not in cut]

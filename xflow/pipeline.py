@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from xflow import summary
+from xflow.account import Account, account_for
 from xflow.attribution import Replacements, prune
 from xflow.cost import CostModel
 from xflow.cost.calibrate import SECONDS as CALIBRATION_S
@@ -25,11 +26,9 @@ from xflow.cost.target import TargetModel
 from xflow.errors import ModelError
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
-from xflow.log import Json, record
 from xflow.machine import processor_name, usable_cores
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_types import interface
-from xflow.replay import Unfounded
 from xflow.report import Report, Target
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
@@ -72,7 +71,7 @@ class Pipeline:
         Raises ValidationFailed where the input model does not run.
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
-        log: Json | None = None
+        account = Account()
         with self.run.phase("import"):
             imported = self.imported()
         if imported is not None:
@@ -89,8 +88,9 @@ class Pipeline:
         if judgement.objection:
             self.run.messages.append(judgement.objection)
         if imported is not None:
-            log = self.log(imported, judgement, rules)
-        return self.result(judgement, log)
+            made = () if judgement.objection else judgement.verdict.replacements
+            account = account_for(self.run, self.before, imported, made, rules)
+        return self.result(judgement, account)
 
     def imported(self) -> Imported | None:
         """The model as a graph; None, and a warning, where that is not possible."""
@@ -167,17 +167,7 @@ class Pipeline:
             run.end += time.monotonic() - start
             return found
 
-    def log(self, imported: Imported, judgement: Judgement, rules: Sequence[Rule]) -> Json | None:
-        """What is needed to do the same again; None, and a warning, where that fails."""
-        made = () if judgement.objection else judgement.verdict.replacements
-        try:
-            with self.run.phase("log"):
-                return record(self.before, imported, made, rules)
-        except Unfounded as error:
-            self.run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")
-            return None
-
-    def result(self, judgement: Judgement, log: Json | None = None) -> Result:
+    def result(self, judgement: Judgement, account: Account) -> Result:
         """The result of the run."""
         checked = judgement.verdict.checked
         changed = not judgement.objection
@@ -222,6 +212,8 @@ class Pipeline:
             seed=self.run.tolerance.seed,
             warnings=tuple(self.run.warnings),
             messages=tuple(self.run.messages),
-            log=log,
+            log=account.log,
+            drawing=account.drawing,
+            missed=account.missed,
         )
         return Result(model, report)

@@ -11,7 +11,12 @@ Number = Callable[[str], Any]
 
 
 def add(command: Adder, count: Number, seed: Number, tolerance: Number) -> None:
-    """Add `replay` and `certify`."""
+    """Add `report`, `replay` and `certify`."""
+    usage = "xflow report REPORT.json [--html FILE]"
+    parser = command("report", "make a page of a report, to be looked at in a browser", usage)
+    parser.add_argument("report", metavar="REPORT.json", help="of a run with --report")
+    parser.add_argument("--html", metavar="FILE", help="where it goes (REPORT.html)")
+    parser.set_defaults(run="page_command:run")
     usage = "xflow replay REPORT.json IN OUT [options]"
     parser = command("replay", "make the rewrites of a report again, without search", usage)
     parser.add_argument("report", metavar="REPORT.json", help="of a run with --report")

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
@@ -64,7 +64,7 @@ class Replacement:
     rules: tuple[str, ...]
     gain: float
     inputs: tuple[Value, ...] = ()
-    trail: tuple[Application, ...] | None = None
+    trail: tuple[Application, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,15 @@ def rounds(
         yield graph, tuple(batch)
 
 
-def apply_round(graph: Graph, items: Sequence[Replacement]) -> Graph:
-    """`graph`, which all of the items refer to, with all of them made at once."""
+def apply_round(
+    graph: Graph, items: Sequence[Replacement], moved: dict[Value, Value] | None = None
+) -> Graph:
+    """`graph`, which all of the items refer to, with all of them made at once.
+
+    `moved` collects what became of the values that they do not replace.
+    """
     mapping = {old: new for item in items for old, new in zip(item.before, item.after, strict=True)}
-    return Graph(rebuild_all(graph.outputs, mapping))
+    return Graph(rebuild_all(graph.outputs, mapping, moved))
 
 
 def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacement, ...]:
