@@ -15,16 +15,21 @@ from xflow import report_arguments
 from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, UsageError, XflowError
+from xflow.incumbents import translate
 
-COMMANDS = ("optimize", "report", "replay", "certify", "calibrate", "prove", "rules")
+COMMANDS = (
+    *("optimize", "explain", "report", "replay", "certify"),
+    *("calibrate", "doctor", "completion", "prove", "rules"),
+)
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
+       xflow explain IN                     what would be done to it
        xflow report REPORT.json             a page of what was done
        xflow replay REPORT.json IN OUT      the same again, without search
        xflow certify IN OUT REPORT.json     confirm each step
-       xflow calibrate                      measure this machine, once
+       xflow calibrate | doctor             measure this machine; what is there?
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
        xflow rules list | show NAME         look at the rewrite rules
        xflow rules generate | verify        find them anew; prove them again
@@ -40,10 +45,9 @@ often used: --budget SECONDS           time for the search (60)
             -q, -v                     say nothing, or say more
 all:        xflow optimize --help, xflow prove --help, ...; xflow --version
 
-exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
-            4 not faster, 5 the rules changed,
-            10 refuted, 11 neither proved nor refuted, 12 not derived,
-            13 not certified
+exit codes: 0 done, 1 error, 2 usage, 3 result not validated, 4 not faster,
+            5 rules changed, 10 refuted, 11 neither proved nor refuted,
+            12 not derived, 13 not certified
 """
 
 
@@ -138,7 +142,8 @@ def build_parser() -> argparse.ArgumentParser:
         _add_talk(made)
         return made
 
-    report_arguments.add(command, _count, _seed, _tolerance)
+    report_arguments.add_reports(command, _count, _seed, _tolerance)
+    report_arguments.add_help(command, _count, _seed, _positive, _shape)
     return parser
 
 
@@ -267,6 +272,7 @@ def _add_rules(commands: "_Commands[_Parser]") -> None:
         dest="action", required=True, metavar="ACTION", parser_class=_Parser
     )
     listing = _add_command(actions, "list", "list the rules")
+    listing.add_argument("--op", metavar="OPERATOR", help="those that speak of it, such as Conv")
     show = _add_command(actions, "show", "show one rule and its proof record")
     show.add_argument("name", metavar="NAME")
     generate = _add_command(actions, "generate", "find and prove the rules anew")
@@ -337,10 +343,11 @@ def complete(arguments: Sequence[str]) -> list[str]:
         flags.append(rest.pop(0))
     if rest and rest[0] in COMMANDS:
         # `rules` has commands of its own, behind which the flags belong.
-        return rest + flags
+        optimizes = rest[0] == "optimize"
+        return [rest[0], *translate(rest[1:]), *flags] if optimizes else rest + flags
     if not rest or rest[0] in ("-h", "--help", "--version"):
         return rest or ["--help"]
-    return ["optimize", *flags, *rest]
+    return ["optimize", *flags, *translate(rest)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

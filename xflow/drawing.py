@@ -10,6 +10,7 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import count_readers
 from xflow.derivation import walk_above
 from xflow.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.lineage import lineage
 from xflow.onnx_import import Imported, is_shape_arithmetic
 from xflow.ops.registry import by_onnx
 from xflow.report import Missed
@@ -74,6 +75,12 @@ class _Trace:
             cut = set(item.inputs)
             gone = _computed(walk_above(item.before, cut))
             come = _computed(walk_above(item.after, cut))
+            for new, old in lineage(Graph(item.before), Graph(item.after)).items():
+                # One that only reads another value is what it was, if its weights are, too.
+                if new in come and old in gone and _weights(new) == _weights(old):
+                    come.discard(new)
+                    gone.discard(old)
+                    self.inherit(new, old)
             for node in gone - come:
                 if node in self.made:
                     self.group[self.root(number)] = self.root(self.made[node])
@@ -84,8 +91,15 @@ class _Trace:
         after = apply_round(graph, items, moved)
         pairs = {old.node: new.node for old, new in moved.items()}
         self.origin = {pairs[n]: k for n, k in self.origin.items() if n in pairs}
+        made |= self.made  # what was made before and inherited now, too
         self.made = {pairs[n]: k for n, k in made.items() if n in pairs}
         return after
+
+    def inherit(self, new: Node, old: Node) -> None:
+        """Take one node for another that it descends from."""
+        for known in (self.origin, self.made):
+            if old in known:
+                known[new] = known[old]
 
     def root(self, number: int) -> int:
         """The rewrite that stands for all that a rewrite touches."""
@@ -99,6 +113,10 @@ class _Trace:
         for number in range(len(self.group)):
             found.setdefault(self.root(number), []).append(number)
         return list(found.values())
+
+
+def _weights(node: Node) -> tuple[Value, ...]:
+    return tuple(value for value in node.inputs if value.is_constant)
 
 
 def _computed(nodes: Iterable[Node]) -> set[Node]:
@@ -180,8 +198,8 @@ def _why_opaque(imported: Imported, node: Node) -> str:
     assert isinstance(node.op, Opaque)
     source = imported.opaque_nodes[node.op.key]
     version = source.version or imported.model.graph.opset_imports.get(source.domain) or 0
-    if not by_onnx(source.op_type, source.domain, version):
-        return "no operator of xflow's describes it, so it is passed through"
     if all(is_shape_arithmetic(Value(node, index)) for index in range(len(node.types))):
         return "it computes shapes, which takes no time"
+    if not by_onnx(source.op_type, source.domain, version):
+        return "no operator of xflow's describes it, so it is passed through"
     return "this form of it is not described: its attributes, types or unknown sizes"

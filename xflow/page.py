@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from xflow.errors import RuleFileError
 from xflow.graph import Graph, Leaf, Value
-from xflow.report import format_amount, format_seconds
+from xflow.report import Report, format_amount, format_seconds
 from xflow.rule import Instance, Rule, parse_rules
 
 Json = Mapping[str, Any]
@@ -44,6 +44,29 @@ def page(report: Json) -> str:
     }
     template = (assets / "page.html").read_text(encoding="utf-8")
     return re.sub(r"\{\{([\w.]+)\}\}", lambda match: parts[match[1]], template)
+
+
+def summary(report: Report) -> str:
+    """The verdict, the operators and the rules of a report, as a piece of HTML."""
+    plain = json.loads(report.to_json())
+    before, after = report.before.operators, report.after.operators
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    counts = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
+    counts.append(("all operators", report.before.nodes, report.after.nodes))
+    uses = sorted(report.rules, key=lambda use: -use.gain)
+    gains = [(use.name, use.count, format_amount(use.gain, report.objective)) for use in uses]
+    return (
+        f"<p><b>{html.escape(verdict(plain))}</b></p>"
+        + _table(("operator", "before", "after"), counts)
+        + (_table(("rule applied", "times", "gain"), gains) if gains else "")
+        + "".join(f"<p>{html.escape(text)}</p>" for text in (*report.messages, *report.warnings))
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [heads, *rows]
+    cells = ("".join(f"<td>{html.escape(str(value))}</td>" for value in line) for line in lines)
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in cells) + "</table>"
 
 
 def verdict(report: Json) -> str:

@@ -49,6 +49,12 @@ class Result:
     model: ir.Model
     report: Report
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from xflow.page import summary  # noqa: PLC0415 - nobody else needs it
+
+        return summary(self.report)
+
 
 class Pipeline:
     """The phases of a run on `source`, which nobody else changes and which the file `before` holds.

@@ -1,8 +1,10 @@
-"""The arguments of the commands that read reports."""
+"""The arguments of the commands around reports, and of those that help."""
 
 import argparse
 from collections.abc import Callable
 from typing import Any
+
+from xflow.cost import OBJECTIVES
 
 Adder = Callable[..., argparse.ArgumentParser]
 """Makes the parser of a command from its name, its summary and its usage."""
@@ -10,7 +12,7 @@ Adder = Callable[..., argparse.ArgumentParser]
 Number = Callable[[str], Any]
 
 
-def add(command: Adder, count: Number, seed: Number, tolerance: Number) -> None:
+def add_reports(command: Adder, count: Number, seed: Number, tolerance: Number) -> None:
     """Add `report`, `replay` and `certify`."""
     usage = "xflow report REPORT.json [--html FILE]"
     parser = command("report", "make a page of a report, to be looked at in a browser", usage)
@@ -40,3 +42,32 @@ def add(command: Adder, count: Number, seed: Number, tolerance: Number) -> None:
     )
     parser.add_argument("--rules", metavar="DIR", help="folder of the certificates (xflow's own)")
     parser.set_defaults(run="certify_command:run_certify")
+
+
+def add_help(command: Adder, count: Number, seed: Number, positive: Number, shape: Number) -> None:
+    """Add `explain`, `doctor` and `completion`."""
+    usage = "xflow explain IN [options]"
+    parser = command("explain", "say what would be done, region by region; write nothing", usage)
+    add = parser.add_argument
+    add("input", metavar="IN", help="the model; never written")
+    add("--budget", type=positive, default=10.0, metavar="SECONDS", help="for the search (10)")
+    add("--threads", type=count, metavar="N", help="of the runtime (physical cores)")
+    add(
+        "--input-shapes",
+        type=shape,
+        action="append",
+        default=[],
+        metavar="NAME:1,3,224,224",
+        help="sizes of an input; repeatable",
+    )
+    add("--objective", choices=OBJECTIVES, default="latency", help="what is to become better")
+    add("--rules", metavar="DIR", help="folder of rules (those that come with xflow)")
+    add("--cost", choices=("measured", "estimated"), default="estimated", help="(estimated)")
+    add("--seed", type=seed, default=0, metavar="N", help="of everything random (0)")
+    parser.set_defaults(run="explain_command:run")
+    parser = command("doctor", "say what there is to work with: versions, processor, database")
+    parser.add_argument("--threads", type=count, metavar="N", help="of the runtime (all cores)")
+    parser.set_defaults(run="doctor_command:run")
+    parser = command("completion", "print the script with which a shell completes commands")
+    parser.add_argument("shell", choices=("bash", "zsh"), metavar="bash|zsh")
+    parser.set_defaults(run="completion_command:run")

@@ -207,6 +207,8 @@ class _Search:
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
+        self.gained = 0.0
+        """Seconds, or what the cost counts, that all rewrites so far have gained."""
 
     def run(self, graph: Graph) -> SearchResult:
         """Search pass after pass, cutting at other places each time, while that gains.
@@ -253,7 +255,8 @@ class _Search:
     def tell(self, phase: str, **details: object) -> None:
         """Report progress."""
         if self.progress is not None:
-            self.progress(phase, details)
+            left = f"{max(self.remaining(), 0.0):.0f} s"
+            self.progress(phase, {**details, "gained": self.gained, "left": left})
 
     def solve(self, regions: Sequence[Region], until: float, pass_number: int) -> int:
         """Search and measure those regions that are new; return how many these are."""
@@ -374,6 +377,7 @@ class _Search:
             origin = (region.inputs, solution.trail)
             made.append(Replacement(region.outputs, after, solution.rules, solution.gain, *origin))
         self.replacements += made
+        self.gained += sum(item.gain for item in made)
         return apply_replacements(graph, made)
 
 
