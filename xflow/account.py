@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
 from xflow.drawing import draw, missed
@@ -30,17 +32,24 @@ class Account:
 
 def account_for(
     run: Run,
+    source: ir.Model,
     before: Path,
     imported: Imported,
+    *,
     replacements: Sequence[Replacement],
     rules: Iterable[Rule],
 ) -> Account:
-    """The account of the replacements made in the model of the file `before`.
+    """The account of the replacements made in the model `source` of the file `before`.
 
-    Without a log, and with a warning of the run, where they cannot be repeated.
+    Without a log, and with a warning of the run, where they cannot be repeated. That is also so
+    where something else was done to the model before: a log speaks of rules alone.
     """
     with run.phase("log"):
         try:
+            if imported.model is not source:
+                raise Unfounded(
+                    "the model", "something was done to it that is no rewrite by a rule"
+                )
             log = record(before, imported, replacements, rules)
         except Unfounded as error:
             run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")

@@ -95,7 +95,9 @@ class Pipeline:
             self.run.messages.append(judgement.objection)
         if imported is not None:
             made = () if judgement.objection else judgement.verdict.replacements
-            account = account_for(self.run, self.before, imported, made, rules)
+            account = account_for(
+                self.run, self.source, self.before, imported, replacements=made, rules=rules
+            )
         return self.result(judgement, account)
 
     def imported(self) -> Imported | None:

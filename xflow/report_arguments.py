@@ -69,5 +69,5 @@ def add_help(command: Adder, count: Number, seed: Number, positive: Number, shap
     parser.add_argument("--threads", type=count, metavar="N", help="of the runtime (all cores)")
     parser.set_defaults(run="doctor_command:run")
     parser = command("completion", "print the script with which a shell completes commands")
-    parser.add_argument("shell", choices=("bash", "zsh"), metavar="bash|zsh")
+    parser.add_argument("shell", choices=("bash", "fish", "zsh"), metavar="bash|fish|zsh")
     parser.set_defaults(run="completion_command:run")
