@@ -21,6 +21,7 @@ from xflow.derivation import Application, abstract
 from xflow.errors import ExitCode, NotCertified, ReportError
 from xflow.graph import Graph, TensorType, Value, apply, leaf
 from xflow.log import read_report
+from xflow.replay import Rewrite, Unfounded, replay
 from xflow.rule import parse_rules
 from xflow.search import Replacement, apply_replacements, rounds, without
 
@@ -392,6 +393,20 @@ def test_a_replayed_model_needs_the_model_of_the_log(run_files: tuple[Path, Path
     assert not same_digest(after, log)
     _, model = replayed(before, log)
     assert [node.op_type for node in model.graph].count("MatMul") == 1
+
+
+def test_an_input_of_the_model_is_not_taken_for_one_of_a_rewrite() -> None:
+    """x - y is not x - x, though y is called as the leaf that stands for x."""
+    (rule,) = parse_rules("rule nothing\n  in x[...]\n  from Sub(x, x)\n  to Mul(x, 0)\n")
+    y = leaf("0", X.type)
+    graph = Graph(apply("Sub", [X, y]))
+    places = {node: (number, 0) for number, node in enumerate(graph.nodes)}
+    step = Application("nothing", 0, ((1, 0),), {"x": (0, 0)}, {}, {}, "FLOAT")
+    for inputs in ((X,), (X, y)):
+        named = tuple(places[value.node] for value in inputs)
+        item = Rewrite((places[graph.outputs[0].node],), named, (step,))
+        with pytest.raises(Unfounded):
+            replay(graph, [[item]], {"nothing": rule}, lambda value: None)
 
 
 def test_replacements_with_a_trail_can_be_told_apart_in_a_table() -> None:
