@@ -159,3 +159,16 @@ def test_flags_of_other_tools_that_mean_the_same_are_ours() -> None:
 def _optimize_options(parser: Any) -> list[list[str]]:
     (commands,) = (action for action in parser._actions if action.dest == "command")
     return [action.option_strings for action in commands.choices["optimize"]._actions]
+
+
+def test_a_log_level_is_what_the_short_flags_say() -> None:
+    parser = cli.build_parser()
+    for level, quiet, verbose in (
+        ("error", True, False),
+        ("info", False, False),
+        ("debug", False, True),
+    ):
+        options = parser.parse_args(["optimize", "in", "out", "--log-level", level])
+        assert (options.quiet, options.verbose) == (quiet, verbose)
+    with pytest.raises(xflow.errors.UsageError):
+        parser.parse_args(["optimize", "in", "out", "--log-level", "loud"])

@@ -102,7 +102,7 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(
-            f"{options.output} follows from {options.input}: {_count(found.rules, 'rule')} {how}, "
+            f"{options.output} follows from {options.input}:\n{_count(found.rules, 'rule')} {how}, "
             f"{_count(found.rewrites, 'rewrite')} in {_count(found.steps, 'step')} replayed"
         )
     return ExitCode.OK

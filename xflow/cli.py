@@ -177,6 +177,27 @@ def _add_talk(parser: argparse.ArgumentParser) -> None:
     talk = parser.add_mutually_exclusive_group()
     talk.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     talk.add_argument("-v", "--verbose", action="store_true", help="print every step")
+    talk.add_argument(
+        "--log-level",
+        action=_Level,
+        choices=("error", "info", "debug"),
+        metavar="LEVEL",
+        help="error (as -q), info or debug (as -v)",
+    )
+
+
+class _Level(argparse.Action):
+    """Says by one word what -q and -v say."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.quiet = values == "error"
+        namespace.verbose = values == "debug"
 
 
 def _add_optimize(commands: "_Commands[_Parser]") -> None:
