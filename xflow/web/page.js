@@ -322,7 +322,7 @@
       }
     }
     detail.replaceChildren(heading, element("p", {}, `${own.length} rewrite${own.length === 1 ? "" : "s"}, ` +
-      `found to gain ${amount(gain)} when searched. The steps, each by a proved rule:`), steps);
+      `found to gain ${amount(gain)} when searched. The steps, each by a rule:`), steps);
     const first = own.map((number) => rewrites[number]?.steps?.[0]).find(Boolean);
     if (first) showRule(first.rule);
   }
