@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation suites many compare scaling clean
+.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation suites many compare scaling site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -91,6 +91,12 @@ many: $(VENV)/dev
 # How systems know that their rewrites are right: the table in docs/verifier.md.
 compare: $(VENV)/dev
 	$(BIN)/python benchmarks/compare_verifiers.py
+
+# The site of the documents, in build/site; a warning is an error.
+site: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+	$(BIN)/python docs/site.py
+	$(BIN)/zensical build --strict -f mkdocs.yml
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -64,7 +64,7 @@ def test_a_model_is_rewritten_checked_and_reported() -> None:
     assert report.largest_error < 1e-3
     assert report.latency_before is None
     assert report.shapes == {"x": (1, 96)}
-    assert set(report.phases) == {"load", "import", "search", "check"}
+    assert set(report.phases) == {"load", "import", "search", "check", "log"}
     assert set(report.phases) <= set(phases)
     assert result.model.metadata_props == {"licence": "free"}
     onnx.checker.check_model(ir.to_proto(result.model), full_check=True)

@@ -86,6 +86,8 @@ def test_second_search_finds_the_same_without_searching() -> None:
     assert second.graph == first.graph
     assert [r.rules for r in second.replacements] == [r.rules for r in first.replacements]
     assert [r.gain for r in second.replacements] == [r.gain for r in first.replacements]
+    assert all(r.trail for r in first.replacements)  # how each rule was applied is remembered, too
+    assert [r.trail for r in second.replacements] == [r.trail for r in first.replacements]
     assert cost.asked == asked
 
 

@@ -1,6 +1,7 @@
 """xflow: makes ONNX models faster by rewrites that are proved for all sizes.
 
-`optimize` takes a model and gives a `Result`: the model that was found, and a report.
+`optimize` takes a model and gives a `Result`: the model that was found, and a report. `explain`
+says what it would do. `OptimizePass` does it in a pipeline of onnx-ir's passes.
 """
 
 from __future__ import annotations
@@ -9,18 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xflow.api import Result, optimize
+    from xflow.explanation import Explanation, explain
+    from xflow.passes import OptimizePass
 
     __version__: str
 
-__all__ = ["Result", "__version__", "optimize"]
+__all__ = ["Explanation", "OptimizePass", "Result", "__version__", "explain", "optimize"]
+
+_HOMES = {
+    "Result": "api",
+    "optimize": "api",
+    "Explanation": "explanation",
+    "explain": "explanation",
+    "OptimizePass": "passes",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for: ONNX and its runtime take a second that `--help` has not."""
-    if name in ("Result", "optimize"):
-        from xflow import api  # noqa: PLC0415
+    if name in _HOMES:
+        from importlib import import_module  # noqa: PLC0415
 
-        return getattr(api, name)
+        return getattr(import_module(f"xflow.{_HOMES[name]}"), name)
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from xflow.derivation import Application, application
 from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
@@ -52,6 +53,20 @@ class State:
     """Steps since the search last started afresh."""
     hope: float = 0.0
     """What it costs, or what it is known to cost one step later, whichever is less."""
+    origin: tuple[State, Step] | None = field(default=None, repr=False, compare=False)
+    """The state that it was reached from, and by which step."""
+    known_trail: tuple[Application, ...] | None = field(default=None, repr=False, compare=False)
+    """The trail of a state whose origin is in another process."""
+
+    @property
+    def trail(self) -> tuple[Application, ...] | None:
+        """The applications that led from the first state to this one; see `derivation`."""
+        if self.known_trail is not None or self.origin is None:
+            return self.known_trail if self.path else ()
+        before, step = self.origin
+        trail = before.trail
+        last = application(before.graph, step.rule, step.rank, step.match)
+        return None if trail is None or last is None else (*trail, last)
 
 
 class Explorer:
@@ -120,10 +135,10 @@ class Explorer:
                     hope = max(hope, root.cost)
                 if writable and cost < best * (1 - 1e-6):
                     best = cost
-                    new = State(after, cost, path, hope=hope)
+                    new = State(after, cost, path, hope=hope, origin=(state, step))
                 else:
                     focus = _focus(state, step, after, moved)
-                    new = State(after, cost, path, focus, state.depth + 1, hope)
+                    new = State(after, cost, path, focus, state.depth + 1, hope, (state, step))
                 queue.push(new)
                 signature = _signature(after)
                 if writable and (signature not in found or found[signature].cost > cost):

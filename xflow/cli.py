@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib
 import math
 import os
 import re
@@ -10,23 +11,30 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
+from xflow import report_arguments
 from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, UsageError, XflowError
+from xflow.incumbents import translate
 
-COMMANDS = ("optimize", "check", "calibrate", "prove", "rules")
+COMMANDS = (
+    *("optimize", "check", "explain", "report", "replay", "certify"),
+    *("calibrate", "doctor", "completion", "prove", "rules"),
+)
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
 usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
        xflow check A B [--max-regress 5]    is B the same model, and not slower?
-       xflow calibrate                      measure this machine, once
+       xflow explain IN                     what would be done to it
+       xflow report REPORT.json             a page of what was done
+       xflow replay REPORT.json IN OUT      the same again, without search
+       xflow certify IN OUT REPORT.json     confirm each step
+       xflow calibrate | doctor             measure this machine; what is there?
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
-       xflow rules list, rules show NAME    list the rewrite rules, or show one
-       xflow rules generate [--out DIR]     find and prove the rules anew
-       xflow rules verify [DIR]             prove every rule of a folder again
-       xflow rules recheck [DIR]            check the proofs by a second checker
-       xflow rules derive --in INPUTS LEFT RIGHT   does it follow from them?
+       xflow rules list | show NAME         look at the rewrite rules
+       xflow rules generate | verify        find them anew; prove them again
+       xflow rules recheck | derive         check proofs; derive an equation
 
 IN is never written.  OUT appears whole or not at all, computes the same as IN,
 and is IN's own graph unless it was measured to be faster.
@@ -34,14 +42,13 @@ and is IN's own graph unless it was measured to be faster.
 often used: --budget SECONDS           time for the search (60)
             --threads N                threads of the runtime (physical cores)
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
-            --report FILE.json         write what was done as JSON
+            --report FILE.json, --html FILE   write what was done
             -q, -v                     say nothing, or say more
-all:        xflow optimize --help, xflow prove --help, xflow rules --help
-version:    xflow --version
+all:        xflow optimize --help, xflow prove --help, ...; xflow --version
 
-exit codes: 0 done, 1 error, 2 usage, 3 the result could not be validated,
-            4 not faster, 5 the rules changed, 6 not the same, 7 slower,
-            10 refuted, 11 neither proved nor refuted, 12 not derived
+exit codes: 0 done, 1 error, 2 usage, 3 result not validated, 4 not faster,
+            5 rules changed, 6 not the same, 7 slower, 10 refuted,
+            11 neither proved nor refuted, 12 not derived, 13 not certified
 """
 
 
@@ -131,6 +138,14 @@ def build_parser() -> argparse.ArgumentParser:
     _add_calibrate(commands)
     _add_prove(commands)
     _add_rules(commands)
+
+    def command(name: str, summary: str, usage: str | None = None) -> _Parser:
+        made = _add_command(commands, name, summary, usage)
+        _add_talk(made)
+        return made
+
+    report_arguments.add_reports(command, _count, _seed, _tolerance)
+    report_arguments.add_help(command, _count, _seed, _positive, _shape)
     return parser
 
 
@@ -164,6 +179,27 @@ def _add_talk(parser: argparse.ArgumentParser) -> None:
     talk = parser.add_mutually_exclusive_group()
     talk.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     talk.add_argument("-v", "--verbose", action="store_true", help="print every step")
+    talk.add_argument(
+        "--log-level",
+        action=_Level,
+        choices=("error", "info", "debug"),
+        metavar="LEVEL",
+        help="error (as -q), info or debug (as -v)",
+    )
+
+
+class _Level(argparse.Action):
+    """Says by one word what -q and -v say."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.quiet = values == "error"
+        namespace.verbose = values == "debug"
 
 
 def _add_optimize(commands: "_Commands[_Parser]") -> None:
@@ -212,6 +248,7 @@ def _add_optimize(commands: "_Commands[_Parser]") -> None:
     add("--save-repro", metavar="DIR", help="where models go that show a wrong rewrite")
     add("--report", metavar="FILE.json", help="write what was done as JSON")
     add("--jobs", type=_count, default=1, metavar="N", help="models of a folder at a time (1)")
+    add("--html", metavar="FILE", help="write what was done as a page for a browser")
     add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
     _add_talk(parser)
     parser.set_defaults(run="optimize", parser=parser)
@@ -314,6 +351,7 @@ def _add_rules(commands: "_Commands[_Parser]") -> None:
         dest="action", required=True, metavar="ACTION", parser_class=_Parser
     )
     listing = _add_command(actions, "list", "list the rules")
+    listing.add_argument("--op", metavar="OPERATOR", help="those that speak of it, such as Conv")
     show = _add_command(actions, "show", "show one rule and its proof record")
     show.add_argument("name", metavar="NAME")
     generate = _add_command(actions, "generate", "find and prove the rules anew")
@@ -384,10 +422,11 @@ def complete(arguments: Sequence[str]) -> list[str]:
         flags.append(rest.pop(0))
     if rest and rest[0] in COMMANDS:
         # `rules` has commands of its own, behind which the flags belong.
-        return rest + flags
+        optimizes = rest[0] == "optimize"
+        return [rest[0], *translate(rest[1:]), *flags] if optimizes else rest + flags
     if not rest or rest[0] in ("-h", "--help", "--version"):
         return rest or ["--help"]
-    return ["optimize", *flags, *rest]
+    return ["optimize", *flags, *translate(rest)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -397,9 +436,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with unwinding_on_sigterm():
             options = build_parser().parse_args(complete(arguments))
-            from xflow import commands  # noqa: PLC0415 - so that --help is instant
-
-            run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, options.run)
+            module, _, name = options.run.rpartition(":")
+            # Only now, so that --help is instant.
+            commands = importlib.import_module(f"xflow.{module or 'commands'}")
+            run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, name)
             code = run(options)
             sys.stdout.flush()
             return code

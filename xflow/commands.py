@@ -2,14 +2,21 @@
 
 import argparse
 import dataclasses
+import difflib
+import json
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from xflow.errors import ExitCode, NotFaster, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from xflow.rule import Rule
 
 WIDTH = 80
 
@@ -69,12 +76,14 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     """Optimize one model, write it, and print the table."""
     from xflow import files, machine, rule_files  # noqa: PLC0415 - they take a while to load
 
-    shapes = _settings(options.input_shapes)
+    shapes = input_settings(options.input_shapes)
     output = files.check_output(options.output, options.input)
     if options.report:
         report_file = files.check_output(options.report, options.input)
         if report_file == output:
             raise UsageError("the report and the model cannot go to the same file")
+    if options.html and files.check_output(options.html, options.input) == output:
+        raise UsageError("the page and the model cannot go to the same file")
     rules = rule_files.load_rules(_folder(options.rules))
     rule_files.select_rules(rules, options.only_rules, options.skip_rules)
 
@@ -116,6 +125,10 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     report = dataclasses.replace(result.report, input=shown[0], output=shown[1], phases=phases)
     if options.report:
         files.write_text_atomically(report.to_json(), options.report)
+    if options.html:
+        from xflow.page import page  # noqa: PLC0415 - nobody else needs it
+
+        files.write_text_atomically(page(json.loads(report.to_json())), options.html)
     if not options.quiet:
         Console(width=WIDTH).print(report.render())
     if options.fail_if_not_faster and not report.changed:
@@ -128,6 +141,8 @@ def rules_list(options: argparse.Namespace) -> ExitCode:
     from xflow import rule_files  # noqa: PLC0415
 
     rules = rule_files.load_rules(_folder(options.rules))
+    if options.op is not None:
+        rules = _speaking_of(options.op, rules)
     width = max((len(rule.name) for rule in rules), default=0)
     for rule in rules:
         sides = f"{rule.lhs} => {rule.rhs}"
@@ -141,13 +156,31 @@ def rules_list(options: argparse.Namespace) -> ExitCode:
 
 
 def rules_show(options: argparse.Namespace) -> ExitCode:
-    """Print one rule with its proof record."""
-    from xflow import rule_files  # noqa: PLC0415
+    """Print one rule with its proof record, and both of its sides drawn."""
+    from xflow import rule_drawing, rule_files  # noqa: PLC0415
 
     rules = rule_files.load_rules(_folder(options.rules))
     (rule,) = rule_files.select_rules(rules, only=[options.name])
     print(str(rule).rstrip())
+    if not options.quiet:
+        print()
+        print(rule_drawing.draw_sides(rule.lhs, rule.rhs))
     return ExitCode.OK
+
+
+def _speaking_of(name: str, rules: "Sequence[Rule]") -> "list[Rule]":
+    """The rules with an operator on either side. Raises UsageError, with names that are close."""
+    from xflow.ops.registry import operators  # noqa: PLC0415
+
+    names = {op.name.lower(): op.name for op in operators()}
+    if name.lower() not in names:
+        close = difflib.get_close_matches(name.lower(), names, n=3)
+        known = " or ".join(names[each] for each in close)
+        raise UsageError(
+            f"there is no operator {name}", do=f"did you mean {known}?" if known else ""
+        )
+    call = re.compile(rf"\b{names[name.lower()]}\(")
+    return [rule for rule in rules if call.search(rule.lhs) or call.search(rule.rhs)]
 
 
 def rules_generate(options: argparse.Namespace) -> ExitCode:
@@ -227,7 +260,7 @@ def check(options: argparse.Namespace) -> ExitCode:
     from xflow import check_command  # noqa: PLC0415
 
     progress = Progress(options.quiet, options.verbose)
-    return check_command.run(options, _settings(options.input_shapes), progress)
+    return check_command.run(options, input_settings(options.input_shapes), progress)
 
 
 def prove(options: argparse.Namespace) -> ExitCode:
@@ -244,7 +277,9 @@ def rules_derive(options: argparse.Namespace) -> ExitCode:
     return derive_command.run(options, _folder(options.rules))
 
 
-def _settings(given: Sequence[tuple[str, tuple[int, ...]]]) -> list[dict[str, tuple[int, ...]]]:
+def input_settings(
+    given: Sequence[tuple[str, tuple[int, ...]]],
+) -> list[dict[str, tuple[int, ...]]]:
     """The settings of the input shapes: the k-th shape of each input belongs to the k-th setting.
 
     An input that is given one shape has it in all settings.

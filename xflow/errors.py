@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     REFUTED = 10
     UNKNOWN = 11
     NOT_DERIVED = 12
+    NOT_CERTIFIED = 13
     INTERRUPTED = 130
 
 
@@ -78,6 +79,16 @@ class MissingEngine(XflowError):  # noqa: N818 - something absent, not a mishap
 
 class WorkerError(XflowError):
     """A child process (a measurement, a proof) crashed or ran out of time or memory."""
+
+
+class ReportError(XflowError):
+    """A report cannot be read, or is none."""
+
+
+class NotCertified(XflowError):  # noqa: N818 - a verdict, not a mishap
+    """A model does not follow from another by the steps of a log."""
+
+    exit_code = ExitCode.NOT_CERTIFIED
 
 
 class ProviderError(XflowError):

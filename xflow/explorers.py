@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import loky
 
@@ -16,6 +16,7 @@ from xflow.backtrack import Explorer, Limits, State
 from xflow.cost import CostModel
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
+from xflow.derivation import Application
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, TensorType, Value, leaf
 from xflow.match import ConstantLookup
@@ -155,10 +156,10 @@ class Explorers:
             return self._here(region, seconds)
         leaves = {str(value): value for value in region.leaves}
         states = []
-        for form, cost, path in forms:
+        for form, cost, path, trail in forms:
             outputs = from_plain(form, leaves)
             if outputs is not None:
-                states.append(State(Graph(outputs), cost, path))
+                states.append(State(Graph(outputs), cost, path, known_trail=trail))
         return Found(states, exhausted)
 
 
@@ -228,8 +229,12 @@ def _begin(rules: Sequence[Rule], target: TargetModel, setting: Setting) -> None
     _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target))]
 
 
-def _explore_task(task: _Task) -> tuple[list[tuple[Plain, float, tuple[str, ...]]], bool]:
-    """Explore a region in a process of its own; return forms with costs and paths."""
+_Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]
+"""A form of a region with its cost, its path and its trail."""
+
+
+def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
+    """Explore a region in a process of its own."""
     ((context, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
@@ -241,6 +246,9 @@ def _explore_task(task: _Task) -> tuple[list[tuple[Plain, float, tuple[str, ...]
     estimate = partial(estimator, wanted=task.wanted)
     lookup = with_expressions(data.get, SMALL)
     found = context.explore(Graph(outputs), estimate, lookup, task.seconds)
-    forms = [(to_plain(state.graph.outputs), state.cost, state.path) for state in found.states]
-    known = [(form, cost, path) for form, cost, path in forms if form is not None]
-    return known, found.exhausted
+    forms: list[_Form] = []
+    for state in found.states:
+        form = to_plain(state.graph.outputs)
+        if form is not None:
+            forms.append((form, state.cost, state.path, state.trail))
+    return forms, found.exhausted

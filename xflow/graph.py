@@ -275,11 +275,16 @@ def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Va
     return tuple(new.get(value, value) for value in values)
 
 
-def rebuild_all(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Value, ...]:
+def rebuild_all(
+    values: Sequence[Value],
+    replace: Mapping[Value, Value],
+    moved: dict[Value, Value] | None = None,
+) -> tuple[Value, ...]:
     """`values` with every occurrence of a key of `replace` replaced, in replacements too.
 
     That is `rebuild` with one key after the other, in a single walk. A key in its own replacement
-    stays. Raises ShapeError where a replacement's shape does not suit a user.
+    stays. `moved` collects what became of all other values on the way. Raises ShapeError where a
+    replacement's shape does not suit a user.
     """
     new: dict[Value, Value] = {}
     stay: dict[Value, Value] = {}
@@ -306,6 +311,9 @@ def rebuild_all(values: Sequence[Value], replace: Mapping[Value, Value]) -> tupl
             node = value.node if is_same else with_inputs(value.node, found)
             (stay if value in opened else new)[value] = Value(node, value.index)
             stack.pop()
+    if moved is not None:
+        moved.update((old, made) for old, made in new.items() if old not in replace)
+        moved.update(stay)
     return tuple(new[value] for value in values)
 
 

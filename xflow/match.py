@@ -367,16 +367,16 @@ class Matcher:
         array = self.constants(target)
         assert array is not None
         with np.errstate(all="ignore"):
-            outputs = _computed(node, match)
+            outputs = computed(node, match)
             if outputs is None:
                 return False
             expected = outputs[0].astype(array.dtype)
-            if array.dtype.kind in "biu" and not _is_exact(outputs[0], expected):
+            if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
                 return False
             return bool(np.all(array == expected))
 
 
-def _computed(node: Node, match: Match) -> list[Array] | None:
+def computed(node: Node, match: Match) -> list[Array] | None:
     """The outputs of a constant expression of a pattern; None where a symbol has no value."""
     attributes: dict[str, Attribute] = {}
     for name, attribute in node.attributes.items():
@@ -386,7 +386,7 @@ def _computed(node: Node, match: Match) -> list[Array] | None:
         attributes[name] = value
     inputs: list[Array] = []
     for source in node.inputs:
-        made = _computed(source.node, match)
+        made = computed(source.node, match)
         if made is None:
             return None
         inputs.append(made[source.index])
@@ -394,7 +394,7 @@ def _computed(node: Node, match: Match) -> list[Array] | None:
     return node.op.numpy(inputs, attributes)
 
 
-def _is_exact(numbers: Array, converted: Array) -> bool:
+def is_exact(numbers: Array, converted: Array) -> bool:
     """Whether integers say what numbers do, which were perhaps computed as 64-bit floats."""
     exact = numbers.dtype.kind in "biu" or bool(np.all(np.abs(numbers) < 2.0**53))
     return exact and bool(np.all(converted == numbers))

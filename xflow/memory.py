@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xflow.cost import Notebook
+from xflow.derivation import Application
 from xflow.graph import Value
 from xflow.plain import from_plain, to_plain
 from xflow.region import Region
@@ -32,6 +33,8 @@ class Solution:
     outputs: tuple[Value, ...]
     rules: tuple[str, ...]
     gain: float
+    trail: tuple[Application, ...] | None = None
+    """How each rule was applied, see `derivation`; None where that was not told."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ class Memory:
         outputs = from_plain(known["form"], leaves)
         if outputs is None or [v.type for v in outputs] != [v.type for v in region.graph.outputs]:
             return None
-        solution = Solution(outputs, tuple(known["rules"]), known["gain"])
+        trail = tuple(Application.from_json(each) for each in known["trail"])
+        solution = Solution(outputs, tuple(known["rules"]), known["gain"], trail)
         return Remembered(solution, known["final"])
 
     def put(self, region: Region, solution: Solution | None, final: bool = True) -> None:
@@ -89,9 +93,10 @@ class Memory:
         known: dict[str, Any] = {"budget": self._budget, "form": None}
         if solution is not None:
             form = to_plain(solution.outputs)
-            if form is None:
+            if form is None or solution.trail is None:
                 return
             known |= {"form": form, "rules": solution.rules, "gain": solution.gain, "final": final}
+            known["trail"] = [each.to_json() for each in solution.trail]
         self._notebook.put(key, json.dumps(known))
 
     @cached_property

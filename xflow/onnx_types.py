@@ -6,6 +6,7 @@ size often leave it behind), so it counts only for operators that inference does
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +49,8 @@ class SymbolNames:
 
     def _fresh(self, name: str) -> str:
         base = re.sub(r"\W", "_", name)
-        base = base if base.isidentifier() else f"_{base}"
+        # Sizes are written as expressions and read again, in which a keyword is no name.
+        base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
         fresh, number = base, 1
         while fresh in self._taken:
             number += 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from xflow import summary
+from xflow.account import Account, account_for
 from xflow.attribution import Replacements, prune
 from xflow.bodies import has_bodies, optimize_bodies
 from xflow.cost import CostModel
@@ -59,6 +60,12 @@ class Result:
     model: ir.Model
     report: Report
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from xflow.page import summary  # noqa: PLC0415 - nobody else needs it
+
+        return summary(self.report)
+
 
 class Pipeline:
     """The phases of a run on `source`, which nobody else changes and which the file `before` holds.
@@ -89,6 +96,7 @@ class Pipeline:
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
         prepared = self.prepared(rules)
+        account = Account()
         with self.run.phase("import"):
             imported = self.imported(prepared)
         if imported is not None:
@@ -114,7 +122,12 @@ class Pipeline:
                     f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
                     "are constants now (--keep-initializer-inputs keeps them)."
                 )
-        return self.result(judgement)
+        if imported is not None and not self.run.inner:
+            made = () if judgement.objection else judgement.verdict.replacements
+            account = account_for(
+                self.run, self.source, self.before, imported, replacements=made, rules=rules
+            )
+        return self.result(judgement, account)
 
     def judge(self, gate: Gate, imported: Imported, replacements: Replacements) -> Judgement:
         """What the replacements are worth; or those that keep the opset, if all do not pay."""
@@ -256,7 +269,7 @@ class Pipeline:
             run.end += time.monotonic() - start
             return found
 
-    def result(self, judgement: Judgement) -> Result:
+    def result(self, judgement: Judgement, account: Account) -> Result:
         """The result of the run."""
         checked = judgement.verdict.checked
         changed = not judgement.objection
@@ -306,5 +319,8 @@ class Pipeline:
             seed=self.run.tolerance.seed,
             warnings=tuple(self.run.warnings),
             messages=tuple(self.run.messages),
+            log=account.log,
+            drawing=account.drawing,
+            missed=account.missed,
         )
         return Result(model, report)

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from xflow.cost import Objective
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised whenever a field of the JSON changes its meaning or goes away."""
 
 WIDTH = 78
@@ -41,6 +41,8 @@ class Latency:
     median: float
     spread: float
     runs: int = 0
+    samples: tuple[float, ...] = ()
+    """The seconds of single runs, in order."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,15 @@ class RuleUse:
 
 
 @dataclass(frozen=True)
+class Missed:
+    """What was left as it is in so many places, and why."""
+
+    what: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Target:
     """What the model was optimized for."""
 
@@ -99,7 +110,7 @@ class Report:
     of the written model, or operators that run.  `opset_*` are the versions of ONNX's own
     operators, None for a model without any.  Where there are several settings of the input
     shapes, `settings` has all of them, and `shapes`, `latency_*`, `ratio` and `amount_*` are those
-    of the worst.
+    of the worst. The file `report.schema.json` beside this module describes the JSON.
     """
 
     changed: bool
@@ -125,6 +136,11 @@ class Report:
     warnings: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     version: int = FORMAT_VERSION
+    drawing: Mapping[str, Any] | None = None
+    """Both models as a page draws them, see `xflow.drawing`."""
+    missed: tuple[Missed, ...] = ()
+    log: Mapping[str, Any] | None = None
+    """All that is needed to do the same again, see `xflow.log`."""
 
     def to_json(self) -> str:
         """Return the report as JSON text that ends in a newline.

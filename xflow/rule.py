@@ -127,8 +127,13 @@ class Rule:
 
     def usable_instances(self) -> Iterator[Instance]:
         """The rule at each rank at which it may be applied."""
+        return map(self.instance, self.usable_ranks)
+
+    @property
+    def usable_ranks(self) -> tuple[int, ...]:
+        """The ranks at which it may be applied."""
         further = range(max(self.ranks) + 1, MAX_RANK + 1) if self.any_rank else ()
-        return map(self.instance, (*self.ranks, *further))
+        return (*self.ranks, *further)
 
     def reversed(self) -> Rule:
         """The rule from right to left, named `NAME.reverse`. It must have a `reverse`."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
 from xflow.cost.objectives import operators
 from xflow.decided import decided
+from xflow.derivation import Application, abstract
 from xflow.explorers import Explorers, Setting
 from xflow.fold import byte_size
 from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
@@ -54,13 +55,17 @@ class Replacement:
     """`before` of a graph replaced by `after`, which computes the same.
 
     Both refer to the graph in which the replacements before this one have been made. `gain` is in
-    seconds per run; `rules` are those that led from one to the other, in this order.
+    seconds per run; `rules` are those that led from one to the other, in this order. `trail` says
+    how each of them was applied to what lies between `inputs` and `before`; None where that is not
+    known.
     """
 
     before: tuple[Value, ...]
     after: tuple[Value, ...]
     rules: tuple[str, ...]
     gain: float
+    inputs: tuple[Value, ...] = ()
+    trail: tuple[Application, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -74,29 +79,66 @@ class SearchResult:
 
 def apply_replacements(graph: Graph, replacements: Sequence[Replacement]) -> Graph:
     """`graph` with the replacements made in order, without those that no longer apply."""
+    for before, items in rounds(graph, replacements):
+        graph = apply_round(before, items)
+    return graph
+
+
+def rounds(
+    graph: Graph, replacements: Sequence[Replacement]
+) -> Iterator[tuple[Graph, tuple[Replacement, ...]]]:
+    """The replacements that apply, in rounds, each with the graph that all of it refer to."""
     present = set(graph.nodes)
-    batch: dict[Value, Value] = {}
+    batch: list[Replacement] = []
+    taken: set[Value] = set()
     for item in replacements:
-        old = all(value.node in present and value not in batch for value in item.before)
+        old = all(value.node in present and value not in taken for value in item.before)
         if batch and not old:  # it may speak of what the others have made
-            graph = Graph(rebuild_all(graph.outputs, batch))
-            present, batch = set(graph.nodes), {}
+            yield graph, tuple(batch)
+            graph = apply_round(graph, batch)
+            present, batch, taken = set(graph.nodes), [], set()
             old = all(value.node in present for value in item.before)
         if old:
-            batch.update(zip(item.before, item.after, strict=True))
-    return Graph(rebuild_all(graph.outputs, batch)) if batch else graph
+            batch.append(item)
+            taken.update(item.before)
+    if batch:
+        yield graph, tuple(batch)
+
+
+def apply_round(
+    graph: Graph, items: Sequence[Replacement], moved: dict[Value, Value] | None = None
+) -> Graph:
+    """`graph`, which all of the items refer to, with all of them made at once.
+
+    `moved` collects what became of the values that they do not replace.
+    """
+    mapping = {old: new for item in items for old, new in zip(item.before, item.after, strict=True)}
+    return Graph(rebuild_all(graph.outputs, mapping, moved))
 
 
 def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacement, ...]:
-    """The replacements less number `dropped`; later ones refer to what stood there before it."""
+    """The replacements less number `dropped`; later ones refer to what stood there before it.
+
+    Those that took up what it had made go with it: their trails do not lead there from what stood
+    there before.
+    """
     guilty = replacements[dropped]
     back = dict(zip(guilty.after, guilty.before, strict=True))
-    later = []
+    result = list(replacements[:dropped])
+    torn: int | None = None
     for item in replacements[dropped + 1 :]:
-        values = rebuild((*item.before, *item.after), back)
-        count = len(item.before)
-        later.append(replace(item, before=values[:count], after=values[count:]))
-    return (*replacements[:dropped], *later)
+        values = rebuild((*item.before, *item.after, *item.inputs), back)
+        count, end = len(item.before), len(item.before) + len(item.after)
+        changed = replace(item, before=values[:count], after=values[count:end], inputs=values[end:])
+        if torn is None and item.trail and not _same_between(item, changed):
+            torn = len(result)
+        result.append(changed)
+    return tuple(result) if torn is None else without(result, torn)
+
+
+def _same_between(one: Replacement, other: Replacement) -> bool:
+    """Whether the same stands between the inputs of two replacements and what they replace."""
+    return abstract(one.before, one.inputs) == abstract(other.before, other.inputs)
 
 
 def search(
@@ -166,6 +208,8 @@ class _Search:
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
+        self.gained = 0.0
+        """Seconds, or what the cost counts, that all rewrites so far have gained."""
 
     def run(self, graph: Graph) -> SearchResult:
         """Search pass after pass, cutting at other places each time, while that gains.
@@ -220,7 +264,8 @@ class _Search:
     def tell(self, phase: str, **details: object) -> None:
         """Report progress."""
         if self.progress is not None:
-            self.progress(phase, details)
+            left = f"{max(self.remaining(), 0.0):.0f} s"
+            self.progress(phase, {**details, "gained": self.gained, "left": left})
 
     def solve(self, regions: Sequence[Region], until: float, pass_number: int) -> int:
         """Search and measure those regions that are new; return how many these are."""
@@ -338,8 +383,10 @@ class _Search:
             if solution is None:
                 continue
             after = region.instantiate(solution.outputs)
-            made.append(Replacement(region.outputs, after, solution.rules, solution.gain))
+            origin = (region.inputs, solution.trail)
+            made.append(Replacement(region.outputs, after, solution.rules, solution.gain, *origin))
         self.replacements += made
+        self.gained += sum(item.gain for item in made)
         return apply_replacements(graph, made)
 
 
@@ -374,4 +421,4 @@ def _is_part(after: Graph, before: Graph) -> bool:
 def _solution(state: State, before: float, after: float, gain: float) -> Solution | None:
     if not state.path or after > before * (1 - gain):
         return None
-    return Solution(state.graph.outputs, state.path, before - after)
+    return Solution(state.graph.outputs, state.path, before - after, state.trail)

@@ -165,6 +165,10 @@ class Step:
     rule: str
     before: tuple[Value, ...]
     after: tuple[Value, ...]
+    match: Match
+    """Where it matches, and with which sizes."""
+    rank: int
+    """The rank at which the rule is applied."""
     near: frozenset[Node]
     """The nodes concerned: those that match, and those that the rule's inputs come from."""
     made: tuple[Node, ...]
@@ -294,6 +298,8 @@ class Steps:
                     entry.name,
                     match.roots,
                     after.values,
+                    match,
+                    instance.rank,
                     _near(match),
                     after.nodes,
                     expands=entry.grows and more > 0,

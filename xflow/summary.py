@@ -47,7 +47,8 @@ def latency(comparison: Comparison | None, which: Literal["before", "after"]) ->
     if comparison is None:
         return None
     timing = comparison.before if which == "before" else comparison.after
-    return Latency(timing.median, timing.spread * timing.median / 2, len(timing.samples))
+    spread = timing.spread * timing.median / 2
+    return Latency(timing.median, spread, len(timing.samples), timing.samples)
 
 
 def ratio(comparison: Comparison | None) -> Ratio | None:

@@ -85,7 +85,7 @@ def attribute_equations(
             return False
         return reals.setdefault(pattern.name, target) == target
     if isinstance(pattern, Fraction | str) or isinstance(target, Fraction | str):
-        return _same_literal(pattern, target)
+        return same_literal(pattern, target)
     if isinstance(pattern, tuple):
         if not isinstance(target, tuple) or len(pattern) != len(target):
             return False
@@ -118,7 +118,7 @@ def instantiate(
     return attribute
 
 
-def _same_literal(pattern: Attribute, target: Attribute) -> bool:
+def same_literal(pattern: Attribute, target: Attribute) -> bool:
     """Whether two literals are equal; reals are where ONNX, with 32 bits, stores them alike."""
     if isinstance(pattern, str) and isinstance(target, str) and pattern in SORTS:
         return sort_of(target) == pattern  # which of its types it is says the matcher
@@ -136,7 +136,7 @@ def may_equal(pattern: Attribute, target: Attribute) -> bool:
             and not any(isinstance(p, int) and p != t for p, t in zip(pattern, target, strict=True))
         )
     if isinstance(pattern, int | Fraction | str):
-        return _same_literal(pattern, target)
+        return same_literal(pattern, target)
     return not isinstance(target, tuple)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from xflow.rule import parse_rules
+from xflow.rule import Rule, parse_rules
 from xflow.rule_files import load_rules, select_rules
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
@@ -66,6 +66,11 @@ def recheck_directory(
 def certificate_path(directory: Path, name: str) -> Path:
     """Where the certificate of a rule lies."""
     return directory / "certificates" / f"{name}.json"
+
+
+def recheck_file(rule: Rule, directory: Path) -> Verdict:
+    """The verdict on one rule of a folder, in this process."""
+    return _recheck_text(str(rule), certificate_path(directory, rule.name))
 
 
 def _recheck_text(text: str, path: Path) -> Verdict:

@@ -1,0 +1,415 @@
+"""Reports can be replayed and certified, and whatever does not follow is caught."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from products import RULES, separated, two_products
+
+import xflow
+from xflow import cli
+from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
+from xflow.derivation import Application, abstract
+from xflow.errors import ExitCode, NotCertified, ReportError
+from xflow.graph import Graph, TensorType, Value, apply, leaf
+from xflow.log import read_report
+from xflow.replay import Rewrite, Unfounded, replay
+from xflow.rule import parse_rules
+from xflow.search import Replacement, apply_replacements, rounds, without
+
+RULE_FILE = "\n".join(map(str, RULES))
+Json = dict[str, Any]
+
+
+def optimized(model: onnx.ModelProto, folder: Path) -> tuple[Path, Path, Path]:
+    """The model, what it is rewritten to, and the report, in files of a folder."""
+    (folder / "rules").mkdir()
+    (folder / "rules" / "own.rules").write_text(RULE_FILE)
+    before, after, report = folder / "in.onnx", folder / "out.onnx", folder / "r.json"
+    onnx.save(model, before)
+    options = [
+        "--rules",
+        folder / "rules",
+        "--cost",
+        "estimated",
+        "--budget",
+        5,
+        "--check",
+        1,
+        "-q",
+    ]
+    line = [before, after, *options, "--report", report]
+    assert cli.main(list(map(str, line))) == ExitCode.OK
+    return before, after, report
+
+
+@pytest.fixture(scope="module")
+def run_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """One optimized model that all tests of this module read."""
+    return optimized(separated(), tmp_path_factory.mktemp("run"))
+
+
+@cache
+def proved(text: str) -> str:
+    (rule,) = parse_rules(text)
+    return prove_again(rule)
+
+
+def verdict(before: Path, after: Path, report: Path) -> str:
+    """The objection of `certify`; nothing where it certifies."""
+    try:
+        found = certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
+    except NotCertified as error:
+        return str(error)
+    assert (found.rules, found.steps) == (2, 2)
+    return ""
+
+
+def test_a_report_follows_its_schema(run_files: tuple[Path, Path, Path]) -> None:
+    schema = json.loads((resources("xflow") / "report.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    report = json.loads(run_files[2].read_text())
+    jsonschema.validate(report, schema)
+    assert report["log"]["rounds"]
+    report["version"] += 1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, schema)
+
+
+def test_replay_writes_the_same_bytes(run_files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    before, after, report = run_files
+    again = tmp_path / "again.onnx"
+    assert cli.main(["replay", str(report), str(before), str(again), "-q"]) == ExitCode.OK
+    assert again.read_bytes() == after.read_bytes()
+
+
+def test_replay_refuses_another_model(
+    run_files: tuple[Path, Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.onnx"
+    onnx.save(two_products(64), other)
+    line = ["replay", str(run_files[2]), str(other), str(tmp_path / "out.onnx")]
+    assert cli.main(line) == ExitCode.ERROR
+    assert "not the model that the report speaks of" in capfd.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_an_optimized_model_is_certified(
+    run_files: tuple[Path, Path, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, after, report = run_files
+    assert cli.main(["certify", str(before), str(after), str(report)]) == ExitCode.OK
+    assert "2 rules proved, 1 rewrite in 2 steps replayed" in capfd.readouterr().out
+
+
+def test_an_unchanged_model_is_certified_and_replayed(tmp_path: Path) -> None:
+    model = two_products()
+    del model.graph.node[1:]
+    model.graph.node[0].output[0] = "y"
+    before, after, report = optimized(model, tmp_path)
+    assert after.read_bytes() == before.read_bytes()
+    certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
+    again = tmp_path / "again.onnx"
+    assert cli.main(["replay", str(report), str(before), str(again), "-q"]) == ExitCode.OK
+    assert again.read_bytes() == before.read_bytes()
+
+
+def _initializer(model: onnx.ModelProto, change: Callable[[np.ndarray], None]) -> None:
+    (weight,) = model.graph.initializer
+    array = numpy_helper.to_array(weight).copy()
+    change(array)
+    weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+
+
+def _more(array: np.ndarray) -> None:
+    array[3, 4] *= np.float32(1 + 1e-6)
+
+
+def _a_weight(model: onnx.ModelProto) -> None:
+    _initializer(model, _more)
+
+
+def _a_weight_to_zero(model: onnx.ModelProto) -> None:
+    _initializer(model, lambda array: array.__setitem__((0, 0), 0))
+
+
+def _an_operator(model: onnx.ModelProto) -> None:
+    next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Sigmoid"
+
+
+def _an_operator_more(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Neg", ["x"], ["idle"]))
+
+
+def _a_connection(model: onnx.ModelProto) -> None:
+    next(node for node in model.graph.node if node.op_type == "Expand").input[0] = "y"
+
+
+def _an_attribute(model: onnx.ModelProto) -> None:
+    shape = next(node for node in model.graph.node if node.op_type == "Shape")
+    shape.attribute.append(helper.make_attribute("start", 1))
+
+
+def _the_opset(model: onnx.ModelProto) -> None:
+    model.opset_import[0].version = 18
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _a_weight,
+        _a_weight_to_zero,
+        _an_operator,
+        _an_operator_more,
+        _a_connection,
+        _an_attribute,
+        _the_opset,
+    ],
+    ids=lambda change: change.__name__.strip("_"),
+)
+def test_a_changed_output_is_not_certified(
+    change: Callable[[onnx.ModelProto], None],
+    run_files: tuple[Path, Path, Path],
+    tmp_path: Path,
+) -> None:
+    before, after, report = run_files
+    assert verdict(before, after, report) == ""
+    model = onnx.load(after)
+    change(model)
+    changed = tmp_path / "changed.onnx"
+    onnx.save(model, changed)
+    assert "behind the last step" in verdict(before, changed, report)
+
+
+def test_an_output_with_other_names_is_certified(
+    run_files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    before, after, report = run_files
+    model = onnx.load(after)
+    for node in model.graph.node:
+        node.name = f"other_{node.name}"
+    (weight,) = model.graph.initializer
+    for node in model.graph.node:
+        for position, name in enumerate(node.input):
+            if name == weight.name:
+                node.input[position] = "renamed"
+    weight.name = "renamed"
+    del model.graph.value_info[:]
+    onnx.save(model, tmp_path / "renamed.onnx")
+    assert verdict(before, tmp_path / "renamed.onnx", report) == ""
+
+
+def test_another_input_is_not_certified(run_files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    before, after, report = run_files
+    model = onnx.load(before)
+    model.doc_string = "changed"
+    onnx.save(model, tmp_path / "in.onnx")
+    assert "not the model that the report speaks of" in verdict(tmp_path / "in.onnx", after, report)
+
+
+def _steps(log: Json) -> list[Json]:
+    return log["rounds"][0][0]["steps"]  # type: ignore[no-any-return]
+
+
+def _drop(number: int) -> Callable[[Json], None]:
+    return lambda log: _steps(log).__delitem__(number)
+
+
+def _no_steps(log: Json) -> None:
+    log["rounds"][0][0]["steps"] = None
+
+
+def _no_rewrites(log: Json) -> None:
+    log["rounds"] = []
+
+
+def _another_place(log: Json) -> None:
+    _steps(log)[0]["at"] = [[0, 0]]
+
+
+def _no_place(log: Json) -> None:
+    _steps(log)[0]["at"] = [[99, 0]]
+
+
+def _another_input(log: Json) -> None:
+    step = next(step for step in _steps(log) if step["rule"] == "merge-products")
+    step["inputs"]["a"] = step["inputs"]["b"]
+
+
+def _another_size(log: Json) -> None:
+    step = next(step for step in _steps(log) if step["rule"] == "merge-products")
+    step["sizes"]["K"] = 95
+
+
+def _another_rank(log: Json) -> None:
+    _steps(log)[0]["rank"] = 7
+
+
+def _an_unproved_rule(log: Json) -> None:
+    """A rule that fits, and says something false."""
+    rules = log["rules"]
+    rules["merge-products"] = rules["merge-products"].replace("Add(a, b)", "Sub(a, b)")
+
+
+def _a_rule_that_is_not_there(log: Json) -> None:
+    del log["rules"]["relu-of-relu"]
+
+
+def _another_rule(log: Json) -> None:
+    """A true rule, which is not the one that was applied."""
+    log["rules"]["relu-of-relu"] = (
+        "rule relu-of-relu\n  in x[...]\n  from Abs(Abs(x))\n  to Abs(x)\n"
+    )
+
+
+def _twice(log: Json) -> None:
+    log["rounds"][0].append(log["rounds"][0][0])
+
+
+CHANGES = {
+    "first step dropped": (_drop(0), "rewrite 1|last step"),
+    "last step dropped": (_drop(-1), "last step"),
+    "no steps": (_no_steps, "rewrite 1: the log does not say how"),
+    "no rewrites": (_no_rewrites, "last step"),
+    "another place": (_another_place, "rewrite 1, step 1"),
+    "no place": (_no_place, "rewrite 1, step 1"),
+    "another input": (_another_input, "left side is not there"),
+    "another size": (_another_size, "left side is not there"),
+    "another rank": (_another_rank, "not proved at rank 7"),
+    "an unproved rule": (_an_unproved_rule, "rule merge-products: not shown to be true"),
+    "a missing rule": (_a_rule_that_is_not_there, "no such rule"),
+    "another rule": (_another_rule, "left side is not there"),
+    "twice": (_twice, "replaces what another one"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_changed_log_is_not_certified(
+    kind: str, run_files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    before, after, report = run_files
+    change, reason = CHANGES[kind]
+    told = json.loads(report.read_text())
+    change(told["log"])
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(told))
+    objection = verdict(before, after, changed)
+    assert any(part in objection for part in reason.split("|")), objection
+
+
+def test_a_model_that_does_not_follow_is_exit_code_13(
+    run_files: tuple[Path, Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, after, report = run_files
+    told = json.loads(report.read_text())
+    _no_rewrites(told["log"])
+    told["log"]["rules"] = {}
+    (tmp_path / "r.json").write_text(json.dumps(told))
+    line = ["certify", str(before), str(after), str(tmp_path / "r.json")]
+    assert cli.main(line) == ExitCode.NOT_CERTIFIED
+    err = capfd.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "operators where" in err
+
+
+BAD_REPORTS = {
+    "text": "nothing",
+    "a list": "[]",
+    "another format": '{"version": 1}',
+    "no log": '{"version": 2, "log": null}',
+    "an empty log": '{"version": 2, "log": {}}',
+    "no rule": '{"version": 2, "log": {"rules": {"a": "x"}, "rounds": [], "input": {}}}',
+}
+
+
+@pytest.mark.parametrize("kind", BAD_REPORTS)
+def test_a_bad_report_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(BAD_REPORTS[kind])
+    with pytest.raises(ReportError, match=r"r\.json") as caught:
+        read_report(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_recheck_asks_for_the_certificate_of_this_very_rule(tmp_path: Path) -> None:
+    prover = Rechecked(xflow.rule_files.default_directory())
+    rule = prover.rules["relu-relu-to-relu"]
+    assert prover(rule) == ""
+    (other,) = parse_rules(str(rule).replace("Relu(Relu(x))", "Relu(Abs(x))"))
+    assert "no certificate" in prover(other)
+
+
+X = leaf("x", TensorType("FLOAT", (4,)))
+STEP = Application("one", 0, ((0, 0),), {}, {}, {}, "FLOAT")
+
+
+def unary(op: str, value: Value) -> Value:
+    return apply(op, [value])[0]
+
+
+def test_what_took_up_a_dropped_rewrite_goes_with_it() -> None:
+    """Relu(Relu(x)) became Relu(x), and Neg of that became Abs: without the first, neither is."""
+    twice = unary("Relu", unary("Relu", X))
+    graph = Graph((unary("Neg", twice),))
+    once = unary("Relu", X)
+    first = Replacement((twice,), (once,), ("one",), 1.0, (X,), ())
+    takes_up = Replacement((unary("Neg", once),), (unary("Abs", X),), ("two",), 1.0, (X,), (STEP,))
+    stands_on = Replacement(
+        (unary("Neg", once),), (unary("Abs", once),), ("two",), 1.0, (once,), (STEP,)
+    )
+    assert without((first, takes_up), 0) == ()
+    (kept,) = without((first, stands_on), 0)
+    assert kept.before == graph.outputs
+    assert kept.inputs == (twice,)
+    assert abstract(kept.before, kept.inputs) == abstract(stands_on.before, stands_on.inputs)
+
+
+def test_rounds_are_what_apply_replacements_makes() -> None:
+    values = [X]
+    for name in ("Relu", "Relu", "Tanh", "Neg"):
+        values.append(unary(name, values[-1]))
+    graph = Graph((values[-1],))
+    one = Replacement((values[2],), (values[1],), (), 0.0)
+    seam = unary("Tanh", values[1])
+    two = Replacement((unary("Neg", seam),), (unary("Abs", seam),), (), 0.0)
+    gone = Replacement((unary("Exp", X),), (X,), (), 0.0)
+    found = list(rounds(graph, (one, gone, two)))
+    assert [items for _, items in found] == [(one,), (two,)]
+    assert apply_replacements(graph, (one, gone, two)).outputs == (unary("Abs", seam),)
+
+
+def test_a_replayed_model_needs_the_model_of_the_log(run_files: tuple[Path, Path, Path]) -> None:
+    before, after, report = run_files
+    log = read_report(report)[1]
+    assert same_digest(before, log)
+    assert not same_digest(after, log)
+    _, model = replayed(before, log)
+    assert [node.op_type for node in model.graph].count("MatMul") == 1
+
+
+def test_an_input_of_the_model_is_not_taken_for_one_of_a_rewrite() -> None:
+    """x - y is not x - x, though y is called as the leaf that stands for x."""
+    (rule,) = parse_rules("rule nothing\n  in x[...]\n  from Sub(x, x)\n  to Mul(x, 0)\n")
+    y = leaf("0", X.type)
+    graph = Graph(apply("Sub", [X, y]))
+    places = {node: (number, 0) for number, node in enumerate(graph.nodes)}
+    step = Application("nothing", 0, ((1, 0),), {"x": (0, 0)}, {}, {}, "FLOAT")
+    for inputs in ((X,), (X, y)):
+        named = tuple(places[value.node] for value in inputs)
+        item = Rewrite((places[graph.outputs[0].node],), named, (step,))
+        with pytest.raises(Unfounded):
+            replay(graph, [[item]], {"nothing": rule}, lambda value: None)
+
+
+def test_replacements_with_a_trail_can_be_told_apart_in_a_table() -> None:
+    """Attribution keeps files by replacements."""
+    one = Replacement((X,), (X,), ("one",), 1.0, (), (STEP,))
+    assert {(one,): "file"}[(one,)] == "file"

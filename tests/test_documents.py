@@ -1,0 +1,156 @@
+"""Every command and every program that README and documents show runs."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import yaml
+from products import RULES, two_products
+
+import xflow
+from xflow import api, cli, gate, pipeline, rule_files
+from xflow.errors import ExitCode
+from xflow.rule_files import default_directory, load_rules, select_rules
+
+ROOT = Path(__file__).parent.parent
+RULES_OF_XFLOW = default_directory()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+PARSED = re.compile(r"xflow calibrate|xflow rules generate(?!.*--against)")
+"""Commands that take from half a minute to an hour: their own tests run them, here they are parsed.
+Of the forms of `generate` one is run, for a few rules."""
+
+SMALL = ["--families", "logic", "--max-ops", "1", "--jobs", "1"]
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return [(kind, text) for kind, text in BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+def commands() -> list[str]:
+    """The lines of code blocks that call xflow, continued lines joined, comments left out."""
+    found = {}
+    for page in PAGES:
+        for _, text in blocks(page):
+            for line in text.replace("\\\n", " ").splitlines():
+                if re.match(r"xflow [^ /]", line.strip()) and "  applies" not in line:
+                    found[shlex.join(shlex.split(line, comments=True))] = page.name
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the documents speak of."""
+    folder = tmp_path_factory.mktemp("documents")
+    onnx.save(two_products(128), folder / "model.onnx")
+    rules = folder / "some"
+    (rules / "certificates").mkdir(parents=True)
+    name = "relu-relu-to-relu"
+    (rule,) = select_rules(load_rules(default_directory()), only=[name])
+    (rules / "some.rules").write_text(str(rule))
+    shutil.copy(default_directory() / "certificates" / f"{name}.json", rules / "certificates")
+    (folder / "my.rules").write_text(str(RULES[0]))
+    line = [str(folder / "model.onnx"), str(folder / "faster.onnx"), "--cost", "estimated", "-q"]
+    options = [
+        "--budget",
+        "5",
+        "--rules",
+        str(rules),
+        "--check",
+        "1",
+        "--report",
+        str(folder / "report.json"),
+    ]
+    assert cli.main([*line, *options]) == ExitCode.OK
+    shutil.copy(folder / "report.json", folder / "earlier.json")
+    shutil.copy(folder / "faster.onnx", folder / "earlier.onnx")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder is that of the documents' files; timing is short, and rules are few."""
+    monkeypatch.chdir(workplace)
+    for module in (api, rule_files):
+        monkeypatch.setattr(module, "default_directory", lambda: workplace / "some")
+    monkeypatch.setenv("XFLOW_CACHE", str(workplace / "costs.sqlite"))
+    monkeypatch.setattr(gate, "TIMING_S", (0.2, 0.3))
+    monkeypatch.setattr(pipeline, "calibrated", lambda *_: None)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_in_the_documents_runs(command: str, workplace: Path) -> None:
+    words = shlex.split(command)[1:]
+    if PARSED.match(command):
+        cli.build_parser().parse_args(cli.complete(words))
+        return
+    if "report.json" in words:  # what the commands before have written may be a later one's
+        shutil.copy("earlier.json", "report.json")
+        shutil.copy("earlier.onnx", "faster.onnx")
+    names = {"DIR": "made" if "generate" in words else "some", "OTHER": "some"}
+    words = [names.get(word, "relu-relu-to-relu" if word == "NAME" else word) for word in words]
+    if "generate" in words:
+        words += SMALL
+    if "derive" in words:
+        words += ["--rules", str(RULES_OF_XFLOW)]
+    expected = {ExitCode.OK} | ({ExitCode.CHANGED} if "--against" in words else set())
+    try:
+        code = cli.main(words)
+    except SystemExit as done:  # --help
+        code = ExitCode(int(done.code or 0))
+    assert code in expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_program_in_the_documents_runs(page: Path) -> None:
+    for kind, text in blocks(page):
+        if kind == "python":
+            scope: dict[str, Any] = {"model": "model.onnx"}
+            exec(compile(text, page.name, "exec"), scope)
+        if kind == "py":  # it is shown as it stands
+            sources = (ROOT / "xflow" / "ops").glob("*.py")
+            assert any(text in source.read_text(encoding="utf-8") for source in sources)
+
+
+def test_each_target_of_make_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    known = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(r"`make ([a-z]+)", page.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert named <= known
+
+
+def test_each_link_between_documents_leads_somewhere() -> None:
+    for page in PAGES:
+        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_document_is_on_the_site() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    shown = {name for entry in site["nav"] for name in entry.values()}
+    assert {page.name for page in PAGES[1:]} | {"index.md", "catalogue.md"} == shown
+
+
+def test_the_workflow_and_the_image_are_whole(workplace: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    script = action["runs"]["steps"][-1]["run"]
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    inputs = {name.upper().replace("-", "_") for name in action["inputs"]}
+    assert set(re.findall(r"\$\{?([A-Z_]{3,})\b", script)) <= inputs | {"GITHUB_OUTPUT"}
+    image = (ROOT / "Dockerfile").read_text()
+    assert 'ENTRYPOINT ["xflow"]' in image
+    assert xflow.__version__

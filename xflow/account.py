@@ -1,0 +1,59 @@
+"""The account of a run: what its report says beyond numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from xflow.cost.estimate import Estimator
+from xflow.cost.target import TargetModel
+from xflow.drawing import draw, missed
+from xflow.log import record
+from xflow.onnx_import import Imported
+from xflow.replay import Unfounded
+from xflow.report import Missed
+from xflow.rule import Rule
+from xflow.run import Run
+from xflow.search import Replacement, apply_replacements
+
+
+@dataclass(frozen=True)
+class Account:
+    """The log of the rewrites, both models as a page draws them, and what was left as it is."""
+
+    log: Mapping[str, Any] | None = None
+    drawing: Mapping[str, Any] | None = None
+    missed: tuple[Missed, ...] = ()
+
+
+def account_for(
+    run: Run,
+    source: ir.Model,
+    before: Path,
+    imported: Imported,
+    *,
+    replacements: Sequence[Replacement],
+    rules: Iterable[Rule],
+) -> Account:
+    """The account of the replacements made in the model `source` of the file `before`.
+
+    Without a log, and with a warning of the run, where they cannot be repeated. That is also so
+    where something else was done to the model before: a log speaks of rules alone.
+    """
+    with run.phase("log"):
+        try:
+            if imported.model is not source:
+                raise Unfounded(
+                    "the model", "something was done to it that is no rewrite by a rule"
+                )
+            log = record(before, imported, replacements, rules)
+        except Unfounded as error:
+            run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")
+            log = None
+        graph = apply_replacements(imported.graph, replacements)
+        estimator = Estimator(TargetModel(threads=run.target.threads))
+        return Account(log, draw(imported, replacements), missed(imported, graph, estimator))

@@ -1,0 +1,112 @@
+"""`xflow replay` and `xflow certify`: a report's rewrites, made again or confirmed."""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from xflow import files
+from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
+from xflow.commands import Progress
+from xflow.cost.measure import Target
+from xflow.cost.worker import Worker
+from xflow.errors import ExitCode, ModelError, NotCertified, ValidationFailed
+from xflow.log import Log, read_report
+from xflow.machine import usable_cores
+from xflow.onnx_import import Imported
+from xflow.replay import Unfounded
+from xflow.validate import Broken, Tolerance, Validator
+
+CHECK_S = 600.0
+"""Seconds that the comparison on random inputs may take."""
+
+
+def replay(options: argparse.Namespace) -> ExitCode:
+    """Make the rewrites of a report again, without search and timing."""
+    files.check_output(options.output, options.input)
+    report, log = read_report(options.report)
+    files.load_model(options.input)  # says what is wrong with it, if it is no model
+    source = Path(options.input)
+    if not same_digest(source, log):
+        raise ModelError(
+            "this is not the model that the report speaks of",
+            options.input,
+            "give that model, or optimize this one",
+        )
+    progress = Progress(options.quiet, options.verbose)
+    try:
+        progress("replay", {})
+        if not log.rounds:  # unchanged means unchanged: the very bytes
+            files.write_model_atomically(source.read_bytes(), options.output, source=source)
+        else:
+            imported, model = _replayed(source, log)
+            progress("check", {})
+            shapes = {name: tuple(sizes) for name, sizes in report.get("shapes", {}).items()}
+            _check(imported, model, source, shapes, options)
+            files.write_model_atomically(model, options.output, source=source)
+    finally:
+        progress.close()
+    if not options.quiet:
+        steps = [step for items in log.rounds for item in items for step in item.steps or ()]
+        count = sum(map(len, log.rounds))
+        print(f"{_count(count, 'rewrite')} made again, in {_count(len(steps), 'step')}")
+    return ExitCode.OK
+
+
+def _replayed(source: Path, log: Log) -> tuple[Imported, object]:
+    try:
+        return replayed(source, log)
+    except Unfounded as error:
+        raise NotCertified(error.why, error.where) from None
+
+
+def _check(
+    imported: Imported,
+    model: object,
+    source: Path,
+    shapes: dict[str, tuple[int, ...]],
+    options: argparse.Namespace,
+) -> None:
+    """Compare the model on random inputs, as a search would have. Raises ValidationFailed."""
+    with tempfile.TemporaryDirectory(prefix="xflow-") as folder, Worker() as worker:
+        validator = Validator(
+            imported,
+            source,
+            Path(folder) / "after.onnx",
+            worker,
+            Target("cpu", options.threads or usable_cores()),
+            Tolerance(options.check, options.rtol, options.atol, options.seed),
+            [shapes],
+            time.monotonic() + CHECK_S,
+        )
+        outcome = validator.compare(model)  # type: ignore[arg-type]
+    if isinstance(outcome, Broken):
+        raise ValidationFailed(outcome.reason, str(source))
+
+
+def run_certify(options: argparse.Namespace) -> ExitCode:
+    """Confirm that a model follows from another by the steps of a report."""
+    _, log = read_report(options.report)
+    for path in (options.input, options.output):
+        files.load_model(path)
+    prover = prove_again
+    if options.recheck:
+        from xflow.rule_files import default_directory  # noqa: PLC0415
+
+        prover = Rechecked(Path(options.rules) if options.rules else default_directory())
+    progress = Progress(options.quiet, options.verbose)
+    try:
+        found = certify(Path(options.input), Path(options.output), log, prover, progress)
+    finally:
+        progress.close()
+    if not options.quiet:
+        how = "rechecked" if options.recheck else "proved"
+        print(
+            f"{options.output} follows from {options.input}:\n{_count(found.rules, 'rule')} {how}, "
+            f"{_count(found.rewrites, 'rewrite')} in {_count(found.steps, 'step')} replayed"
+        )
+    return ExitCode.OK
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

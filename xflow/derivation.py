@@ -1,0 +1,155 @@
+"""How a rewritten graph follows from another: applications of rules, one after the other.
+
+An application names a rule, a place in a graph, and what the rule's inputs and symbols are there.
+Places are counted in the order in which `walk` meets the nodes of the graph as it stands at that
+moment, so they mean the same in every process, and to every region with the same graph. Nothing
+here searches or matches; `replay` checks and repeats what was written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from xflow.errors import SizeError
+from xflow.graph import Graph, Node, Value, leaf, with_inputs
+from xflow.match import Match
+from xflow.size import Size, parse_size
+
+Place: TypeAlias = tuple[int, int]
+"""A value of a graph: the number of its node in `Graph.nodes`, and which output of that it is."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """One direction of a rule, applied in a graph.
+
+    `rule` is its name, with ``.reverse`` behind it from right to left. `at` are the outputs of its
+    left side, `inputs` the rule's inputs. `sizes` and `reals` are its symbols, those included that
+    only its right side has; `dtype` is the element type that stands for reals.
+    """
+
+    rule: str
+    rank: int
+    at: tuple[Place, ...]
+    inputs: Mapping[str, Place]
+    sizes: Mapping[str, Size]
+    reals: Mapping[str, Fraction]
+    dtype: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` reads it."""
+        return {
+            "rule": self.rule,
+            "rank": self.rank,
+            "at": [list(place) for place in self.at],
+            "inputs": {name: list(place) for name, place in self.inputs.items()},
+            "sizes": {
+                name: size if isinstance(size, int) else str(size)
+                for name, size in self.sizes.items()
+            },
+            "reals": {name: str(number) for name, number in self.reals.items()},
+            "type": self.dtype,
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Application:
+        """What `to_json` wrote. Raises KeyError, TypeError, ValueError for anything else."""
+        return cls(
+            plain["rule"],
+            plain["rank"],
+            tuple(map(_place, plain["at"])),
+            {name: _place(place) for name, place in plain["inputs"].items()},
+            {
+                name: size if isinstance(size, int) else parse_size(size)
+                for name, size in plain["sizes"].items()
+            },
+            {name: Fraction(number) for name, number in plain["reals"].items()},
+            plain["type"],
+        )
+
+
+def _place(plain: Sequence[int]) -> Place:
+    number, index = plain
+    if not (isinstance(number, int) and isinstance(index, int)) or number < 0 or index < 0:
+        raise ValueError(f"{plain} is no place")
+    return number, index
+
+
+def application(graph: Graph, rule: str, rank: int, match: Match) -> Application | None:
+    """The application of a rule at a match in `graph`.
+
+    None where a symbolic size of the graph cannot be read again once it is written.
+    """
+    numbers = numbering(graph)
+    if not all(map(_reads_back, match.sizes.values())):
+        return None
+    return Application(
+        rule,
+        rank,
+        tuple(place_of(value, numbers) for value in match.roots),
+        {name: place_of(value, numbers) for name, value in match.bindings.items()},
+        match.sizes,
+        match.reals,
+        match.dtype,
+    )
+
+
+def numbering(graph: Graph) -> dict[Node, int]:
+    """The number of each node of a graph."""
+    return {node: number for number, node in enumerate(graph.nodes)}
+
+
+def place_of(value: Value, numbers: Mapping[Node, int]) -> Place:
+    """Where a value stands in a graph, of which the nodes have these numbers."""
+    return numbers[value.node], value.index
+
+
+def value_at(graph: Graph, place: Place) -> Value:
+    """The value at a place. Raises LookupError where there is none."""
+    node = graph.nodes[place[0]]
+    if place[1] >= len(node.types):
+        raise IndexError(f"the operator has no output {place[1]}")
+    return Value(node, place[1])
+
+
+def abstract(values: Sequence[Value], inputs: Sequence[Value]) -> Graph:
+    """`values` as a graph over numbered leaves, which stand for `inputs`."""
+    made: dict[Value, Value] = dict(zip(inputs, local_leaves(inputs), strict=True))
+    for node in walk_above(values, set(made)):
+        sources = tuple(made.get(value, value) for value in node.inputs)
+        same = node if sources == node.inputs else with_inputs(node, sources)
+        for index in range(len(node.types)):
+            made.setdefault(Value(node, index), Value(same, index))
+    return Graph(tuple(made[value] for value in values))
+
+
+def local_leaves(inputs: Iterable[Value]) -> tuple[Value, ...]:
+    """Leaves that stand for `inputs` in `abstract`."""
+    return tuple(
+        leaf(f"{number}", value.type, constant=value.is_constant)
+        for number, value in enumerate(inputs)
+    )
+
+
+def walk_above(values: Iterable[Value], cut: set[Value]) -> Iterable[Node]:
+    """The nodes that `values` depend on other than through `cut`, inputs before users."""
+    seen: set[Node] = set()
+    stack = [(value.node, False) for value in values if value not in cut]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((value.node, False) for value in node.inputs if value not in cut)
+
+
+def _reads_back(size: Size) -> bool:
+    try:
+        return isinstance(size, int) or parse_size(str(size)) == size
+    except SizeError:  # the names of a model's dimensions may be any words
+        return False

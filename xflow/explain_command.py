@@ -1,0 +1,31 @@
+"""`xflow explain`: what would be done to a model; nothing is written."""
+
+import argparse
+
+from xflow import api, machine
+from xflow.commands import Progress, input_settings
+from xflow.errors import ExitCode
+from xflow.explanation import explain_report
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Search, and say what was found."""
+    progress = Progress(options.quiet, options.verbose)
+    try:
+        result = api.optimize(
+            options.input,
+            budget=options.budget,
+            threads=options.threads or machine.usable_cores(),
+            input_shapes=input_settings(options.input_shapes),
+            rules=options.rules,
+            objective=options.objective,
+            cost=options.cost,
+            seed=options.seed,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    print(explain_report(result.report))
+    if options.cost == "estimated" and not options.quiet:
+        print("\nBy estimate; --cost measured asks this machine. Nothing was written.")
+    return ExitCode.OK

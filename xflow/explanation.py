@@ -1,0 +1,123 @@
+"""What would be done to a model, region by region."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xflow.api import Model, optimize
+from xflow.report import Missed, Report, format_amount
+
+
+@dataclass(frozen=True)
+class RegionChange:
+    """A part of the model that would be rewritten.
+
+    `before` and `after` count operators by name; `names` are the names of those replaced, as far as
+    the model has any. `rules` are the steps in order, with how often each follows itself. `gain` is
+    in seconds, or in what the objective counts, as the search knows it.
+    """
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    names: tuple[str, ...]
+    rules: tuple[tuple[str, int], ...]
+    gain: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What would be done to a model; `str` of it is for people."""
+
+    report: Report
+    regions: tuple[RegionChange, ...]
+    missed: tuple[Missed, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """The text, of 80 columns as far as names allow."""
+        report = self.report
+        if not report.changed:
+            yield "Nothing would be done: the output would be the input's own graph."
+        else:
+            count = len(self.regions)
+            yield (
+                f"{count} region{'' if count == 1 else 's'} would be rewritten; operators: "
+                f"{report.before.nodes} > {report.after.nodes}"
+            )
+        for number, region in enumerate(self.regions, 1):
+            yield ""
+            gain = format_amount(region.gain, report.objective)
+            ends = " to ".join(dict.fromkeys(region.names[:1] + region.names[-1:]))
+            yield f"Region {number}: {ends or 'operators without names'}, gain ~ {gain}"
+            yield from _wrapped("before", _counts(region.before))
+            yield from _wrapped("after", _counts(region.after))
+            yield from _wrapped(
+                "by", [name if times == 1 else f"{name} x {times}" for name, times in region.rules]
+            )
+        if self.missed:
+            yield ""
+            yield "Left as it is:"
+            for item in self.missed:
+                yield from _wrapped(f"{item.count:4} x", [f"{item.what}: {item.why}"], "  ")
+        for sentence in (*report.messages, *(f"Warning: {each}" for each in report.warnings)):
+            yield ""
+            yield from _wrapped("", [sentence], "")
+
+
+def explain(model: Model, **options: Any) -> Explanation:
+    """What `xflow.optimize` would do to a model; nothing is written.
+
+    The options are those of `xflow.optimize`, but nothing is timed unless ``cost="measured"``, and
+    the budget is 10 seconds. Raises XflowError.
+
+    >>> print(xflow.explain("model.onnx"))
+    """
+    return explain_report(
+        optimize(model, **{"budget": 10.0, "cost": "estimated", **options}).report
+    )
+
+
+def explain_report(report: Report) -> Explanation:
+    """What a report says was done, region by region."""
+    drawing: Mapping[str, Any] = report.drawing or {"before": {}, "after": {}, "regions": []}
+    log: Mapping[str, Any] = report.log or {"rounds": []}
+    rewrites = [item for items in log["rounds"] for item in items]
+    sides = [drawing[side].get("nodes", []) for side in ("before", "after")]
+    regions = []
+    for number, members in enumerate(drawing["regions"]):
+        inside = [[node for node in nodes if node["region"] == number] for nodes in sides]
+        steps = [step["rule"] for k in members for step in rewrites[k]["steps"] or ()]
+        regions.append(
+            RegionChange(
+                Counter(node["op"] for node in inside[0]),
+                Counter(node["op"] for node in inside[1]),
+                tuple(node["name"] for node in inside[0] if node["name"]),
+                tuple(Counter(steps).items()),
+                sum(rewrites[k]["gain"] for k in members),
+            )
+        )
+    regions.sort(key=lambda region: -region.gain)
+    return Explanation(report, tuple(regions), report.missed)
+
+
+def _counts(operators: Mapping[str, int]) -> list[str]:
+    order = sorted(operators.items(), key=lambda item: (-item[1], item[0]))
+    return [f"{name} {count}" for name, count in order] or ["nothing"]
+
+
+def _wrapped(label: str, items: list[str], indent: str = "  ") -> Iterator[str]:
+    """Items behind a label, separated by commas, in lines of 80 columns where that is possible."""
+    head = f"{indent}{label:8}" if label else indent
+    line = head
+    words = items[0].split(" ") if len(items) == 1 else [f"{item}," for item in items]
+    for word in words:
+        if len(line) + len(word) > 80 and line.strip():
+            yield line.rstrip()
+            line = " " * len(head)
+        line += f"{word} "
+    yield line.rstrip().rstrip(",")

@@ -1,0 +1,170 @@
+"""The log of a run: what a model was, and each application of a rule that led to another one.
+
+It holds all that is needed to do the same again without searching, and to check it without
+believing anybody: the hash of the model, the rules as text, and for each rewrite where it was made
+and by which steps. See `derivation` for the steps, and `replay` for doing it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from xflow.derivation import Application, Place, numbering, place_of
+from xflow.errors import ReportError, RuleFileError
+from xflow.external_data import external_locations, has_external_data
+from xflow.graph import Graph
+from xflow.onnx_import import Imported
+from xflow.replay import Rewrite, Round, Unfounded, replay
+from xflow.report import FORMAT_VERSION
+from xflow.rule import Rule, parse_rules
+from xflow.search import Replacement, apply_replacements, rounds
+
+Json = dict[str, Any]
+
+_CHUNK = 2**22
+
+
+@dataclass(frozen=True)
+class Log:
+    """What was written down of a run.
+
+    `digest` is that of the input model, see `digest_of`. `rules` are all rules that the steps
+    name. Without any round the output is the input's own model.
+    """
+
+    digest: Json
+    rules: tuple[Rule, ...]
+    rounds: tuple[Round, ...]
+    program: str = ""
+
+    @property
+    def directions(self) -> Mapping[str, Rule]:
+        """The directions of the rules by their names."""
+        return {each.name: each for rule in self.rules for each in rule.directions()}
+
+
+def digest_of(path: Path) -> Json:
+    """SHA-256 of a model's file, and of each file beside it that holds data of it."""
+    found: Json = {"sha256": _sha256(path)}
+    proto = onnx.load(path, load_external_data=False)
+    if has_external_data(proto):
+        names = sorted(external_locations(proto))
+        found["external"] = {name: _sha256(path.parent / name) for name in names}
+    return found
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def record(
+    before: Path, imported: Imported, replacements: Sequence[Replacement], rules: Iterable[Rule]
+) -> Json:
+    """The log of a run that made these replacements in the model of the file `before`.
+
+    Raises Unfounded where they cannot be repeated from what is known of them.
+    """
+    made = [
+        [_rewrite(graph, item, imported) for item in items]
+        for graph, items in rounds(imported.graph, replacements)
+    ]
+    used = {
+        step["rule"].removesuffix(".reverse")
+        for items in made
+        for item in items
+        for step in item["steps"] or ()
+    }
+    log: Json = {
+        "program": f"xflow {version('xflow-onnx')}",
+        "input": digest_of(before),
+        "rules": {rule.name: str(rule) for rule in rules if rule.name in used},
+        "rounds": made,
+    }
+    if any(item["steps"] is None for items in made for item in items):
+        return log
+    log = json.loads(json.dumps(log))  # what a reader will see
+    again = _read(log)
+    graph = replay(imported.graph, again.rounds, again.directions, imported.constants)
+    if graph.outputs != apply_replacements(imported.graph, replacements).outputs:
+        raise Unfounded("the last rewrite", "repeating all of them leads to another model")
+    return log
+
+
+def _rewrite(graph: Graph, item: Replacement, imported: Imported) -> Json:
+    """One replacement in `graph`, and which nodes of the model it concerns."""
+    numbers = numbering(graph)
+    return {
+        "before": [list(place_of(value, numbers)) for value in item.before],
+        "inputs": [list(place_of(value, numbers)) for value in item.inputs],
+        "steps": None if item.trail is None else [step.to_json() for step in item.trail],
+        "rules": list(item.rules),
+        "gain": item.gain,
+    }
+
+
+def read_report(path: str | Path) -> tuple[Json, Log]:
+    """The report in a file, and the log in it. Raises ReportError, in one sentence."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ReportError("there is no such file", str(path)) from None
+    except IsADirectoryError:
+        raise ReportError("this is a directory, not a report", str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReportError(f"the file cannot be read ({error})", str(path)) from None
+    try:
+        report = json.loads(text)
+    except ValueError:
+        report = None
+    if not isinstance(report, dict) or not isinstance(report.get("version"), int):
+        raise ReportError("this is no report of xflow", str(path), "give a file of --report")
+    if report["version"] != FORMAT_VERSION:
+        what = f"a report of format {report['version']}, where {FORMAT_VERSION} is understood"
+        raise ReportError(what, str(path), "optimize the model again")
+    if not isinstance(report.get("log"), dict):
+        raise ReportError("the report holds no log", str(path), "optimize the model again")
+    try:
+        return report, _read(report["log"])
+    except (LookupError, TypeError, ValueError, AttributeError, RuleFileError) as error:
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:120]
+        raise ReportError(f"its log makes no sense ({reason})", str(path)) from None
+
+
+def _read(log: Json) -> Log:
+    """The log that `record` wrote. Raises one of many errors for anything else."""
+    rules = []
+    for name, text in log["rules"].items():
+        (rule,) = parse_rules(text, f"rule {name} of the log")
+        rules.append(rule)
+    made = tuple(tuple(_read_rewrite(item) for item in items) for items in log["rounds"])
+    if not isinstance(log["input"]["sha256"], str):
+        raise TypeError("the hash is no text")
+    return Log(dict(log["input"]), tuple(rules), made, str(log["program"]))
+
+
+def _read_rewrite(item: Json) -> Rewrite:
+    steps = item["steps"]
+    return Rewrite(
+        tuple(_place(place) for place in item["before"]),
+        tuple(_place(place) for place in item["inputs"]),
+        None if steps is None else tuple(Application.from_json(step) for step in steps),
+    )
+
+
+def _place(plain: Sequence[int]) -> Place:
+    number, index = map(int, plain)
+    if number < 0 or index < 0:
+        raise ValueError(f"{plain} is no place")
+    return number, index

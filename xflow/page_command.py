@@ -1,0 +1,25 @@
+"""`xflow report`: a page from the report of a run."""
+
+import argparse
+from pathlib import Path
+
+from xflow import files
+from xflow.errors import ExitCode, ReportError
+from xflow.log import read_report
+from xflow.page import page
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Write the page for a report, beside it unless somewhere else is asked for."""
+    output = options.html or str(Path(options.report).with_suffix(".html"))
+    files.check_output(output, options.report)
+    report, _ = read_report(options.report)
+    try:
+        text = page(report)
+    except (LookupError, TypeError, ValueError) as error:
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:120]
+        raise ReportError(f"the report makes no sense ({reason})", options.report) from None
+    files.write_text_atomically(text, output)
+    if not options.quiet:
+        print(f"wrote {output}")
+    return ExitCode.OK

@@ -1,0 +1,244 @@
+"""Repeats the applications of rules that were written down, and believes nothing of them.
+
+A rule's left side is held against the graph as it is instantiated by what the log says: there is
+no matching, and so nothing to get wrong by searching. What does not hold is an `Unfounded`, which
+names the application.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xflow.derivation import Application, Place, abstract, local_leaves, value_at, walk_above
+from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.fold import Folder
+from xflow.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements
+from xflow.match import (
+    MAX_PERMUTED,
+    ConstantLookup,
+    Match,
+    NoMatch,
+    computed,
+    is_exact,
+    is_true,
+    replacement,
+)
+from xflow.ops.registry import Array, Attribute, Operator
+from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
+from xflow.rule import Instance, Rule
+from xflow.unify import instantiate, same_literal, same_shape
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Values `before` of a graph and the values `inputs` under them, and the applications of rules
+    that turn what lies between them into something else; None where these were not told."""
+
+    before: tuple[Place, ...]
+    inputs: tuple[Place, ...]
+    steps: tuple[Application, ...] | None
+
+
+Round = Sequence[Rewrite]
+"""Rewrites that all refer to one graph, and are made at once."""
+
+
+class Unfounded(Exception):  # noqa: N818 - a verdict, not a mishap
+    """A step of a log that does not follow: in words, which one and why."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}")
+        self.where, self.why = where, why
+
+
+def replay(
+    graph: Graph,
+    rounds: Sequence[Round],
+    rules: Mapping[str, Rule],
+    constants: ConstantLookup,
+) -> Graph:
+    """What the rewrites make of `graph`.
+
+    `rules` are directions of rules by their names, `constants` the data of the graph's constants.
+    Raises Unfounded.
+    """
+    folder = Folder(constants)
+    numbers = itertools.count(1)
+    for items in rounds:
+        mapping: dict[Value, Value] = {}
+        for item in items:
+            where = f"rewrite {next(numbers)}"
+            before, after = _rewritten(graph, item, rules, folder, where)
+            if not mapping.keys().isdisjoint(before):
+                raise Unfounded(where, "it replaces what another one of its round does")
+            mapping.update(zip(before, after, strict=True))
+        try:
+            graph = Graph(rebuild_all(graph.outputs, mapping))
+        except ShapeError as error:
+            raise Unfounded(f"the round up to rewrite {next(numbers) - 1}", str(error)) from None
+    return graph
+
+
+def _rewritten(
+    graph: Graph, item: Rewrite, rules: Mapping[str, Rule], folder: Folder, where: str
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """What a rewrite replaces in `graph`, and by what."""
+    if item.steps is None:
+        raise Unfounded(where, "the log does not say how it came about")
+    try:
+        before = tuple(value_at(graph, place) for place in item.before)
+        inputs = tuple(value_at(graph, place) for place in item.inputs)
+    except LookupError:
+        raise Unfounded(where, "it speaks of a place that the model does not have") from None
+    if len(set(inputs)) < len(inputs) or len(set(before)) < len(before):
+        raise Unfounded(where, "it names a place twice")
+    if any(isinstance(node.op, Leaf) for node in walk_above(before, set(inputs))):
+        # A leaf of the model might be taken for one that stands for an input.
+        raise Unfounded(where, "it reads an input or a weight that it does not name")
+    own = dict(zip(local_leaves(inputs), inputs, strict=True))
+
+    def constants(value: Value) -> Array | None:
+        return folder(own[value]) if value in own else None
+
+    local = abstract(before, inputs)
+    lookup = Folder(constants)
+    for number, step in enumerate(item.steps, 1):
+        place = f"{where}, step {number} ({step.rule})"
+        rule = rules.get(step.rule)
+        if rule is None:
+            raise Unfounded(place, "there is no such rule")
+        local = apply_step(local, step, rule, lookup, place)
+    after = rebuild(local.outputs, own)
+    if any(new.type != old.type for new, old in zip(after, before, strict=True)):
+        raise Unfounded(where, "the type of a value changes")
+    return before, after
+
+
+def apply_step(
+    graph: Graph, step: Application, rule: Rule, constants: ConstantLookup, where: str
+) -> Graph:
+    """`graph` with a rule applied as `step` says, if the rule allows that. Raises Unfounded."""
+    try:
+        match = Match(
+            tuple(value_at(graph, place) for place in step.at),
+            {name: value_at(graph, place) for name, place in step.inputs.items()},
+            step.sizes,
+            step.reals,
+            frozenset(),
+            step.dtype,
+        )
+    except LookupError:
+        raise Unfounded(where, "it speaks of a place that is not there") from None
+    if step.rank not in rule.usable_ranks:
+        raise Unfounded(where, f"the rule is not proved at rank {step.rank}")
+    try:
+        instance = rule.instance(step.rank)
+        reason = _Check(instance, match, constants).objection()
+        after = replacement(instance, match) if not reason else None
+    except (RuleFileError, ShapeError, SizeError, KeyError, ZeroDivisionError) as error:
+        raise Unfounded(where, f"the rule does not apply ({error})") from None
+    if after is None or isinstance(after, NoMatch):
+        raise Unfounded(where, reason if after is None else after.reason)
+    try:
+        return graph.replace(dict(zip(match.roots, after.values, strict=True)))
+    except ShapeError as error:
+        raise Unfounded(where, str(error)) from None
+
+
+class _Check:
+    """Whether a rule's left side, with inputs and symbols as `match` has them, is what is there."""
+
+    def __init__(self, instance: Instance, match: Match, constants: ConstantLookup) -> None:
+        self.instance = instance
+        self.match = match
+        self.constants = constants
+        self._known: dict[tuple[Node, Node], bool] = {}
+
+    def objection(self) -> str:
+        """Why the rule must not be applied; nothing where it may."""
+        instance, match = self.instance, self.match
+        roots = match.roots
+        if len(roots) != len(instance.lhs) or len(set(roots)) < len(roots):
+            return "the rule has another number of outputs"
+        if not all(map(self.is_value, instance.lhs, roots)):
+            return "the rule's left side is not there"
+        conditions = (*instance.where, *requirements(instance.lhs))
+        for condition in conditions:
+            if not is_true(condition.substitute(match.sizes)):
+                return f"it is not known whether {condition}"
+        for fact in instance.facts:
+            values = match.reals.get(fact.name)
+            bound = match.bindings.get(fact.name)
+            array = None if bound is None or not bound.is_constant else self.constants(bound)
+            known = array if values is None else values
+            if known is None or not fact.holds(known):
+                return f"it is not known whether {fact}"
+        return ""
+
+    def is_value(self, pattern: Value, target: Value) -> bool:
+        """Whether a value of the graph is what a value of the left side stands for."""
+        if not self.is_of_sort(pattern.type.dtype, target.type.dtype):
+            return False
+        if isinstance(pattern.node.op, Leaf):
+            return self.match.bindings.get(pattern.node.op.key) == target and (
+                self.instance.broadcast or same_shape(pattern.shape, target.shape, self.match.sizes)
+            )
+        if pattern.index != target.index:
+            return False
+        pair = pattern.node, target.node
+        if pair not in self._known:
+            self._known[pair] = self.is_node(*pair)
+        return self._known[pair]
+
+    def is_of_sort(self, sort: str, dtype: str) -> bool:
+        if sort == REAL:
+            return dtype == self.match.dtype and admits(self.instance.types, dtype)
+        return dtype in INDICES if sort == INT else dtype == BOOL
+
+    def is_node(self, pattern: Node, target: Node) -> bool:
+        if pattern.op is not target.op:
+            return self.is_data(pattern, target)
+        assert isinstance(pattern.op, Operator)
+        if len(pattern.inputs) != len(target.inputs) or len(pattern.types) != len(target.types):
+            return False
+        if not self.instance.broadcast and not all(
+            same_shape(mine.shape, theirs.shape, self.match.sizes)
+            for mine, theirs in zip(pattern.types, target.types, strict=True)
+        ):
+            return False
+        if not all(
+            self.is_attribute(value, target.attributes[name])
+            for name, value in pattern.attributes.items()
+        ):
+            return False
+        orders = [target.inputs]
+        if pattern.op.commutative and len(target.inputs) <= MAX_PERMUTED:
+            orders = list(itertools.permutations(target.inputs))
+        return any(all(map(self.is_value, pattern.inputs, order)) for order in orders)
+
+    def is_attribute(self, pattern: Attribute, target: Attribute) -> bool:
+        if isinstance(pattern, str):
+            return same_literal(pattern, target) and (pattern != REAL or target == self.match.dtype)
+        value = instantiate(pattern, self.match.sizes, self.match.reals)
+        return value is not None and same_literal(value, target)
+
+    def is_data(self, pattern: Node, target: Node) -> bool:
+        """Whether a constant of the graph holds what a constant expression of the rule is."""
+        value = Value(target, 0)
+        if not pattern.constant or not target.constant or len(pattern.types) != 1:
+            return False
+        shape = pattern.types[0].shape
+        if shape and not same_shape(shape, value.shape, self.match.sizes):
+            return False  # one of shape [] may stand for any uniform one
+        array, outputs = self.constants(value), computed(pattern, self.match)
+        if array is None or outputs is None:
+            return False
+        with np.errstate(all="ignore"):
+            expected = outputs[0].astype(array.dtype)
+            if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
+                return False
+            return bool(np.all(array == expected))
