@@ -113,3 +113,13 @@ def test_a_product_is_no_cheaper_in_einstein_notation() -> None:
     x, w = tensor("x", 128, 768), tensor("w", 768, 768, constant=True)
     einsum = call("Einsum", x, w, equation="ij,jk->ik")
     assert seconds(einsum) >= seconds(call("MatMul", x, w))
+
+
+def test_a_gate_that_is_enlarged_stays_in_the_layout() -> None:
+    gate = call("GlobalAveragePool", CONV)
+    kernel = tensor("k", CONV.shape[1], CONV.shape[1], 1, 1, constant=True)
+    enlarged = call("Resize", gate, scales=(1, 1, *CONV.shape[2:]))
+    plain, wide = (
+        seconds(call("Conv", call("Mul", CONV, each), kernel)) for each in (gate, enlarged)
+    )
+    assert wide < plain

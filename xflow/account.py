@@ -50,7 +50,14 @@ def account_for(
                 raise Unfounded(
                     "the model", "something was done to it that is no rewrite by a rule"
                 )
-            log = record(before, imported, replacements, rules)
+            log = record(
+                before,
+                imported,
+                replacements,
+                rules,
+                target_opset=run.target_opset,
+                size_threshold=run.size_threshold,
+            )
         except Unfounded as error:
             run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")
             log = None

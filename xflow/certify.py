@@ -49,7 +49,7 @@ def replayed(path: Path, log: Log) -> tuple[Imported, ir.Model]:
     imported = import_model(files.load_model(path))
     graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
     try:
-        return imported, export_model(imported, graph)
+        return imported, export_model(imported, graph, log.target_opset, log.size_threshold)
     except (UnwritableError, ShapeError) as error:
         raise Unfounded("the last rewrite", str(error)) from None
 

@@ -45,7 +45,6 @@ often used: --budget SECONDS           time for the search (60)
             --report FILE.json, --html FILE   write what was done
             -q, -v                     say nothing, or say more
 all:        xflow optimize --help, xflow prove --help, ...; xflow --version
-
 exit codes: 0 done, 1 error, 2 usage, 3 result not validated, 4 not faster,
             5 rules changed, 6 not the same, 7 slower, 10 refuted,
             11 neither proved nor refuted, 12 not derived, 13 not certified

@@ -21,6 +21,7 @@ from xflow.derivation import Application, Place, numbering, place_of
 from xflow.errors import ReportError, RuleFileError
 from xflow.external_data import external_locations, has_external_data
 from xflow.graph import Graph
+from xflow.onnx_export import GROWTH
 from xflow.onnx_import import Imported
 from xflow.replay import Rewrite, Round, Unfounded, replay
 from xflow.report import FORMAT_VERSION
@@ -44,6 +45,8 @@ class Log:
     rules: tuple[Rule, ...]
     rounds: tuple[Round, ...]
     program: str = ""
+    target_opset: int | None = None
+    size_threshold: int = GROWTH
 
     @property
     def directions(self) -> Mapping[str, Rule]:
@@ -70,9 +73,17 @@ def _sha256(path: Path) -> str:
 
 
 def record(
-    before: Path, imported: Imported, replacements: Sequence[Replacement], rules: Iterable[Rule]
+    before: Path,
+    imported: Imported,
+    replacements: Sequence[Replacement],
+    rules: Iterable[Rule],
+    *,
+    target_opset: int | None = None,
+    size_threshold: int = GROWTH,
 ) -> Json:
     """The log of a run that made these replacements in the model of the file `before`.
+
+    `target_opset` and `size_threshold` are how the model was written, see `export_model`.
 
     Raises Unfounded where they cannot be repeated from what is known of them.
     """
@@ -91,6 +102,8 @@ def record(
         "input": digest_of(before),
         "rules": {rule.name: str(rule) for rule in rules if rule.name in used},
         "rounds": made,
+        "target_opset": target_opset,
+        "size_threshold": size_threshold,
     }
     if any(item["steps"] is None for items in made for item in items):
         return log
@@ -151,7 +164,10 @@ def _read(log: Json) -> Log:
     made = tuple(tuple(_read_rewrite(item) for item in items) for items in log["rounds"])
     if not isinstance(log["input"]["sha256"], str):
         raise TypeError("the hash is no text")
-    return Log(dict(log["input"]), tuple(rules), made, str(log["program"]))
+    opset, threshold = log["target_opset"], log["size_threshold"]
+    if not isinstance(threshold, int) or not isinstance(opset, int | None):
+        raise TypeError("the opset or the threshold is no number")
+    return Log(dict(log["input"]), tuple(rules), made, str(log["program"]), opset, threshold)
 
 
 def _read_rewrite(item: Json) -> Rewrite:

@@ -21,7 +21,7 @@ from xflow.generator.vocabulary import Vocabulary
 from xflow.rule import Rule, leaves_of, parse_rules
 from xflow.size import Size
 
-LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends")
+LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends", "scales")
 """Attributes that may be set free, in the order in which that is tried one by one."""
 
 
@@ -90,6 +90,8 @@ class Generalizer:
                 groups.setdefault((slot.attribute, slot.position, slot.op), []).append(j)
         for key, members in sorted(groups.items(), key=str):
             values = {numbers[j] if isinstance(numbers[j], int) else None for j in members}
+            if key[0] == "scales" and values == {1}:
+                continue  # an axis that is not enlarged: few know what to do with one that is
             if len(values) == 1 and None not in values and self._may_vary(skeleton, key, members):
                 for j in members:
                     result[j] = slot_symbol(members[0], skeleton.slots[members[0]])

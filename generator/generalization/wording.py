@@ -31,6 +31,7 @@ PREFERRED = {
     "split": ("k", "l"),
     "starts": ("h",),
     "ends": ("j",),
+    "scales": ("s",),
 }
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "kernel"})
 SUFFIX = {BOOL: ":bool", INT: ":int"}

@@ -89,6 +89,9 @@ class LayoutModel:
         if name == "Concat":
             axis = node.attributes["axis"]
             return axis == 1 and all(_fills(v.shape[1], layout) for v in node.inputs)
+        if name == "Resize":
+            # The runtime enlarges pixels of blocks, and neither batches nor channels.
+            return node.types[0].shape[:2] == node.inputs[0].shape[:2]
         return all(
             v.shape == node.types[0].shape or (v.is_constant and _is_per_channel(v, node))
             for v in node.inputs

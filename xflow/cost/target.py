@@ -97,7 +97,7 @@ class Layout:
     """Operators for which the runtime converts what they read, if it is not in the layout."""
     stays: frozenset[str] = frozenset(
         {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Gelu", "Swish",
-         "Add", "Sum", "Mul", "Concat", "BatchNormalization"}
+         "Add", "Sum", "Mul", "Concat", "BatchNormalization", "Resize"}
     )  # fmt: skip
     """Operators that give the layout if all that they read is in it."""
     reorder: float = 1.1
