@@ -41,8 +41,9 @@ class Runtime:
         Raises UnwritableError where a value has no ONNX form, and the runtime's exceptions where
         it has no kernel.
         """
-        if precision is None:
-            return run_rounded(values, feeds, None)
+        if precision is None or any(np.asarray(array).size == 0 for array in feeds.values()):
+            # Some kernels refuse empty tensors, which lose nothing either.
+            return run_rounded(values, feeds, precision)
         session = self._session(tuple(values), precision)
         given = {}
         for item in session.get_inputs():

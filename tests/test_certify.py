@@ -122,8 +122,13 @@ def test_an_unchanged_model_is_certified_and_replayed(tmp_path: Path) -> None:
     assert again.read_bytes() == before.read_bytes()
 
 
+def _weight(model: onnx.ModelProto) -> onnx.TensorProto:
+    (weight,) = (each for each in model.graph.initializer if len(each.dims) == 2)
+    return weight
+
+
 def _initializer(model: onnx.ModelProto, change: Callable[[np.ndarray], None]) -> None:
-    (weight,) = model.graph.initializer
+    weight = _weight(model)
     array = numpy_helper.to_array(weight).copy()
     change(array)
     weight.CopyFrom(numpy_helper.from_array(array, weight.name))
@@ -150,12 +155,12 @@ def _an_operator_more(model: onnx.ModelProto) -> None:
 
 
 def _a_connection(model: onnx.ModelProto) -> None:
-    next(node for node in model.graph.node if node.op_type == "Expand").input[0] = "y"
+    next(node for node in model.graph.node if node.op_type == "CumSum").input[0] = "x"
 
 
 def _an_attribute(model: onnx.ModelProto) -> None:
-    shape = next(node for node in model.graph.node if node.op_type == "Shape")
-    shape.attribute.append(helper.make_attribute("start", 1))
+    sums = next(node for node in model.graph.node if node.op_type == "CumSum")
+    sums.attribute.append(helper.make_attribute("exclusive", 1))
 
 
 def _the_opset(model: onnx.ModelProto) -> None:
@@ -196,7 +201,7 @@ def test_an_output_with_other_names_is_certified(
     model = onnx.load(after)
     for node in model.graph.node:
         node.name = f"other_{node.name}"
-    (weight,) = model.graph.initializer
+    weight = _weight(model)
     for node in model.graph.node:
         for position, name in enumerate(node.input):
             if name == weight.name:

@@ -50,6 +50,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the documents speak of."""
     folder = tmp_path_factory.mktemp("documents")
     onnx.save(two_products(128), folder / "model.onnx")
+    (folder / "models").mkdir()
+    onnx.save(two_products(32), folder / "models" / "small.onnx")
     rules = folder / "some"
     (rules / "certificates").mkdir(parents=True)
     name = "relu-relu-to-relu"

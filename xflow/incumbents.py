@@ -21,7 +21,7 @@ _SHAPES = (
 )
 _PATTERNS = "there are rules here: --skip-rules NAME leaves some out, xflow rules list names them"
 _EXTERNAL = "weights stay where the input has them, and go to a file where a model exceeds 2 GiB"
-_FOLDING = "constants are folded only where a rewrite needs it, at most 64 MiB of them"
+_FOLDING = "constants are folded only where a rewrite needs it; --size-threshold bounds by how much"
 
 ANSWERS = {
     "--overwrite-input-shape": _SHAPES,
@@ -31,7 +31,6 @@ ANSWERS = {
     "--skip-optimization": _PATTERNS,
     "--skip-fuse-bn": _PATTERNS,
     "--skip-constant-folding": _FOLDING,
-    "--size-threshold": _FOLDING,
     "--no-large-tensor": _FOLDING,
     "--save-as-external-data": _EXTERNAL,
     "--no-shape-infer": "shapes are inferred for the search alone and not written",
