@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from operator_cases import (
     as_floats,
@@ -16,7 +18,9 @@ from operator_cases import (
     run_onnxruntime,
 )
 
-from xflow.graph import complete_attributes
+from xflow.graph import Graph, TensorType, apply, complete_attributes, leaf
+from xflow.match import no_constants
+from xflow.onnx_region import region_model
 from xflow.ops.registry import Example, OnnxCall, Shape, by_onnx, operator
 from xflow.size import symbols
 
@@ -366,3 +370,14 @@ def test_slice_of_an_unknown_extent_is_understood_only_where_the_extent_does_not
     assert written.constants[2].tolist() == [2**63 - 1]
     assert read(0, 3) is None
     assert read(-1, 2**63 - 1) is None
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16", "DOUBLE"])
+def test_what_onnx_wants_in_float_is_not_converted_with_the_data(dtype: str) -> None:
+    image = leaf("x", TensorType(dtype, (1, 2, 3, 3)))
+    enlarged = apply("Resize", [image], {"scales": (1, 1, 2, 2)}, dtype=dtype)
+    model = onnx.load_from_string(region_model(Graph(enlarged), no_constants))
+    onnx.checker.check_model(model, full_check=True)
+    bounded = apply("Clip", [image], {"min": Fraction(0)}, dtype=dtype)
+    model = onnx.load_from_string(region_model(Graph(bounded), no_constants))
+    onnx.checker.check_model(model, full_check=True)

@@ -162,7 +162,7 @@ class Writer(ABC):
         for position in range(call.input_count(len(sources))):
             if position in call.constants:
                 array = call.constants[position]
-                if array.dtype.kind == "f":
+                if array.dtype == "float64":
                     array = array.astype(numpy_dtype(node.types[0].dtype))
                 inputs.append(self.parameter(array, f"{name}_parameter"))
             else:

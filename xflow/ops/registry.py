@@ -109,8 +109,8 @@ class OnnxCall:
     `attributes` are plain Python values (int, float, str, lists of them). `inputs` are positions
     of the operator's own inputs: in `from_onnx` every ONNX input has a shape in `shapes` (None
     for an omitted input) and, if it is a known constant, an array in `constants`. In `to_onnx`,
-    `constants` are the parameter inputs to be added, by ONNX input position; one of floats is
-    converted to the element type of the output.
+    `constants` are the parameter inputs to be added, by ONNX input position; one in float64 is
+    converted to the element type of the output, others stay as they are.
     """
 
     op_type: str
