@@ -136,6 +136,12 @@ def test_a_difference_tells_gained_lost_and_changed_rules() -> None:
     assert compare([one], [wider]).changed[0].lines == ("in",)
 
 
+def test_how_a_condition_is_spelled_makes_no_difference() -> None:
+    one, other = (replace(RULES[0], reverse=(text,)) for text in ("n >= 2*1", "n >= 2 * 1"))
+    assert not compare([one], [other])
+    assert not compare([], [])
+
+
 def test_a_run_that_died_while_it_exchanged_folders_is_mended(tmp_path: Path) -> None:
     (tmp_path / ".rules.12345678.xflow-old").mkdir()
     (tmp_path / ".rules.12345678.xflow-old" / "a.rules").write_text("# whole\n")

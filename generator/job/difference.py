@@ -50,7 +50,7 @@ class Difference:
 
 def compare(before: Iterable[Rule], after: Iterable[Rule]) -> Difference:
     """The difference of two lists of rules; their order and their names do not matter."""
-    old, new = list(before), list(after)
+    old, new = map(_as_read, (before, after))
     everything = [_statement(rule) for rule in old], [_statement(rule) for rule in new]
     _cancel(old, new, *everything)
     changes: list[Change] = []
@@ -78,6 +78,11 @@ def load_families(folder: Path, families: Sequence[str]) -> list[Rule]:
             except (OSError, UnicodeDecodeError) as error:
                 raise RuleFileError(f"the file cannot be read ({error})", str(path)) from None
     return rules
+
+
+def _as_read(rules: Iterable[Rule]) -> list[Rule]:
+    """Rules as their file has them: reading spells conditions anew, as in ``4 * (C // 4)``."""
+    return parse_rules("\n\n".join(map(str, rules)), "the rules")
 
 
 def _facets(rule: Rule) -> dict[str, str]:
