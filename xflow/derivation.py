@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from xflow.errors import SizeError
-from xflow.graph import Graph, Node, Value, leaf, with_inputs
+from xflow.graph import Graph, Node, Value, leaf, rebuild
 from xflow.match import Match
-from xflow.size import Size, parse_size
+from xflow.size import Size, parse_size, reads_back
 
 Place: TypeAlias = tuple[int, int]
 """A value of a graph: the number of its node in `Graph.nodes`, and which output of that it is."""
@@ -60,8 +59,8 @@ class Application:
         return cls(
             plain["rule"],
             plain["rank"],
-            tuple(map(_place, plain["at"])),
-            {name: _place(place) for name, place in plain["inputs"].items()},
+            tuple(map(read_place, plain["at"])),
+            {name: read_place(place) for name, place in plain["inputs"].items()},
             {
                 name: size if isinstance(size, int) else parse_size(size)
                 for name, size in plain["sizes"].items()
@@ -71,7 +70,8 @@ class Application:
         )
 
 
-def _place(plain: Sequence[int]) -> Place:
+def read_place(plain: Sequence[int]) -> Place:
+    """A place from plain data. Raises TypeError and ValueError for anything else."""
     number, index = plain
     if not (isinstance(number, int) and isinstance(index, int)) or number < 0 or index < 0:
         raise ValueError(f"{plain} is no place")
@@ -84,7 +84,7 @@ def application(graph: Graph, rule: str, rank: int, match: Match) -> Application
     None where a symbolic size of the graph cannot be read again once it is written.
     """
     numbers = numbering(graph)
-    if not all(map(_reads_back, match.sizes.values())):
+    if not all(map(reads_back, match.sizes.values())):
         return None
     return Application(
         rule,
@@ -117,13 +117,7 @@ def value_at(graph: Graph, place: Place) -> Value:
 
 def abstract(values: Sequence[Value], inputs: Sequence[Value]) -> Graph:
     """`values` as a graph over numbered leaves, which stand for `inputs`."""
-    made: dict[Value, Value] = dict(zip(inputs, local_leaves(inputs), strict=True))
-    for node in walk_above(values, set(made)):
-        sources = tuple(made.get(value, value) for value in node.inputs)
-        same = node if sources == node.inputs else with_inputs(node, sources)
-        for index in range(len(node.types)):
-            made.setdefault(Value(node, index), Value(same, index))
-    return Graph(tuple(made[value] for value in values))
+    return Graph(rebuild(values, dict(zip(inputs, local_leaves(inputs), strict=True))))
 
 
 def local_leaves(inputs: Iterable[Value]) -> tuple[Value, ...]:
@@ -132,24 +126,3 @@ def local_leaves(inputs: Iterable[Value]) -> tuple[Value, ...]:
         leaf(f"{number}", value.type, constant=value.is_constant)
         for number, value in enumerate(inputs)
     )
-
-
-def walk_above(values: Iterable[Value], cut: set[Value]) -> Iterable[Node]:
-    """The nodes that `values` depend on other than through `cut`, inputs before users."""
-    seen: set[Node] = set()
-    stack = [(value.node, False) for value in values if value not in cut]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((value.node, False) for value in node.inputs if value not in cut)
-
-
-def _reads_back(size: Size) -> bool:
-    try:
-        return isinstance(size, int) or parse_size(str(size)) == size
-    except SizeError:  # the names of a model's dimensions may be any words
-        return False

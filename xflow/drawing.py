@@ -8,8 +8,7 @@ from typing import Any
 
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import count_readers
-from xflow.derivation import walk_above
-from xflow.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported, is_shape_arithmetic
 from xflow.ops.registry import by_onnx
@@ -73,8 +72,8 @@ class _Trace:
             number = len(self.group)
             self.group.append(number)
             cut = set(item.inputs)
-            gone = _computed(walk_above(item.before, cut))
-            come = _computed(walk_above(item.after, cut))
+            gone = _computed(walk(item.before, cut))
+            come = _computed(walk(item.after, cut))
             for new, old in lineage(Graph(item.before), Graph(item.after)).items():
                 # One that only reads another value is what it was, if its weights are, too.
                 if new in come and old in gone and _weights(new) == _weights(old):

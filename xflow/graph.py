@@ -8,7 +8,7 @@ node without inputs whose operator is a `Leaf`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -243,10 +243,13 @@ def complete_attributes(
     return dict(op.canonical(complete, shapes))
 
 
-def walk(values: Iterable[Value]) -> Iterator[Node]:
-    """The nodes that `values` depend on, each once, inputs before users."""
+def walk(values: Iterable[Value], cut: Container[Value] = ()) -> Iterator[Node]:
+    """The nodes that `values` depend on, each once, inputs before users.
+
+    What they depend on through values of `cut` alone is left out.
+    """
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(value.node, False) for value in reversed(list(values))]
+    stack = [(value.node, False) for value in reversed(list(values)) if value not in cut]
     while stack:
         node, expanded = stack.pop()
         if expanded:
@@ -254,7 +257,7 @@ def walk(values: Iterable[Value]) -> Iterator[Node]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((value.node, False) for value in reversed(node.inputs))
+            stack.extend((value.node, False) for value in reversed(node.inputs) if value not in cut)
 
 
 def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Value, ...]:
@@ -264,7 +267,7 @@ def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Va
     suit a user.
     """
     new: dict[Value, Value] = dict(replace)
-    for node in walk(values):
+    for node in walk(values, replace):
         outputs = [Value(node, i) for i in range(len(node.types))]
         if all(output in new for output in outputs):
             continue

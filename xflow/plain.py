@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from xflow.errors import SizeError, XflowError
+from xflow.errors import XflowError
 from xflow.graph import Leaf, Node, Value, apply, walk
 from xflow.ops.registry import Attribute, Operator
-from xflow.size import Expr, Size, parse_size
+from xflow.size import Expr, parse_size, reads_back
 
 Plain = dict[str, Any]
 """What JSON can hold."""
@@ -64,14 +64,7 @@ def _plain(value: Attribute) -> Any:
     if isinstance(value, tuple):
         items = [_plain(item) for item in value]
         return None if None in items else items
-    return {"size": str(value)} if isinstance(value, Expr) and _reads_back(value) else None
-
-
-def _reads_back(size: Size) -> bool:
-    try:
-        return parse_size(str(size)) == size
-    except SizeError:  # the names of a model's dimensions are any words
-        return False
+    return {"size": str(value)} if isinstance(value, Expr) and reads_back(value) else None
 
 
 def _attribute(plain: Any) -> Attribute:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.derivation import Application, Place, abstract, local_leaves, value_at, walk_above
+from xflow.derivation import Application, Place, abstract, local_leaves, value_at
 from xflow.errors import RuleFileError, ShapeError, SizeError
 from xflow.fold import Folder
-from xflow.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements
+from xflow.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
 from xflow.match import (
     MAX_PERMUTED,
     ConstantLookup,
@@ -96,7 +96,7 @@ def _rewritten(
         raise Unfounded(where, "it speaks of a place that the model does not have") from None
     if len(set(inputs)) < len(inputs) or len(set(before)) < len(before):
         raise Unfounded(where, "it names a place twice")
-    if any(isinstance(node.op, Leaf) for node in walk_above(before, set(inputs))):
+    if any(isinstance(node.op, Leaf) for node in walk(before, set(inputs))):
         # A leaf of the model might be taken for one that stands for an input.
         raise Unfounded(where, "it reads an input or a weight that it does not name")
     own = dict(zip(local_leaves(inputs), inputs, strict=True))

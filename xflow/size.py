@@ -473,6 +473,14 @@ def parse_size(text: str) -> Size:
     return from_ast(tree)
 
 
+def reads_back(size: Size) -> bool:
+    """Whether `parse_size` reads `size` as `str` prints it: a model's names may be any words."""
+    try:
+        return isinstance(size, int) or parse_size(str(size)) == size
+    except SizeError:
+        return False
+
+
 def from_ast(tree: ast.expr) -> Size:
     """The size that a Python expression tree denotes.
 
