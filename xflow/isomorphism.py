@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.check import check_interface
+from xflow.onnx_nodes import graphs_of
 from xflow.onnx_types import interface
 
 IsWeight = Callable[[ir.TensorProtocol], bool]
@@ -70,10 +71,12 @@ class _Pairing:
                 fault = self.nodes(node, same)
                 if fault is not None:
                     return fault
-                for inner, theirs_inner in zip(_graphs(node), _graphs(same), strict=True):
-                    fault = self.graphs(inner, theirs_inner)
-                    if fault is not None:
-                        return f"in {_name(same)}: {fault}"
+                for name, attribute in node.attributes.items():
+                    inner = zip(graphs_of(attribute), graphs_of(same.attributes[name]), strict=True)
+                    for pair in inner:
+                        fault = self.graphs(*pair)
+                        if fault is not None:
+                            return f"in {_name(same)}: {fault}"
                 for a, b in zip(node.inputs, same.inputs, strict=True):
                     if a is not None and b is not None:
                         pending.append((a, b))
@@ -130,23 +133,12 @@ def _name(node: ir.Node) -> str:
     return node.name or node.op_type
 
 
-def _graphs(holder: ir.Node | ir.Attr) -> list[ir.Graph]:
-    """The graphs that a node or an attribute holds, those inside of them aside."""
-    if isinstance(holder, ir.Node):
-        return [graph for each in holder.attributes.values() for graph in _graphs(each)]
-    if holder.is_ref():
-        return []
-    if holder.type == ir.AttributeType.GRAPHS:
-        return list(holder.as_graphs())
-    return [holder.as_graph()] if holder.type == ir.AttributeType.GRAPH else []
-
-
 def _same_attribute(one: ir.Attr, other: ir.Attr) -> bool:
     """Whether two attributes are equal; graphs are compared elsewhere, here only counted."""
     if one.type != other.type or one.is_ref() != other.is_ref():
         return False
-    if _graphs(one) or _graphs(other):
-        return len(_graphs(one)) == len(_graphs(other))
+    if graphs_of(one) or graphs_of(other):
+        return len(graphs_of(one)) == len(graphs_of(other))
     if one.type == ir.AttributeType.TENSOR and not one.is_ref():
         return _other_data(one.as_tensor(), other.as_tensor(), exact=True) is None
     mine, theirs = (

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from xflow.constraint import Relation
 from xflow.errors import ModelError, ShapeError
+from xflow.freeze import listed, overridable
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque
 from xflow.onnx_nodes import (
     HASHED,
@@ -141,15 +142,12 @@ class _Importer:
         self.inferred, failure = infer_types(self.model)
         if failure:
             self.warnings.append(f"The shapes in the model could not be inferred: {failure}.")
-        overridable = []
         for value in graph.inputs:
             self.put(value, leaf(value.name or "", self.type(value)))
-            if value.name in graph.initializers:
-                overridable.append(value.name or "")
-        if overridable:
-            shown = ", ".join(overridable[:3]) + (", ..." if len(overridable) > 3 else "")
+        names = overridable(self.model)
+        if names:
             self.warnings.append(
-                f"{len(overridable)} of the model's weights are also inputs ({shown}), so they "
+                f"{len(names)} of the model's weights are also inputs ({listed(names)}), so they "
                 "cannot be taken as constants."
             )
         for name, value in graph.initializers.items():

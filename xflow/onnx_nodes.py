@@ -126,12 +126,16 @@ def evaluate_node(node: ir.Node, opset: int, inputs: Sequence[Array | None]) -> 
 def graph_attributes(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     """The graphs in a node's attributes, with the names of these."""
     for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.name, attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from ((attribute.name, graph) for graph in attribute.as_graphs())
+        yield from ((attribute.name, graph) for graph in graphs_of(attribute))
+
+
+def graphs_of(attribute: ir.Attr) -> tuple[ir.Graph, ...]:
+    """The graphs that an attribute holds, those inside of them aside."""
+    if attribute.is_ref():
+        return ()
+    if attribute.type == ir.AttributeType.GRAPHS:
+        return tuple(attribute.as_graphs())
+    return (attribute.as_graph(),) if attribute.type == ir.AttributeType.GRAPH else ()
 
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
