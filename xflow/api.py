@@ -19,7 +19,7 @@ from xflow.cost.worker import Worker
 from xflow.errors import ModelError, UsageError
 from xflow.external_data import has_external_data
 from xflow.inputs import Shapes
-from xflow.onnx_export import GROWTH
+from xflow.limits import GROWTH
 from xflow.pipeline import Pipeline, Result
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules

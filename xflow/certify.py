@@ -45,13 +45,18 @@ def same_digest(path: Path, log: Log) -> bool:
 
 
 def replayed(path: Path, log: Log) -> tuple[Imported, ir.Model]:
-    """The model in the file, and what the log makes of it. Raises Unfounded and ModelError."""
+    """The model in the file, and what the log makes of it.
+
+    Raises NotCertified with the first step that does not follow, and ModelError.
+    """
     imported = import_model(files.load_model(path))
-    graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
     try:
+        graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
         return imported, export_model(imported, graph, log.target_opset, log.size_threshold)
+    except Unfounded as error:
+        raise NotCertified(error.why, error.where) from None
     except (UnwritableError, ShapeError) as error:
-        raise Unfounded("the last rewrite", str(error)) from None
+        raise NotCertified(str(error), "the last rewrite") from None
 
 
 def certify(
@@ -73,10 +78,7 @@ def certify(
         if reason:
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
-    try:
-        imported, expected = replayed(before, log)
-    except Unfounded as error:
-        raise NotCertified(error.why, error.where) from None
+    imported, expected = replayed(before, log)
     progress("compare", {})
     weights = {
         id(value.const_value)

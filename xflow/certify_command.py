@@ -5,16 +5,17 @@ import tempfile
 import time
 from pathlib import Path
 
+import onnx_ir as ir
+
 from xflow import files
 from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
 from xflow.commands import Progress
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
-from xflow.errors import ExitCode, ModelError, NotCertified, ValidationFailed
-from xflow.log import Log, read_report
+from xflow.errors import ExitCode, ModelError, ValidationFailed
+from xflow.log import read_report
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported
-from xflow.replay import Unfounded
 from xflow.validate import Broken, Tolerance, Validator
 
 CHECK_S = 600.0
@@ -39,7 +40,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
         if not log.rounds:  # unchanged means unchanged: the very bytes
             files.write_model_atomically(source.read_bytes(), options.output, source=source)
         else:
-            imported, model = _replayed(source, log)
+            imported, model = replayed(source, log)
             progress("check", {})
             shapes = {name: tuple(sizes) for name, sizes in report.get("shapes", {}).items()}
             _check(imported, model, source, shapes, options)
@@ -53,16 +54,9 @@ def replay(options: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _replayed(source: Path, log: Log) -> tuple[Imported, object]:
-    try:
-        return replayed(source, log)
-    except Unfounded as error:
-        raise NotCertified(error.why, error.where) from None
-
-
 def _check(
     imported: Imported,
-    model: object,
+    model: ir.Model,
     source: Path,
     shapes: dict[str, tuple[int, ...]],
     options: argparse.Namespace,
@@ -79,7 +73,7 @@ def _check(
             [shapes],
             time.monotonic() + CHECK_S,
         )
-        outcome = validator.compare(model)  # type: ignore[arg-type]
+        outcome = validator.compare(model)
     if isinstance(outcome, Broken):
         raise ValidationFailed(outcome.reason, str(source))
 

@@ -14,6 +14,8 @@ STEP_BYTES = 2**30
 """What a single step on a model may take beyond what is there, weights aside."""
 FED_BYTES = 2**31
 """What the random inputs of a model may take in all, at eight bytes for an element."""
+GROWTH = 64 * 2**20
+"""Bytes that folded constants may take beyond those of the constants they replace."""
 
 _lock = threading.RLock()
 

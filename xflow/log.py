@@ -17,11 +17,11 @@ from typing import Any
 
 import onnx
 
-from xflow.derivation import Application, Place, numbering, place_of
+from xflow.derivation import Application, numbering, place_of, read_place
 from xflow.errors import ReportError, RuleFileError
 from xflow.external_data import external_locations, has_external_data
 from xflow.graph import Graph
-from xflow.onnx_export import GROWTH
+from xflow.limits import GROWTH
 from xflow.onnx_import import Imported
 from xflow.replay import Rewrite, Round, Unfounded, replay
 from xflow.report import FORMAT_VERSION
@@ -173,14 +173,7 @@ def _read(log: Json) -> Log:
 def _read_rewrite(item: Json) -> Rewrite:
     steps = item["steps"]
     return Rewrite(
-        tuple(_place(place) for place in item["before"]),
-        tuple(_place(place) for place in item["inputs"]),
+        tuple(map(read_place, item["before"])),
+        tuple(map(read_place, item["inputs"])),
         None if steps is None else tuple(Application.from_json(step) for step in steps),
     )
-
-
-def _place(plain: Sequence[int]) -> Place:
-    number, index = map(int, plain)
-    if number < 0 or index < 0:
-        raise ValueError(f"{plain} is no place")
-    return number, index

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from xflow.fold import Folder, byte_size
 from xflow.freeze import CONSTANTS
 from xflow.graph import Graph, Node, Opaque, Value
+from xflow.limits import GROWTH
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
@@ -19,9 +20,6 @@ from xflow.onnx_writer import Plan, UnwritableError, Writer
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
 from xflow.opset import Raising, current_opset, needed_opset
 from xflow.size import Size
-
-GROWTH = 64 * 2**20
-"""Bytes that folded constants may take beyond those of the constants they replace."""
 
 
 def export_model(

@@ -12,7 +12,7 @@ from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.inputs import Shapes
-from xflow.onnx_export import GROWTH
+from xflow.limits import GROWTH
 from xflow.validate import Tolerance
 
 Progress = Callable[[str, Mapping[str, object]], None]

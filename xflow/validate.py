@@ -17,7 +17,8 @@ from xflow.errors import ShapeError, ValidationFailed
 from xflow.external_data import has_external_data
 from xflow.files import PROTOBUF_LIMIT, write_model_atomically
 from xflow.inputs import Shapes
-from xflow.onnx_export import GROWTH, export_model
+from xflow.limits import GROWTH
+from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import has_foreign_operators
 from xflow.onnx_types import interface
