@@ -75,13 +75,27 @@ def test_a_folder_becomes_a_folder_and_a_table(
     folder: Path, quick: list[str], run_xflow: Run
 ) -> None:
     report = folder / "report.json"
+    pages = folder / "pages"
     arguments = (folder / "in", folder / "out", *quick, "--jobs", 2, "--report", report)
+    arguments += ("--html", pages)
     done = run_xflow("optimize", *arguments)
     assert done.returncode == ExitCode.OK, done.stderr
     made = sorted(str(path.relative_to(folder / "out")) for path in (folder / "out").rglob("*.*"))
     assert made == ["deep/products.onnx", "small.onnx"]
     assert "2 models: 1 optimized, 0 failed" in done.stdout
     assert [each["changed"] for each in json.loads(report.read_text())["models"]] == [True, False]
+    assert "products.onnx" in (pages / "deep" / "products.html").read_text()
+    assert "small.onnx" in (pages / "small.html").read_text()
+
+
+def test_pages_of_a_folder_need_a_folder(folder: Path, run_xflow: Run) -> None:
+    page = folder / "page.html"
+    page.write_text("Mine.")
+    done = run_xflow("optimize", folder / "in", folder / "out", "--html", page)
+    assert done.returncode == ExitCode.ERROR
+    assert_one_sentence(done.stderr)
+    assert page.read_text() == "Mine."
+    assert not (folder / "out").exists()
 
 
 def test_one_model_that_fails_does_not_stop_the_others(
@@ -100,10 +114,11 @@ def test_one_model_that_fails_does_not_stop_the_others(
 def test_the_options_of_a_folder_are_those_of_each_model() -> None:
     given = ["in", "out", "--input-shapes", "x:1,2", "--input-shapes", "y:3,4", "--seed", "7"]
     given += ["--skip-rules", "a", "b", "--keep-initializer-inputs", "--jobs", "2", "-q"]
+    given += ["--size-threshold", "1.5MiB", "--html", "pages"]
     options = build_parser().parse_args(complete(given))
     again = build_parser().parse_args(["optimize", "in", "out", *restated(options.parser, options)])
     left, right = vars(options), vars(again)
-    assert {k for k in left if left[k] != right[k] and k != "parser"} == {"jobs", "quiet"}
+    assert {k for k in left if left[k] != right[k] and k != "parser"} == {"jobs", "quiet", "html"}
 
 
 def test_a_folder_without_models_is_one_sentence(tmp_path: Path, run_xflow: Run) -> None:

@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from xflow import files
+from xflow.arguments import byte_size
 from xflow.errors import ExitCode, ModelError, NotFaster, OutputError
 
 WIDTH = 80
-OWN = frozenset(("report", "jobs", "quiet", "verbose"))
+OWN = frozenset(("report", "html", "jobs", "quiet", "verbose"))
 """Options that are about the whole folder."""
 
 
@@ -66,6 +67,8 @@ def run(
         raise OutputError("this is a file, and the input a directory", str(target))
     if target.exists() and target.samefile(source):
         raise OutputError("this is the input, which is never written", str(target))
+    if options.html and Path(options.html).is_file():
+        raise OutputError("this is a file, and a folder of models makes a folder", options.html)
     running: set[subprocess.Popen[str]] = set()
 
     def one(path: Path, folder: Path) -> Outcome:
@@ -73,9 +76,14 @@ def run(
         place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
         report = folder / "report.json"
+        pages = []
+        if options.html:
+            page = Path(options.html) / name.with_suffix(".html")
+            page.parent.mkdir(parents=True, exist_ok=True)
+            pages = ["--html", str(page)]
         command = [sys.executable, "-m", "xflow", "optimize", str(path), str(place), "-q"]
         process = subprocess.Popen(
-            [*command, *settings, "--report", str(report)],
+            [*command, *settings, "--report", str(report), *pages],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -129,7 +137,7 @@ def restated(parser: argparse.ArgumentParser, options: argparse.Namespace) -> li
             made.append(name)
             continue
         for each in value if isinstance(value, list) else [value]:
-            made += [name, _argument(each)]
+            made += [name, f"{each}B" if action.type is byte_size else _argument(each)]
     return made
 
 
