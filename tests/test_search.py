@@ -19,6 +19,7 @@ from xflow.ops.registry import Array, Attribute
 from xflow.region import Constants, cut
 from xflow.rule import parse_rules
 from xflow.search import SearchResult, apply_replacements, search, without
+from xflow.size import Size, symbol
 from xflow.steps import RuleIndex, Steps
 
 RULES = parse_rules("""
@@ -71,7 +72,7 @@ rule relu-of-relu
 """)
 
 
-def tensor(key: str, *shape: int, constant: bool = False) -> Value:
+def tensor(key: str, *shape: Size, constant: bool = False) -> Value:
     return leaf(key, TensorType("FLOAT", shape), constant=constant)
 
 
@@ -326,13 +327,15 @@ def test_rule_that_looks_at_a_value_applies_only_where_the_value_is() -> None:
     assert result.graph.outputs == (call("Relu", tensor("x", 2, 3)), second)
 
 
-def test_several_processes_find_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("batch", [1, symbol("batch")])
+def test_several_processes_find_what_one_does(batch: Size, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xflow.explorers.WORTHWHILE_S", 0.0)
-    x = tensor("x", 1, 8, 6, 6)
+    x = tensor("x", batch, 8, 6, 6)
     small, large = block(x, "a"), call("Relu", call("Relu", tensor("y", 3, 5)))
     graph = Graph((small, large, call("Add", *[tensor("z", 7)] * 2)))
     alone = found(graph)
     together = search(graph, RULES, EstimatedCost(), deadline=time.monotonic() + 60.0, processes=2)
+    assert alone.replacements
     assert together.graph == alone.graph
     assert [r.rules for r in together.replacements] == [r.rules for r in alone.replacements]
 

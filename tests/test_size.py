@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -222,3 +226,21 @@ def test_expressions_sort_by_their_text() -> None:
     assert sorted([b, a], key=str) == [a, b]
     assert isinstance(a, Expr)
     assert a < b
+
+
+def test_sizes_from_another_process_equal_those_of_this_one() -> None:
+    code = (
+        "import pickle, sys; from xflow.size import symbol; from xflow.constraint import at_least;"
+        "n = symbol('n') * 2 + symbol('m'); c = at_least(n, 3); hash(c);"
+        "sys.stdout.buffer.write(pickle.dumps((n, c)))"
+    )
+    size = symbol("n") * 2 + symbol("m")
+    for seed in ("1", "2"):  # of the hashes of texts
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        )
+        read, condition = pickle.loads(done.stdout)
+        assert {read, condition} == {size, at_least(size, 3)}

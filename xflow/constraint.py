@@ -33,6 +33,10 @@ class Constraint:
             return None
         return self.difference >= 0 if self.relation is Relation.AT_LEAST else self.difference == 0
 
+    def __reduce__(self) -> tuple[type[Constraint], tuple[Size, Relation]]:
+        """Made anew where it is read: in another process, texts have other hashes."""
+        return Constraint, (self.difference, self.relation)
+
     def __hash__(self) -> int:
         return self._hash
 

@@ -132,6 +132,10 @@ class Expr:
         self._hash = hash(terms)
         self._key: str | None = None
 
+    def __reduce__(self) -> tuple[type[Expr], tuple[tuple[tuple[Monomial, int], ...]]]:
+        """Made anew where it is read: in another process, texts have other hashes."""
+        return Expr, (self.terms,)
+
     def __hash__(self) -> int:
         return self._hash
 
