@@ -458,6 +458,7 @@ SLOW = """
 import signal, sys, time, types
 from pathlib import Path
 from xflow import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell has no terminal
 api = types.ModuleType("xflow.api")
 def optimize(*_, **__):
     print("ready", flush=True)

@@ -350,9 +350,10 @@ def test_small_external_tensors_of_attributes_are_kept(tmp_path: Path) -> None:
 
 
 WRITER = """
-import sys
+import signal, sys
 from conftest import small_model
 from xflow import files
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell has no terminal
 model_size, out, source = int(sys.argv[1]), sys.argv[2], sys.argv[3] or None
 models = [small_model(model_size, fill=float(fill)) for fill in (1, 2)]
 limit = int(sys.argv[4])

@@ -193,12 +193,12 @@ def _refuse_inputs(target: Path, where: str, source: Path) -> None:
     advice = "choose another output"
     if target.samefile(source):
         raise OutputError("this is the input, which is never written", where, advice)
-    for data in _data_files(source):
+    for data in data_files(source):
         if target.samefile(data):
             raise OutputError("this is the input's external data", where, advice)
 
 
-def _data_files(path: Path) -> list[Path]:
+def data_files(path: Path) -> list[Path]:
     """Return the existing external data files of the model in `path`; none if it is no model."""
     # Every reference to a data file has the key "location"; most models need no parsing for this.
     if not _mentions(path, "location"):
@@ -233,7 +233,7 @@ def write_model_atomically(
     with unwinding_on_sigterm():
         try:
             # An output that exists is a model with, perhaps, data that nobody needs afterwards.
-            outdated = _data_files(target) if target.is_file() else []
+            outdated = data_files(target) if target.is_file() else []
             data = _self_contained(model, source, inline_limit)
             if data is None:
                 data = _externalize(model, target, source, created)
@@ -255,7 +255,7 @@ def _clean_up(outdated: list[Path], created: list[Path], target: Path, source: P
 
     It may have come right after the new model had taken its place, so what stands there decides.
     """
-    needed = _data_files(target) if target.is_file() else []
+    needed = data_files(target) if target.is_file() else []
     if created and all(file in needed for file in created):
         _remove_outdated(outdated, created, target, source)
         return
@@ -267,7 +267,7 @@ def _self_contained(
     model: ir.Model | onnx.ModelProto | bytes, source: Path | None, limit: int
 ) -> bytes | None:
     """Return the bytes of a model that needs no external data, or None if it needs some."""
-    if source is not None and _data_files(source):
+    if source is not None and data_files(source):
         return None
     if isinstance(model, bytes):
         return None if has_external_data(onnx.ModelProto.FromString(model)) else model
@@ -310,7 +310,7 @@ def _remove_outdated(
     mentions them: what cannot be shown to be ours stays.
     """
     ours = {_unnumbered(file) for file in created}
-    inputs = _data_files(source) if source else []
+    inputs = data_files(source) if source else []
     for file in outdated:
         if file in created or _unnumbered(file) not in ours:
             continue

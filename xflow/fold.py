@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -80,13 +81,16 @@ def _is_small(shape: Shape, limit: int) -> bool:
 
 SCRATCH = 256 * 2**20
 """Bytes that what is computed on the way to a constant may take beyond four times its sources."""
+LARGE = 32 * 2**20
+"""Bytes from which a constant is kept in a file, and computed a part at a time if it can be."""
 
 
 class Folder:
     """Evaluates constant values: floats in float64, rounded once to the value's own element type.
 
-    Integers and Booleans are computed with in their own types, as the runtime does. Results are
-    remembered, intermediate ones are not: weights are large.
+    Integers and Booleans are computed with in their own types, as the runtime does, and what is
+    only moved stays as it is. Results are remembered, large ones in files; intermediate ones are
+    not: weights are large.
     """
 
     def __init__(self, constants: ConstantLookup) -> None:
@@ -105,37 +109,87 @@ class Folder:
         nodes = list(walk([value]))
         if not _is_affordable(nodes):
             return None
-        remaining: dict[Node, int] = {}
-        for node in nodes:
-            for source in node.inputs:
-                remaining[source.node] = remaining.get(source.node, 0) + 1
-        results: dict[Node, list[Array]] = {}
+        sources: dict[Node, Array] = {}
         for node in nodes:
             if isinstance(node.op, Leaf):
                 array = self._constants(Value(node, 0))
                 if array is None:
                     return None
-                exact = array.dtype.kind in "biu"
-                results[node] = [array if exact else array.astype(np.float64)]
-                continue
-            if not isinstance(node.op, Operator):
+                sources[node] = array
+            elif not isinstance(node.op, Operator):
                 return None
-            inputs = [results[source.node][source.index] for source in node.inputs]
-            try:
-                with np.errstate(all="ignore"):
-                    results[node] = node.op.numpy(inputs, node.attributes)
-                if not inputs and node.types[0].dtype not in FLOATS:
-                    kind = numpy_dtype(node.types[0].dtype)
-                    results[node] = [result.astype(kind) for result in results[node]]
-            except (
-                *(ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError),
-                MemoryError,
-            ):  # a size or a real without a value, an index out of range, or more than there is
-                return None
-            for source in node.inputs:
-                remaining[source.node] -= 1
-                if not remaining[source.node]:
-                    del results[source.node]
-        with np.errstate(all="ignore"):
-            array = np.asarray(results[value.node][value.index])
-            return array.astype(numpy_dtype(value.type.dtype))
+        try:
+            with np.errstate(all="ignore"):
+                array = _by_parts(value, nodes, sources)
+                if array is None:
+                    array = _computed(value, nodes, sources)
+        except (
+            *(ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError),
+            MemoryError,
+        ):  # a size or a real without a value, an index out of range, or more than there is
+            return None
+        return in_file(array) if array.nbytes >= LARGE else array
+
+
+def _computed(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]) -> Array:
+    """What `value` is, for this data of the leaves among the `nodes` that it depends on."""
+    remaining: dict[Node, int] = {}
+    for node in nodes:
+        for source in node.inputs:
+            remaining[source.node] = remaining.get(source.node, 0) + 1
+    moves = all(_moves(node) for node in nodes if node.inputs)
+    results: dict[Node, list[Array]] = {}
+    for node in nodes:
+        if not isinstance(node.op, Operator):
+            array = sources[node]
+            exact = moves or array.dtype.kind in "biu"
+            results[node] = [array if exact else array.astype(np.float64)]
+            continue
+        inputs = [results[source.node][source.index] for source in node.inputs]
+        results[node] = node.op.numpy(inputs, node.attributes)
+        if not inputs and (moves or node.types[0].dtype not in FLOATS):
+            kind = numpy_dtype(node.types[0].dtype)
+            results[node] = [result.astype(kind) for result in results[node]]
+        for source in node.inputs:
+            remaining[source.node] -= 1
+            if not remaining[source.node]:
+                del results[source.node]
+    return np.asarray(results[value.node][value.index]).astype(numpy_dtype(value.type.dtype))
+
+
+def _moves(node: Node) -> bool:
+    """Whether a node only puts elements elsewhere, without arithmetic."""
+    assert isinstance(node.op, Operator)
+    read, given = [value.shape for value in node.inputs], [kind.shape for kind in node.types]
+    return node.op.flops(read, node.attributes, given) == 0
+
+
+def _by_parts(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]) -> Array | None:
+    """What `value` is, computed a few rows at a time; None if it is small or not elementwise."""
+    size = byte_size(value)
+    operators = [node for node in nodes if node not in sources]
+    local = all(isinstance(n.op, Operator) and n.op.elementwise and n.inputs for n in operators)
+    if size is None or size < LARGE or not local:
+        return None
+    result = np.empty(value.shape, numpy_dtype(value.type.dtype))
+    spread = {node: np.broadcast_to(array, result.shape) for node, array in sources.items()}
+    rows = max(1, len(result) * LARGE // size)
+    for start in range(0, len(result), rows):
+        part = slice(start, start + rows)
+        result[part] = _computed(
+            value, nodes, {node: whole[part] for node, whole in spread.items()}
+        )
+    return result
+
+
+def in_file(array: Array) -> Array:
+    """The array in a file without a name, which the system may drop from memory and read again.
+
+    The array itself where there is no room for it.
+    """
+    try:
+        with tempfile.TemporaryFile(prefix="xflow-") as file:
+            np.ascontiguousarray(array).tofile(file)
+            return np.memmap(file, array.dtype, mode="r", shape=array.shape)
+    except OSError:
+        return array

@@ -15,6 +15,7 @@ from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer
 from xflow.cost.objectives import ExactCost
 from xflow.cost.worker import Failed, Lost
+from xflow.external_data import Externalized
 from xflow.inputs import Shapes
 from xflow.onnx_import import Imported
 from xflow.report import format_amount
@@ -29,6 +30,8 @@ EXTRA_S = 30.0
 """Seconds that it may take besides where a model seems to be faster, and is not shown to be."""
 CONTEST_PASSES = 2
 """Of the timing that tells what a group of rewrites gains."""
+CHECKED_PER_S = 6e7
+"""Bytes of weights that are written, and read several times over, in a second, about."""
 MARGIN = 0.005
 """How much faster a model has to be, with confidence, to be given out."""
 SESSIONS_MARGIN = 0.03
@@ -210,7 +213,7 @@ class Gate:
             self.run.target,
             self.run.tolerance,
             self.run.shapes,
-            time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2),
+            time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2) + self.loading(),
             target_opset=self.run.target_opset,
             prepared=self.prepared,
             growth=self.run.size_threshold,
@@ -224,6 +227,10 @@ class Gate:
         sizes = self.imported.sizes(self.settings[0])
         folder, worker, target = self.run.save_repro, self.run.worker, self.run.target
         return Repro(folder, self.imported, sizes, worker, target)
+
+    def loading(self) -> float:
+        """Seconds that it may take to write the weights, and to read those of both models."""
+        return Externalized.weight_bytes(self.imported.model) / CHECKED_PER_S
 
     def writing(self) -> float:
         """Seconds that loading a model again takes, and writing it: at most what the check took."""
