@@ -171,8 +171,9 @@ def _by_parts(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
     local = all(isinstance(n.op, Operator) and n.op.elementwise and n.inputs for n in operators)
     if size is None or size < LARGE or not local:
         return None
-    result = np.empty(value.shape, numpy_dtype(value.type.dtype))
-    spread = {node: np.broadcast_to(array, result.shape) for node, array in sources.items()}
+    shape = tuple(each for each in value.shape if isinstance(each, int))  # all are: it has a size
+    result = np.empty(shape, numpy_dtype(value.type.dtype))
+    spread = {node: np.broadcast_to(array, shape) for node, array in sources.items()}
     rows = max(1, len(result) * LARGE // size)
     for start in range(0, len(result), rows):
         part = slice(start, start + rows)
