@@ -27,7 +27,8 @@ def test_parts_make_the_whole(rows: int, columns: int, limit: int, seed: int) ->
     a, b, c = weight("a", rows, columns), weight("b", columns), weight("c", 1, 1)
     expression = apply("Mul", [apply("Add", [a, b])[0], apply("Exp", [c])[0]])[0]
     rng = np.random.default_rng(seed)
-    data = {v: rng.standard_normal(v.shape).astype(np.float32) for v in (a, b, c)}
+    shapes = {a: (rows, columns), b: (columns,), c: (1, 1)}
+    data = {v: rng.standard_normal(shape).astype(np.float32) for v, shape in shapes.items()}
     whole = folded(expression, data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("xflow.fold.LARGE", limit)

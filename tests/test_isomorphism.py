@@ -25,7 +25,8 @@ def choice(names: tuple[str, str]) -> ir.Model:
     model.graph.node[0].ClearField("attribute")
     model.graph.node[0].attribute.extend([branches[name] for name in names])
     onnx.checker.check_model(model)
-    return ir.from_proto(model)
+    made: ir.Model = ir.from_proto(model)
+    return made
 
 
 @pytest.mark.parametrize("names", [("then_branch", "else_branch"), ("else_branch", "then_branch")])
