@@ -17,7 +17,7 @@ from xflow.errors import ExitCode, WorkerError
 from xflow.machine import usable_cores
 
 if TYPE_CHECKING:
-    from xflow.commands import Progress
+    from xflow.progress import Progress
 
 WIDTH = 80
 
@@ -28,10 +28,8 @@ def run(options: argparse.Namespace, progress: Progress) -> ExitCode:
     start = time.monotonic()
     with Measurer(target) as measurer, Store() as store:
         place = Place.of(target.provider, target.threads, measurer.runtime_version)
-        try:
+        with progress:
             found = calibrate(measurer, progress)
-        finally:
-            progress.close()
         if not found.measured:
             raise WorkerError(f"nothing could be measured: {found.numbers[0].reason}")
         keep(found, place, store)

@@ -9,13 +9,13 @@ import onnx_ir as ir
 
 from xflow import files
 from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
-from xflow.commands import Progress
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ExitCode, ModelError, ValidationFailed
 from xflow.log import read_report
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported
+from xflow.progress import Progress
 from xflow.validate import Broken, Tolerance, Validator
 
 CHECK_S = 600.0
@@ -34,8 +34,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
             options.input,
             "give that model, or optimize this one",
         )
-    progress = Progress(options.quiet, options.verbose)
-    try:
+    with Progress(options.quiet, options.verbose) as progress:
         progress("replay", {})
         if not log.rounds:  # unchanged means unchanged: the very bytes
             files.write_model_atomically(source.read_bytes(), options.output, source=source)
@@ -45,8 +44,6 @@ def replay(options: argparse.Namespace) -> ExitCode:
             shapes = {name: tuple(sizes) for name, sizes in report.get("shapes", {}).items()}
             _check(imported, model, source, shapes, options)
             files.write_model_atomically(model, options.output, source=source)
-    finally:
-        progress.close()
     if not options.quiet:
         steps = [step for items in log.rounds for item in items for step in item.steps or ()]
         count = sum(map(len, log.rounds))
@@ -88,11 +85,8 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
         from xflow.rule_files import default_directory  # noqa: PLC0415
 
         prover = Rechecked(Path(options.rules) if options.rules else default_directory())
-    progress = Progress(options.quiet, options.verbose)
-    try:
+    with Progress(options.quiet, options.verbose) as progress:
         found = certify(Path(options.input), Path(options.output), log, prover, progress)
-    finally:
-        progress.close()
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(

@@ -19,7 +19,7 @@ from xflow.errors import Different, ExitCode, ModelError, Slower, WorkerError
 from xflow.inputs import Shapes, default_shapes, load_model
 
 if TYPE_CHECKING:
-    from xflow.commands import Progress
+    from xflow.progress import Progress
 
 TIMING_S = 10.0
 """Seconds of timing at each setting of the input shapes."""
@@ -106,15 +106,13 @@ def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progr
     with Worker(limit) as worker:
         deadline = time.monotonic() + LIMIT_S
         question = Question(before, after, settings, options, target, worker, deadline)
-        try:
+        with progress:
             progress("compare", {})
             results = question.compare()
             timed: Sequence[Comparison] = ()
             if options.max_regress is not None:
                 progress("time", {})
                 timed = question.time()
-        finally:
-            progress.close()
     if not options.quiet:
         print(_agreement(results))
         print(*map(_ratio, timed), sep="\n", end="\n" if timed else "")

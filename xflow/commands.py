@@ -5,53 +5,20 @@ import dataclasses
 import difflib
 import json
 import re
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from xflow.errors import ExitCode, NotFaster, UsageError, VerificationError
+from xflow.progress import Progress
 
 if TYPE_CHECKING:
     from xflow.rule import Rule
 
 WIDTH = 80
-
-
-class Progress:
-    """Shows where a long job stands: one line on a terminal, or each step with `--verbose`.
-
-    No thread redraws it: one that wakes up would disturb the measurements that it reports on.
-    """
-
-    def __init__(self, quiet: bool, verbose: bool) -> None:
-        self._verbose = verbose
-        self._line = not quiet and not verbose and sys.stderr.isatty()
-        self._drawn = 0.0
-        self._start = time.monotonic()
-
-    def __call__(self, phase: str, details: Mapping[str, object]) -> None:
-        """Take note that `phase` stands at `details`."""
-        now = time.monotonic()
-        facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
-        text = f"{now - self._start:7.1f} s  {phase}  {facts}".rstrip()
-        if self._verbose:
-            print(text, file=sys.stderr, flush=True)
-        elif self._line and now - self._drawn > 0.1:
-            self._drawn = now
-            print(f"\r\x1b[K{text[: WIDTH - 1]}", end="", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Clear the line."""
-        if self._line and self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _plain(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def optimize(options: argparse.Namespace) -> ExitCode:
@@ -63,12 +30,8 @@ def optimize(options: argparse.Namespace) -> ExitCode:
     if Path(options.input).is_dir():
         from xflow import folder_command  # noqa: PLC0415
 
-        progress = Progress(options.quiet, options.verbose)
         settings = folder_command.restated(options.parser, options)
-        try:
-            return folder_command.run(options, settings, progress)
-        finally:
-            progress.close()
+        return folder_command.run(options, settings, Progress(options.quiet, options.verbose))
     return _optimize_file(options)
 
 
@@ -89,8 +52,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
 
     from xflow import api  # noqa: PLC0415 - and the runtime even longer
 
-    progress = Progress(options.quiet, options.verbose)
-    try:
+    with Progress(options.quiet, options.verbose) as progress:
         result = api.optimize(
             options.input,
             budget=options.budget,
@@ -113,8 +75,6 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             save_repro=options.save_repro,
             progress=progress,
         )
-    finally:
-        progress.close()
 
     start = time.monotonic()
     # Unchanged means unchanged: the very bytes, not what reading and writing made of them.
@@ -197,15 +157,12 @@ def rules_verify(options: argparse.Namespace) -> ExitCode:
 
     folder = _folder(options.directory)
     rules = rule_files.load_rules(folder)
-    progress = Progress(options.quiet, options.verbose)
 
     def count(done: int, total: int) -> None:
-        progress("prove", {"rules": f"{done} of {total}"})
+        progress("prove", {"rule": done, "of": total})
 
-    try:
+    with Progress(options.quiet, options.verbose) as progress:
         failures = database.verify_directory(folder, count, machine.usable_cores())
-    finally:
-        progress.close()
     if failures:
         first = failures[0]
         raise VerificationError(f"does not hold: {first.verdict_text}", f"rule {first.rule_name}")
@@ -220,16 +177,12 @@ def rules_recheck(options: argparse.Namespace) -> ExitCode:
     from xflow.verifier.recheck import database  # noqa: PLC0415
     from xflow.verifier.recheck.verdicts import Confirmed  # noqa: PLC0415
 
-    progress = Progress(options.quiet, options.verbose)
-
     def count(done: int, total: int) -> None:
-        progress("recheck", {"rules": f"{done} of {total}"})
+        progress("recheck", {"rule": done, "of": total})
 
     jobs = options.jobs or machine.usable_cores()
-    try:
+    with Progress(options.quiet, options.verbose) as progress:
         results = database.recheck_directory(_folder(options.directory), options.rule, count, jobs)
-    finally:
-        progress.close()
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
     total = f"{len(results)} rule{'' if len(results) == 1 else 's'}"

@@ -3,15 +3,15 @@
 import argparse
 
 from xflow import api, machine
-from xflow.commands import Progress, input_settings
+from xflow.commands import input_settings
 from xflow.errors import ExitCode
 from xflow.explanation import explain_report
+from xflow.progress import Progress
 
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Search, and say what was found."""
-    progress = Progress(options.quiet, options.verbose)
-    try:
+    with Progress(options.quiet, options.verbose) as progress:
         result = api.optimize(
             options.input,
             budget=options.budget,
@@ -23,8 +23,6 @@ def run(options: argparse.Namespace) -> ExitCode:
             seed=options.seed,
             progress=progress,
         )
-    finally:
-        progress.close()
     print(explain_report(result.report))
     if options.cost == "estimated" and not options.quiet:
         print("\nBy estimate; --cost measured asks this machine. Nothing was written.")

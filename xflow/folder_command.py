@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from rich.table import Table
 from xflow import files
 from xflow.arguments import byte_size
 from xflow.errors import ExitCode, ModelError, NotFaster, OutputError
+from xflow.progress import Progress
 
 WIDTH = 80
 OWN = frozenset(("report", "html", "jobs", "quiet", "verbose"))
@@ -53,7 +54,7 @@ class Outcome:
 def run(
     options: argparse.Namespace,
     settings: Sequence[str],
-    progress: Callable[[str, Mapping[str, object]], None],
+    progress: Progress,
 ) -> ExitCode:
     """Optimize every model under `options.input`, into the same places under `options.output`.
 
@@ -70,6 +71,7 @@ def run(
     if options.html and Path(options.html).is_file():
         raise OutputError("this is a file, and a folder of models makes a folder", options.html)
     running: set[subprocess.Popen[str]] = set()
+    done: list[Path] = []
 
     def one(path: Path, folder: Path) -> Outcome:
         name = path.relative_to(source)
@@ -94,10 +96,12 @@ def run(
         running.discard(process)
         sentence = said[-1].removeprefix(f"xflow: {path}: ").removeprefix("xflow: ") if said else ""
         found = json.loads(report.read_text()) if report.exists() else None
-        progress("model", {"done": str(name)})
+        done.append(name)
+        progress("optimize", {"model": len(done), "of": len(models), "last": str(name)})
         return Outcome(str(name), process.returncode, sentence, found)
 
     with (
+        progress,
         tempfile.TemporaryDirectory(prefix="xflow-") as scratch,
         ThreadPoolExecutor(options.jobs) as pool,
     ):

@@ -210,6 +210,8 @@ class _Search:
         self.replacements: list[Replacement] = []
         self.gained = 0.0
         """Seconds, or what the cost counts, that all rewrites so far have gained."""
+        self.whole = 0.0
+        """What the graph is estimated to cost before any."""
 
     def run(self, graph: Graph) -> SearchResult:
         """Search pass after pass, cutting at other places each time, while that gains.
@@ -220,6 +222,7 @@ class _Search:
         if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
         graph = self.without_tests(graph)
+        self.whole = self.cost.estimate(graph)
         idle = 0
         for number in range(PASSES):
             if idle == 2 or self.remaining() <= 0:
@@ -265,7 +268,8 @@ class _Search:
         """Report progress."""
         if self.progress is not None:
             left = f"{max(self.remaining(), 0.0):.0f} s"
-            self.progress(phase, {**details, "gained": self.gained, "left": left})
+            best = self.whole / (self.whole - self.gained) if self.whole > self.gained else 1.0
+            self.progress(phase, {**details, "best": f"~{best:.3f}x", "left": left})
 
     def solve(self, regions: Sequence[Region], until: float, pass_number: int) -> int:
         """Search and measure those regions that are new; return how many these are."""

@@ -1,0 +1,88 @@
+"""Where a long job stands, for somebody who waits: a line on a terminal, or each step in words."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+
+from rich import progress
+from rich.console import Console
+
+WIDTH = 80
+_REDRAWN_S = 0.1
+
+
+class Progress:
+    """Shows a job's phase, how far that is, the best so far and the time that is left.
+
+    On a terminal as one line, which goes when the job ends; with `verbose` as a line for each step;
+    else not at all. No thread redraws it: one that wakes up would disturb the measurements that it
+    reports on.
+    """
+
+    def __init__(self, quiet: bool, verbose: bool) -> None:
+        self._verbose = verbose
+        self._start = self._drawn = time.monotonic()
+        console = Console(stderr=True)
+        shown = not quiet and not verbose and console.is_terminal and not console.is_dumb_terminal
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description:<9}"),
+            progress.BarColumn(bar_width=20),
+            progress.TextColumn("{task.fields[facts]}"),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            disable=not shown,
+        )
+        self._task: progress.TaskID | None = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(self, phase: str, details: Mapping[str, object]) -> None:
+        """Take note that `phase` stands at `details`.
+
+        `of` is how many parts the phase has, and the entry before it how many are done.
+        """
+        now = time.monotonic()
+        if self._verbose:
+            facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
+            line = f"{now - self._start:7.1f} s  {phase}  {facts}".rstrip()
+            print(line, file=sys.stderr, flush=True)
+        if self._bar.disable:
+            return
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task(phase, facts="")
+        done, total = _parts(details)
+        facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items() if key != "of")
+        self._bar.update(
+            self._task, description=phase, completed=done, total=total, facts=facts[: WIDTH - 32]
+        )
+        if now - self._drawn > _REDRAWN_S:
+            self._drawn = now
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._task is not None:
+            self._bar.stop()
+            self._task = None
+
+
+def _parts(details: Mapping[str, object]) -> tuple[float, float | None]:
+    """How many parts of a phase are done, and how many there are; None where that is not known."""
+    total = details.get("of")
+    if not isinstance(total, int):
+        return 0, None
+    keys = list(details)
+    done = details[keys[keys.index("of") - 1]]
+    return (done if isinstance(done, int) else 0), total
+
+
+def _plain(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
