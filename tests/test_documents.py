@@ -1,6 +1,7 @@
 """Every command and every program that README and documents show runs."""
 
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -156,3 +157,9 @@ def test_the_workflow_and_the_image_are_whole(workplace: Path) -> None:
     image = (ROOT / "Dockerfile").read_text()
     assert 'ENTRYPOINT ["xflow"]' in image
     assert xflow.__version__
+
+
+def test_the_drawings_are_those_of_their_program() -> None:
+    program = runpy.run_path(str(ROOT / "docs" / "drawings.py"))
+    for name, draw in program["DRAWINGS"].items():
+        assert (ROOT / "docs" / f"{name}.svg").read_text(encoding="utf-8") == str(draw())
