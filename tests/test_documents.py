@@ -55,10 +55,11 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(two_products(32), folder / "models" / "small.onnx")
     rules = folder / "some"
     (rules / "certificates").mkdir(parents=True)
-    name = "relu-relu-to-relu"
-    (rule,) = select_rules(load_rules(default_directory()), only=[name])
-    (rules / "some.rules").write_text(str(rule))
-    shutil.copy(default_directory() / "certificates" / f"{name}.json", rules / "certificates")
+    names = ["relu-relu-to-relu", "add-conv-conv-to-conv-add-pad"]
+    chosen = select_rules(load_rules(default_directory()), only=names)
+    (rules / "some.rules").write_text("\n".join(map(str, chosen)))
+    for name in names:
+        shutil.copy(default_directory() / "certificates" / f"{name}.json", rules / "certificates")
     (folder / "my.rules").write_text(str(RULES[0]))
     line = [str(folder / "model.onnx"), str(folder / "faster.onnx"), "--cost", "estimated", "-q"]
     options = [
