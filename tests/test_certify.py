@@ -13,6 +13,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from products import RULES, separated, two_products
+from test_freeze import listed
+from test_ranges import CAUSAL, attention
 
 import xflow
 from xflow import cli
@@ -29,10 +31,12 @@ RULE_FILE = "\n".join(map(str, RULES))
 Json = dict[str, Any]
 
 
-def optimized(model: onnx.ModelProto, folder: Path) -> tuple[Path, Path, Path]:
+def optimized(
+    model: onnx.ModelProto, folder: Path, rules: str = RULE_FILE
+) -> tuple[Path, Path, Path]:
     """The model, what it is rewritten to, and the report, in files of a folder."""
     (folder / "rules").mkdir()
-    (folder / "rules" / "own.rules").write_text(RULE_FILE)
+    (folder / "rules" / "own.rules").write_text(rules)
     before, after, report = folder / "in.onnx", folder / "out.onnx", folder / "r.json"
     onnx.save(model, before)
     options = [
@@ -120,6 +124,55 @@ def test_an_unchanged_model_is_certified_and_replayed(tmp_path: Path) -> None:
     again = tmp_path / "again.onnx"
     assert cli.main(["replay", str(report), str(before), str(again), "-q"]) == ExitCode.OK
     assert again.read_bytes() == before.read_bytes()
+
+
+def test_weights_that_were_inputs_are_told_of_and_certified(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, after, report = optimized(listed(), tmp_path)
+    assert cli.main(["certify", str(before), str(after), str(report)]) == ExitCode.OK
+    assert "2 weights that could be given as inputs made constant" in capfd.readouterr().out
+    again = tmp_path / "again.onnx"
+    assert cli.main(["replay", str(report), str(before), str(again), "-q"]) == ExitCode.OK
+    assert again.read_bytes() == after.read_bytes()
+    told = json.loads(report.read_text())
+    told["log"]["frozen"] = False
+    report.write_text(json.dumps(told))
+    assert "input" in verdict(before, after, report) or "rewrite" in verdict(before, after, report)
+
+
+GUARD = """
+rule false-condition
+  in       x[...] y[...]
+  from     Where(Cast(0, to='BOOL'), x, y)
+  to       y
+  types    any
+"""
+
+
+@pytest.mark.parametrize("change", ["none", "another fact", "another place", "no fact"])
+def test_a_fact_is_found_anew(
+    change: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, after, report = optimized(attention(CAUSAL), tmp_path, GUARD)
+    told = json.loads(report.read_text())
+    (item,) = (item for items in told["log"]["rounds"] for item in items if item["fact"])
+    assert item["fact"] == "no-number-is-nan"
+    if change == "another fact":
+        item["fact"] = "no-number-is-infinite"
+    if change == "another place":
+        item["before"] = [[0, 0]]
+    if change == "no fact":
+        item["fact"] = None
+    report.write_text(json.dumps(told))
+    code = cli.main(["certify", str(before), str(after), str(report)])
+    said = capfd.readouterr()
+    if change == "none":
+        assert code == ExitCode.OK, said.err
+        assert "1 rewrite by facts about its values, found anew" in said.out
+    else:
+        assert code == ExitCode.NOT_CERTIFIED
+        assert "rewrite 1" in said.err
 
 
 def _weight(model: onnx.ModelProto) -> onnx.TensorProto:

@@ -36,20 +36,21 @@ def account_for(
     before: Path,
     imported: Imported,
     *,
+    changed: bool,
+    bodies: bool,
     replacements: Sequence[Replacement],
     rules: Iterable[Rule],
 ) -> Account:
     """The account of the replacements made in the model `source` of the file `before`.
 
-    Without a log, and with a warning of the run, where they cannot be repeated. That is also so
-    where something else was done to the model before: a log speaks of rules alone.
+    If it was not `changed`, there are none. Without a log, and with a warning of the run, where
+    they cannot be repeated. That is also so where `bodies` became better ones: a log speaks of the
+    main graph alone.
     """
     with run.phase("log"):
         try:
-            if imported.model is not source:
-                raise Unfounded(
-                    "the model", "something was done to it that is no rewrite by a rule"
-                )
+            if changed and bodies:
+                raise Unfounded("the model", "graphs inside its operators were rewritten, too")
             log = record(
                 before,
                 imported,
@@ -57,6 +58,7 @@ def account_for(
                 rules,
                 target_opset=run.target_opset,
                 size_threshold=run.size_threshold,
+                frozen=changed and imported.model is not source,
             )
         except Unfounded as error:
             run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")

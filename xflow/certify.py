@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from xflow import files
 from xflow.errors import NotCertified, ShapeError
+from xflow.freeze import frozen, overridable
 from xflow.isomorphism import difference
 from xflow.log import Log, digest_of
 from xflow.onnx_export import export_model
@@ -37,6 +38,10 @@ class Certified:
     rules: int
     rewrites: int
     steps: int
+    facts: int = 0
+    """Rewrites by facts about the model's values, each found anew."""
+    frozen: int = 0
+    """Weights that were inputs, too, and are constants."""
 
 
 def same_digest(path: Path, log: Log) -> bool:
@@ -49,7 +54,8 @@ def replayed(path: Path, log: Log) -> tuple[Imported, ir.Model]:
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
-    imported = import_model(files.load_model(path))
+    model = files.load_model(path)
+    imported = import_model(frozen(model) if log.frozen else model)
     try:
         graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
         return imported, export_model(imported, graph, log.target_opset, log.size_threshold)
@@ -89,7 +95,10 @@ def certify(
     if fault is not None:
         raise NotCertified(f"behind the last step, {fault}", str(after))
     items = [item for each in log.rounds for item in each]
-    return Certified(len(log.rules), len(items), sum(len(item.steps or ()) for item in items))
+    steps = sum(len(item.steps or ()) for item in items)
+    facts = sum(bool(item.fact) for item in items)
+    weights_kept = len(overridable(files.load_model(before))) if log.frozen else 0
+    return Certified(len(log.rules), len(items), steps, facts, weights_kept)
 
 
 def prove_again(rule: Rule) -> str:

@@ -47,6 +47,8 @@ class Log:
     program: str = ""
     target_opset: int | None = None
     size_threshold: int = GROWTH
+    frozen: bool = False
+    """Whether weights that were inputs, too, became constants before anything else."""
 
     @property
     def directions(self) -> Mapping[str, Rule]:
@@ -80,10 +82,12 @@ def record(
     *,
     target_opset: int | None = None,
     size_threshold: int = GROWTH,
+    frozen: bool = False,
 ) -> Json:
     """The log of a run that made these replacements in the model of the file `before`.
 
-    `target_opset` and `size_threshold` are how the model was written, see `export_model`.
+    `target_opset` and `size_threshold` are how the model was written, see `export_model`; `frozen`
+    is whether the imported model is that of the file with weights that are inputs made constants.
 
     Raises Unfounded where they cannot be repeated from what is known of them.
     """
@@ -104,8 +108,9 @@ def record(
         "rounds": made,
         "target_opset": target_opset,
         "size_threshold": size_threshold,
+        "frozen": frozen,
     }
-    if any(item["steps"] is None for items in made for item in items):
+    if any(item["steps"] is None and not item["fact"] for items in made for item in items):
         return log
     log = json.loads(json.dumps(log))  # what a reader will see
     again = _read(log)
@@ -122,6 +127,7 @@ def _rewrite(graph: Graph, item: Replacement, imported: Imported) -> Json:
         "before": [list(place_of(value, numbers)) for value in item.before],
         "inputs": [list(place_of(value, numbers)) for value in item.inputs],
         "steps": None if item.trail is None else [step.to_json() for step in item.trail],
+        "fact": item.fact or None,
         "rules": list(item.rules),
         "gain": item.gain,
     }
@@ -164,10 +170,13 @@ def _read(log: Json) -> Log:
     made = tuple(tuple(_read_rewrite(item) for item in items) for items in log["rounds"])
     if not isinstance(log["input"]["sha256"], str):
         raise TypeError("the hash is no text")
-    opset, threshold = log["target_opset"], log["size_threshold"]
+    opset, threshold, frozen = log["target_opset"], log["size_threshold"], log["frozen"]
     if not isinstance(threshold, int) or not isinstance(opset, int | None):
         raise TypeError("the opset or the threshold is no number")
-    return Log(dict(log["input"]), tuple(rules), made, str(log["program"]), opset, threshold)
+    if not isinstance(frozen, bool):
+        raise TypeError("frozen is neither true nor false")
+    program = str(log["program"])
+    return Log(dict(log["input"]), tuple(rules), made, program, opset, threshold, frozen)
 
 
 def _read_rewrite(item: Json) -> Rewrite:
@@ -176,4 +185,5 @@ def _read_rewrite(item: Json) -> Rewrite:
         tuple(map(read_place, item["before"])),
         tuple(map(read_place, item["inputs"])),
         None if steps is None else tuple(Application.from_json(step) for step in steps),
+        str(item["fact"] or ""),
     )

@@ -123,9 +123,16 @@ class Pipeline:
                     "are constants now (--keep-initializer-inputs keeps them)."
                 )
         if imported is not None and not self.run.inner:
-            made = () if judgement.objection else judgement.verdict.replacements
+            changed = not judgement.objection
             account = account_for(
-                self.run, self.source, self.before, imported, replacements=made, rules=rules
+                self.run,
+                self.source,
+                self.before,
+                imported,
+                changed=changed,
+                bodies=bool(self.notes),
+                replacements=judgement.verdict.replacements if changed else (),
+                rules=rules,
             )
         return self.result(judgement, account)
 

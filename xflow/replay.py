@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xflow.decided import decided
 from xflow.derivation import Application, Place, abstract, local_leaves, value_at
 from xflow.errors import RuleFileError, ShapeError, SizeError
 from xflow.fold import Folder
@@ -36,11 +37,15 @@ from xflow.unify import instantiate, same_literal, same_shape
 @dataclass(frozen=True)
 class Rewrite:
     """Values `before` of a graph and the values `inputs` under them, and the applications of rules
-    that turn what lies between them into something else; None where these were not told."""
+    that turn what lies between them into something else; None where these were not told.
+
+    Or a `fact` about values by which a single value of the graph is another one, see `decided`.
+    """
 
     before: tuple[Place, ...]
     inputs: tuple[Place, ...]
     steps: tuple[Application, ...] | None
+    fact: str = ""
 
 
 Round = Sequence[Rewrite]
@@ -70,9 +75,14 @@ def replay(
     numbers = itertools.count(1)
     for items in rounds:
         mapping: dict[Value, Value] = {}
+        by_facts = any(item.fact for item in items)
+        facts = list(decided(graph, constants)) if by_facts else []  # found anew, not believed
         for item in items:
             where = f"rewrite {next(numbers)}"
-            before, after = _rewritten(graph, item, rules, folder, where)
+            if item.fact:
+                before, after = _by_fact(graph, item, facts, where)
+            else:
+                before, after = _rewritten(graph, item, rules, folder, where)
             if not mapping.keys().isdisjoint(before):
                 raise Unfounded(where, "it replaces what another one of its round does")
             mapping.update(zip(before, after, strict=True))
@@ -81,6 +91,20 @@ def replay(
         except ShapeError as error:
             raise Unfounded(f"the round up to rewrite {next(numbers) - 1}", str(error)) from None
     return graph
+
+
+def _by_fact(
+    graph: Graph, item: Rewrite, facts: Sequence[tuple[Value, Value, str]], where: str
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """What a fact about values replaces in `graph`, and by what."""
+    try:
+        before = tuple(value_at(graph, place) for place in item.before)
+    except LookupError:
+        raise Unfounded(where, "it speaks of a place that the model does not have") from None
+    for old, new, name in facts:
+        if before == (old,) and name == item.fact:
+            return before, (new,)
+    raise Unfounded(where, f"it does not follow from the values that {item.fact}")
 
 
 def _rewritten(

@@ -57,7 +57,7 @@ class Replacement:
     Both refer to the graph in which the replacements before this one have been made. `gain` is in
     seconds per run; `rules` are those that led from one to the other, in this order. `trail` says
     how each of them was applied to what lies between `inputs` and `before`; None where that is not
-    known.
+    known. Where it is no rule but a fact about values that says so, `fact` is that one's name.
     """
 
     before: tuple[Value, ...]
@@ -66,6 +66,7 @@ class Replacement:
     gain: float
     inputs: tuple[Value, ...] = ()
     trail: tuple[Application, ...] | None = field(default=None, compare=False)
+    fact: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ class _Search:
     def without_tests(self, graph: Graph) -> Graph:
         """`graph` with the tests put to false whose answer is known."""
         known = decided(graph, self.constants.lookup)
-        made = [Replacement((old,), (new,), (fact,), 0.0) for old, new, fact in known]
+        made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
         self.replacements += reversed(made)
         return apply_replacements(graph, made[::-1])
 
