@@ -110,6 +110,13 @@ def test_the_page_lives_in_a_browser(report_file: Path, browser: Any) -> None:
     view.locator("#detail ol li button", has_text="relu-of-relu").click()
     assert "Relu(Relu(x))" in view.inner_text("#detail pre")
 
+    # The blocks of the model, and where they are.
+    assert view.inner_text("#recognised") == "activation 2 of 2 recognised."
+    assert view.locator("#blocks tr", has_text="spelled out").count() == 1
+    view.locator("#blocks details summary").first.click()
+    view.locator("#blocks details button").first.click()
+    assert view.inner_text("#hits").endswith("after")
+
     view.fill("#search", "matmul")
     assert view.inner_text("#hits") == "2 before, 1 after"
     assert view.evaluate("xflowModels[0].cy.nodes('.hit').length") == 2

@@ -9,25 +9,29 @@ from typing import Any
 
 import onnx_ir as ir
 
+from xflow.blocks.account import account_for_blocks
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
-from xflow.drawing import draw, missed
+from xflow.drawing import draw, missed, traced
 from xflow.log import record
 from xflow.onnx_import import Imported
+from xflow.opset import ceiling
 from xflow.replay import Unfounded
-from xflow.report import Missed
+from xflow.report import Block, Missed
 from xflow.rule import Rule
 from xflow.run import Run
-from xflow.search import Replacement, apply_replacements
+from xflow.search import Replacement
 
 
 @dataclass(frozen=True)
 class Account:
-    """The log of the rewrites, both models as a page draws them, and what was left as it is."""
+    """The log of the rewrites, both models as a page draws them, what was left as it is, and what
+    the blocks of the model are computed by."""
 
     log: Mapping[str, Any] | None = None
     drawing: Mapping[str, Any] | None = None
     missed: tuple[Missed, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
 
 def account_for(
@@ -63,6 +67,12 @@ def account_for(
         except Unfounded as error:
             run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")
             log = None
-        graph = apply_replacements(imported.graph, replacements)
+        trace, graph = traced(imported.graph, replacements)
         estimator = Estimator(TargetModel(threads=run.target.threads))
-        return Account(log, draw(imported, replacements), missed(imported, graph, estimator))
+        limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
+        return Account(
+            log,
+            draw(imported, trace, graph),
+            missed(imported, graph, estimator),
+            account_for_blocks(imported, graph, trace, estimator, limit),
+        )

@@ -21,21 +21,17 @@ MOST = 5000
 """Nodes of a model from which on it is not drawn: nobody would look at them."""
 
 
-def draw(imported: Imported, replacements: Sequence[Replacement]) -> Json | None:
-    """The graphs before and after, without weights; None for graphs that are too large.
+def draw(imported: Imported, trace: Trace, graph: Graph) -> Json | None:
+    """A graph and the one that it became, without weights; None for graphs that are too large.
 
     A node's `region` is the number of a set of rewrites that touch each other, -1 where it is as it
     was; `regions` are these sets, by the numbers of the rewrites in the log from 0.
     """
     if len(imported.graph.nodes) > MOST:
         return None
-    trace = _Trace(imported.graph)
-    graph = imported.graph
-    for base, items in rounds(imported.graph, replacements):
-        graph = trace.follow(base, items)
     regions = trace.regions()
     number = {rewrite: index for index, region in enumerate(regions) for rewrite in region}
-    names = [_onnx_name(imported, node) for node in imported.graph.nodes]
+    names = [onnx_name(imported, node) for node in imported.graph.nodes]
     before = {
         node: number[trace.replaced[index]]
         for index, node in enumerate(imported.graph.nodes)
@@ -51,7 +47,15 @@ def draw(imported: Imported, replacements: Sequence[Replacement]) -> Json | None
     }
 
 
-class _Trace:
+def traced(graph: Graph, replacements: Sequence[Replacement]) -> tuple[Trace, Graph]:
+    """The graph that replacements lead to, and which of its nodes is what."""
+    trace, made = Trace(graph), graph
+    for base, items in rounds(graph, replacements):
+        made = trace.follow(base, items)
+    return trace, made
+
+
+class Trace:
     """Which nodes rewrites have replaced and made, round after round."""
 
     def __init__(self, graph: Graph) -> None:
@@ -122,7 +126,7 @@ def _computed(nodes: Iterable[Node]) -> set[Node]:
     return {node for node in nodes if not node.constant}
 
 
-def _onnx_name(imported: Imported, node: Node) -> str:
+def onnx_name(imported: Imported, node: Node) -> str:
     """The name that the model has for a node, or for the first value that it computes."""
     if isinstance(node.op, Leaf):
         return node.op.key

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xflow.api import Model, optimize
-from xflow.report import Missed, Report, format_amount
+from xflow.report import Block, BlockForm, Missed, Report, format_amount
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,13 @@ class Explanation:
             yield "Left as it is:"
             for item in self.missed:
                 yield from _wrapped(f"{item.count:4} x", [f"{item.what}: {item.why}"], "  ")
+        if report.blocks:
+            yield ""
+            yield "Blocks:"
+            for block, names in _alike(report.blocks):
+                yield from _wrapped(f"{len(names):4} x", [_told(block)], "  ")
+                if not block.recognised:
+                    yield from _wrapped("at", names[:6] + ["..."] * (len(names) > 6), " " * 10)
         for sentence in (*report.messages, *(f"Warning: {each}" for each in report.warnings)):
             yield ""
             yield from _wrapped("", [sentence], "")
@@ -103,6 +110,32 @@ def explain_report(report: Report) -> Explanation:
         )
     regions.sort(key=lambda region: -region.gain)
     return Explanation(report, tuple(regions), report.missed)
+
+
+def _alike(blocks: Sequence[Block]) -> list[tuple[Block, list[str]]]:
+    """Blocks of which the same is to be said, missed ones first, and where each of them ends."""
+    found: dict[Block, list[str]] = {}
+    for block in sorted(blocks, key=lambda block: (block.recognised, block.kind)):
+        found.setdefault(replace(block, nodes=()), []).append(block.nodes[-1])
+    return list(found.items())
+
+
+def _told(block: Block) -> str:
+    """What became of a block, in words."""
+    what = f"{block.kind} {block.name or 'without an operator'}"
+    ways = (_way(block.before), _way(block.after))
+    if block.recognised:
+        return f"{what}: {ways[0]}" if ways[0] == ways[1] else f"{what}: {ways[0]}, then {ways[1]}"
+    return f"{what}: not recognised, since {block.reason}"
+
+
+def _way(form: BlockForm) -> str:
+    words = {
+        "operator": f"as {form.name}",
+        "fusion": f"fused by the runtime ({form.name})",
+        "none": "spelled out",
+    }
+    return words[form.by]
 
 
 def _counts(operators: Mapping[str, int]) -> list[str]:

@@ -329,5 +329,6 @@ class Pipeline:
             log=account.log,
             drawing=account.drawing,
             missed=account.missed,
+            blocks=account.blocks,
         )
         return Result(model, report)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,6 +91,36 @@ class Missed:
     why: str
 
 
+FormSource = Literal["operator", "fusion", "none"]
+
+
+@dataclass(frozen=True)
+class BlockForm:
+    """How a block is computed: by an operator, by a kernel into which the runtime fuses it, or
+    spelled out, and then `name` is empty."""
+
+    by: FormSource
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """An attention, a normalization, a softmax or an activation of the input model.
+
+    `name` is the operator that it is or computes the same as, empty where none does; `nodes` are
+    the names of its nodes in the input model. It is recognised if the output model computes it by
+    an operator or by a kernel of the runtime; else `reason` says why it is not, if that is known.
+    """
+
+    kind: str
+    name: str
+    nodes: tuple[str, ...]
+    before: BlockForm
+    after: BlockForm
+    recognised: bool
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class Target:
     """What the model was optimized for."""
@@ -139,6 +170,8 @@ class Report:
     drawing: Mapping[str, Any] | None = None
     """Both models as a page draws them, see `xflow.drawing`."""
     missed: tuple[Missed, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    """What stands in the input model, in its order, see `xflow.blocks`."""
     log: Mapping[str, Any] | None = None
     """All that is needed to do the same again, see `xflow.log`."""
 
@@ -164,9 +197,32 @@ class Report:
             spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.phases.items())
             total = sum(self.phases.values())
             lines.append(Text(f"Seconds: {spent}; {total:.1f} in all"))
+        lines += [Text(sentence) for sentence in block_lines(self.blocks)]
         lines += [Text(sentence) for sentence in self.messages]
         lines += [Text(f"Warning: {sentence}", style="yellow") for sentence in self.warnings]
         return Group(*parts, *(Padding(line, (0, 1), expand=False) for line in lines))
+
+
+def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:
+    """Return how many blocks of each kind were recognised, and why others were not."""
+    if not blocks:
+        return []
+    kinds = {block.kind: [each for each in blocks if each.kind == block.kind] for block in blocks}
+    counts = (
+        f"{kind} {sum(block.recognised for block in those)} of {len(those)}"
+        for kind, those in sorted(kinds.items())
+    )
+    lines = [f"Recognised: {', '.join(counts)}"]
+    missed = Counter(
+        (block.kind, block.name or "no operator", block.reason)
+        for block in blocks
+        if not block.recognised
+    )
+    for (kind, name, reason), count in missed.most_common(most):
+        lines.append(f"Not recognised: {count} x {kind} ({name}): {reason}")
+    if len(missed) > most:
+        lines.append("More that was not recognised is in the report (--report, --html)")
+    return lines
 
 
 def _finite(value: object) -> object:

@@ -58,6 +58,7 @@ class Clip(ElementwiseComposite):
     """
 
     name = op_type = "Clip"
+    role = "activation"
     since = 6
     attributes = declare(
         min=AttributeSpec(Kind.REAL, UNBOUNDED), max=AttributeSpec(Kind.REAL, UNBOUNDED)
@@ -135,6 +136,7 @@ class LeakyRelu(ElementwiseComposite):
     """x where it is positive, ``alpha * x`` elsewhere."""
 
     name = op_type = "LeakyRelu"
+    role = "activation"
     since = 6
     cost = 2
     attributes = declare(alpha=AttributeSpec(Kind.REAL, single(0.01)))
@@ -154,6 +156,7 @@ class PRelu(ElementwiseComposite):
     """x where it is positive, ``slope * x`` elsewhere; slope broadcasts to the shape of x."""
 
     name = op_type = "PRelu"
+    role = "activation"
     since = 7
     arity = (2, 2)
     cost = 2
@@ -192,6 +195,7 @@ class HardSigmoid(ElementwiseComposite):
     """``alpha * x + beta``, cut off below 0 and above 1."""
 
     name = op_type = "HardSigmoid"
+    role = "activation"
     since = 6
     cost = 4
     attributes = declare(
@@ -220,6 +224,7 @@ class HardSwish(ElementwiseComposite):
     """``x * HardSigmoid(x, alpha=1/6, beta=1/2)``."""
 
     name = op_type = "HardSwish"
+    role = "activation"
     since = 14
     cost = 5
     examples = examples()

@@ -49,6 +49,7 @@ class Attention(Composite):
     """
 
     name = op_type = "Attention"
+    role = "attention"
     since = 23
     arity = (3, 4)
     attributes = declare(

@@ -209,6 +209,7 @@ class Einsum(Composite):
     """
 
     name = op_type = "Einsum"
+    role = "contraction"
     since = 12
     arity = (1, None)
     attributes = declare(equation=AttributeSpec(Kind.TEXT))

@@ -34,6 +34,7 @@ class Expand(Movement):
     """The input, broadcast with `shape` in both directions: the result has the common shape."""
 
     name = op_type = "Expand"
+    role = "view"
     since = 8
     attributes = declare(shape=AttributeSpec(Kind.INTS))
     parameters = MappingProxyType({"shape": 1})

@@ -24,6 +24,7 @@ class Identity(Unary):
     """Its input."""
 
     name = op_type = "Identity"
+    role = "view"
     sorts = SORTS
     since = 1
     cost = 0
@@ -67,6 +68,7 @@ class Relu(Unary):
     """``max(x, 0)``."""
 
     name = op_type = "Relu"
+    role = "activation"
 
     def of(self, *elements: Scalar) -> Scalar:
         return call("max", elements[0], 0)
@@ -80,6 +82,7 @@ class Sigmoid(Unary):
     """``1 / (1 + exp(-x))``."""
 
     name = op_type = "Sigmoid"
+    role = "activation"
     cost = 10
 
     def of(self, *elements: Scalar) -> Scalar:
@@ -95,6 +98,7 @@ class Tanh(Unary):
     """The hyperbolic tangent."""
 
     name = op_type = "Tanh"
+    role = "activation"
     cost = 10
 
     def of(self, *elements: Scalar) -> Scalar:

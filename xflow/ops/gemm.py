@@ -34,6 +34,7 @@ class Gemm(Composite):
     """``alpha * a' @ b' + beta * c`` with a' = a or its transpose, and b' likewise."""
 
     name = op_type = "Gemm"
+    role = "contraction"
     since = 7
     arity = (2, 3)
     attributes = declare(

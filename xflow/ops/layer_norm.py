@@ -92,6 +92,7 @@ class LayerNormalization(FromAxis):
     """
 
     name = op_type = "LayerNormalization"
+    role = "normalization"
     since = 17
     arity = (2, 3)
     examples = (
@@ -122,6 +123,7 @@ class RMSNormalization(FromAxis):
     """``x / sqrt(mean(x^2) + epsilon) * scale`` with the mean over the axes from `axis`."""
 
     name = op_type = "RMSNormalization"
+    role = "normalization"
     since = 23
     arity = (2, 2)
     examples = (
@@ -170,6 +172,7 @@ class InstanceNormalization(MomentNormalization):
     """
 
     name = op_type = "InstanceNormalization"
+    role = "normalization"
     since = 6
     arity = (3, 3)
     attributes = declare(epsilon=AttributeSpec(Kind.REAL, EPSILON))
@@ -208,6 +211,7 @@ class GroupNormalization(MomentNormalization):
     """
 
     name = op_type = "GroupNormalization"
+    role = "normalization"
     since = 18
     arity = (3, 3)
     attributes = declare(

@@ -33,6 +33,7 @@ class MatMul(Operator):
     """
 
     name = op_type = "MatMul"
+    role = "contraction"
     arity = (2, 2)
     examples = (
         Example(((2, 3), (3, 4))),

@@ -43,6 +43,7 @@ class BatchNormalization(Composite):
     """
 
     name = op_type = "BatchNormalization"
+    role = "normalization"
     since = 7
     arity = (5, 5)
     attributes = declare(epsilon=AttributeSpec(Kind.REAL, EPSILON))

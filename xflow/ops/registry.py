@@ -140,6 +140,10 @@ class Example:
     """Sorts of the inputs; empty: as the operator takes them, real where it takes any."""
 
 
+ROLES = ("attention", "normalization", "activation", "softmax", "contraction", "view")
+"""Roles of operators. A contraction sums products of two inputs; a view only changes the shape."""
+
+
 class Operator(ABC):
     """One operator. Subclasses declare; the registry holds one instance of each.
 
@@ -174,6 +178,8 @@ class Operator(ABC):
     sorts: ClassVar[frozenset[str]] = frozenset({REAL})
     """What ``T`` may be: the sorts of numbers for which ONNX means what `at` and `numpy` say.
     ``INT`` needs that this is so for integers that wrap around."""
+    role: ClassVar[str] = ""
+    """What it is to somebody who looks at a model: one of `ROLES`, or nothing of note."""
     commutative: ClassVar[bool] = False
     """The value does not depend on the order of the inputs (only a hint, proved in tests)."""
     weights_along: ClassVar[str | None] = None

@@ -91,6 +91,7 @@ class Reshape(Movement):
     """The same elements in the same order under another shape, given in explicit sizes."""
 
     name = op_type = "Reshape"
+    role = "view"
     since = 5
     attributes = declare(shape=AttributeSpec(Kind.INTS))
     computed = MappingProxyType({"shape": 1})
@@ -191,6 +192,7 @@ class Flatten(Composite):
     """A matrix: the axes before `axis` are its rows, the others its columns."""
 
     name = op_type = "Flatten"
+    role = "view"
     sorts = SORTS
     attributes = declare(axis=AttributeSpec(Kind.AXIS, 1))
     examples = (

@@ -35,6 +35,7 @@ class Elu(ElementwiseComposite):
     """x where it is positive, ``alpha * (exp(x) - 1)`` elsewhere."""
 
     name = op_type = "Elu"
+    role = "activation"
     since = 6
     cost = 10
     attributes = declare(alpha=AttributeSpec(Kind.REAL, Fraction(1)))
@@ -55,6 +56,7 @@ class Celu(ElementwiseComposite):
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`` with alpha not 0."""
 
     name = op_type = "Celu"
+    role = "activation"
     since = 12
     cost = 12
     attributes = declare(alpha=AttributeSpec(Kind.REAL, Fraction(1)))
@@ -81,6 +83,7 @@ class Selu(ElementwiseComposite):
     """``gamma`` times x where it is positive, times ``alpha * (exp(x) - 1)`` elsewhere."""
 
     name = op_type = "Selu"
+    role = "activation"
     since = 6
     cost = 11
     attributes = declare(
@@ -104,6 +107,7 @@ class Softplus(ElementwiseComposite):
     """``log(1 + exp(x))``."""
 
     name = op_type = "Softplus"
+    role = "activation"
     since = 1
     cost = 17
     examples = examples()
@@ -124,6 +128,7 @@ class Softsign(ElementwiseComposite):
     """``x / (1 + |x|)``."""
 
     name = op_type = "Softsign"
+    role = "activation"
     since = 1
     cost = 4
     examples = examples()
@@ -146,6 +151,7 @@ class Gelu(ElementwiseComposite):
     """
 
     name = op_type = "Gelu"
+    role = "activation"
     since = 20
     cost = 20
     attributes = declare(approximate=AttributeSpec(Kind.TEXT, "none"))
@@ -188,6 +194,7 @@ class Swish(ElementwiseComposite):
     """``x * sigmoid(alpha * x)``."""
 
     name = op_type = "Swish"
+    role = "activation"
     since = 24
     cost = 12
     attributes = declare(alpha=AttributeSpec(Kind.REAL, Fraction(1)))
@@ -210,6 +217,7 @@ class Mish(ElementwiseComposite):
     """``x * tanh(softplus(x))``."""
 
     name = op_type = "Mish"
+    role = "activation"
     since = 18
     cost = 28
     examples = examples()

@@ -82,6 +82,7 @@ class Softmax(AlongAxis):
     """``exp(x) / sum(exp(x))``, summed along `axis`."""
 
     name = op_type = "Softmax"
+    role = "softmax"
     weights_along = "axis"
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
@@ -101,6 +102,7 @@ class LogSoftmax(AlongAxis):
     """``x - log(sum(exp(x)))``, summed along `axis`: the logarithm of Softmax."""
 
     name = op_type = "LogSoftmax"
+    role = "softmax"
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
         (x,) = inputs

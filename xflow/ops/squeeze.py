@@ -45,6 +45,7 @@ class Unsqueeze(AxesParameter):
     """New axes of extent 1; `axes` are their places in the output."""
 
     name = op_type = "Unsqueeze"
+    role = "view"
     examples = (
         Example(((2, 3),), {"axes": (0,)}),
         Example(((2, 3),), {"axes": (1, 3)}),
@@ -86,6 +87,7 @@ class Squeeze(AxesParameter):
     """Without the named axes, each of extent 1."""
 
     name = op_type = "Squeeze"
+    role = "view"
     examples = (
         Example(((1, 3),), {"axes": (0,)}),
         Example(((2, 1, 3, 1),), {"axes": (1, 3)}),

@@ -334,6 +334,40 @@
       element("button", { type: "button", onclick: () => { model.folded.add(block); model.draw(); } }, `fold ${block}`));
   }
 
+  // Blocks of the model: missed ones first, alike ones in one row ---------------------------------
+
+  function drawBlocks(blocks) {
+    const kinds = [...new Set(blocks.map((block) => block.kind))].sort();
+    byId("recognised").textContent = kinds.map((kind) => {
+      const those = blocks.filter((block) => block.kind === kind);
+      return `${kind} ${those.filter((block) => block.recognised).length} of ${those.length}`;
+    }).join(", ") + (kinds.length ? " recognised." : "");
+    const form = (each) => each.by === "none" ? "spelled out" : each.by === "fusion" ? `${each.name}, fused by the runtime` : each.name;
+    const rows = new Map();
+    for (const block of [...blocks].sort((a, b) => a.recognised - b.recognised)) {
+      const row = [block.kind, block.name, form(block.before), form(block.after), block.reason];
+      const key = JSON.stringify(row);
+      if (!rows.has(key)) rows.set(key, [...row, []]);
+      rows.get(key)[5].push(block.nodes);
+    }
+    const where = (blocks) => {
+      const list = element("details", {}, element("summary", {}, `${blocks.length}`));
+      for (const nodes of blocks) {
+        const last = nodes[nodes.length - 1] || "";
+        const show = () => {
+          byId("search").value = last;
+          byId("search").dispatchEvent(new Event("input"));
+          byId("models").scrollIntoView();
+        };
+        list.append(element("div", {}, element("button", { type: "button", class: "link", title: nodes.join("\n"), onclick: show },
+          nodes.length > 1 ? `${nodes[0]} … ${last}` : last || "without a name")));
+      }
+      return list;
+    };
+    table(byId("blocks"), ["kind", "operator", "before", "after", "why not", "where"],
+      [...rows.values()].map((row) => [...row.slice(0, 5), where(row[5])]));
+  }
+
   // The page -----------------------------------------------------------------------------------
 
   for (const text of report.messages) byId("notes").append(element("li", {}, text));
@@ -347,6 +381,7 @@
     use.count, amount(use.gain), rough[use.gain_from]]);
   table(byId("rules"), ["rule", "times", "gain", "known from"], ruleRows);
   table(byId("missed"), ["what", "times", "why"], report.missed.map((item) => [item.what, item.count, item.why]));
+  drawBlocks(report.blocks || []);
 
   if (!report.drawing) {
     byId("models").replaceChildren(element("p", {}, "The graphs are not drawn: there are too many operators, or the model could not be read."));

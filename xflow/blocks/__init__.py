@@ -1,0 +1,1 @@
+"""Blocks of a model: attention, normalizations, activations, however they are spelled."""

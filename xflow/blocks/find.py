@@ -1,0 +1,414 @@
+"""Which parts of a graph are attention, a normalization, a softmax or an activation.
+
+By what they are and not by how they are written:
+
+- **activation**: a function of one tensor, known by its values (`xflow.blocks.functions`);
+- **normalization**: a tensor multiplied or divided by a root of its own second moment, with its
+  mean taken away before or not; what scales and shifts it behind belongs to it;
+- **softmax**: exponentials divided by their own sum;
+- **attention**: a softmax that lies between two contractions of computed tensors, with nothing
+  in between that is not elementwise or a movement of data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from xflow.blocks.functions import Functions
+from xflow.derivation import walk_above
+from xflow.graph import Graph, Node, Opaque, Value
+from xflow.match import ConstantLookup
+from xflow.ops.global_pool import GlobalAveragePool
+from xflow.ops.reduce import Reduction
+from xflow.ops.registry import Operator, operators
+from xflow.ops.shape import Movement
+
+KINDS = ("attention", "normalization", "activation", "softmax")
+
+FARTHEST = 12
+"""Operators between a softmax and a contraction, and between others that belong together."""
+
+UNDECLARED = {
+    "attention": ("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention",
+                  "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention"),
+    "normalization": ("LpNormalization", "MeanVarianceNormalization", "LRN", "GroupNorm",
+                      "SimplifiedLayerNormalization", "SkipLayerNormalization",
+                      "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization"),
+    "activation": ("FastGelu", "BiasGelu", "QuickGelu", "ThresholdedRelu", "Shrink"),
+}  # fmt: skip
+"""Operators of ONNX and of the runtime that the registry need not describe, by role."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A block of a graph: its nodes, the last of which is `root`.
+
+    `name` is the operator that it is, or that computes what it seems to; empty where none does.
+    `axes` are those that a normalization reduces, from the end where they are negative.
+    """
+
+    kind: str
+    name: str
+    root: Node
+    nodes: frozenset[Node]
+    axes: tuple[int, ...] = ()
+    products: int = 0
+    """How many contractions make up the scores of an attention."""
+    is_operator: bool = False
+    """Whether it is one operator of that role."""
+
+
+def find_blocks(
+    graph: Graph, constants: ConstantLookup, passed_through: Mapping[str, str]
+) -> list[Found]:
+    """The blocks of a graph, in its order; no two share a node.
+
+    `constants` serves its leaves; `passed_through` has the names of opaque operators by their keys.
+    """
+    return _Finder(graph, constants, passed_through).run()
+
+
+class _Finder:
+    def __init__(
+        self, graph: Graph, constants: ConstantLookup, passed_through: Mapping[str, str]
+    ) -> None:
+        self.graph = graph
+        self.passed_through = passed_through
+        self.place = {node: k for k, node in enumerate(graph.nodes)}
+        self.nodes = [node for node in graph.nodes if not node.constant]
+        self.functions = Functions(graph, constants)
+        self.found: list[Found] = []
+        self.taken: set[Node] = set()
+
+    def run(self) -> list[Found]:
+        softmaxes = [*self.softmaxes()]
+        for one in softmaxes:
+            self.add(self.attention_around(one))
+        for node in self.nodes:
+            self.add(self.operator_at(node, "attention"))
+        for one in softmaxes:
+            self.add(one)
+        for node in self.nodes:
+            self.add(self.operator_at(node, "normalization"))
+        for node in self.nodes:
+            self.add(self.normalization_by(node))
+        for node in reversed(self.nodes):
+            self.add(self.activation_at(node))
+        self.found.sort(key=lambda block: self.place[block.root])
+        return self.found
+
+    def add(self, block: Found | None) -> None:
+        if block is not None and self.taken.isdisjoint(block.nodes):
+            self.taken |= block.nodes
+            self.found.append(block)
+
+    def operator_at(self, node: Node, kind: str) -> Found | None:
+        """The block that a single operator is; None for operators of other roles."""
+        name, role = self.known(node)
+        alone = frozenset({node})
+        return Found(kind, name, node, alone, is_operator=True) if role == kind else None
+
+    def known(self, node: Node) -> tuple[str, str]:
+        """The name and the role of an operator, be it declared or only passed through."""
+        if isinstance(node.op, Operator):
+            return node.op.name, node.op.role
+        name = self.passed_through.get(node.op.key, "") if isinstance(node.op, Opaque) else ""
+        roles = [role for role, names in UNDECLARED.items() if name in names]
+        roles += [op.role for op in operators() if name and op.op_type == name]
+        return name, roles[0] if roles else ""
+
+    def saturates(self, node: Node) -> bool:
+        """Whether an operator is what gates are made of."""
+        return self.known(node)[1] == "activation" or _named(node, "Erf", "Exp")
+
+    # Walks ------------------------------------------------------------------------------------
+
+    def users(self, value: Value) -> tuple[Node, ...]:
+        return self.graph.users.get(value, ())
+
+    def between(self, sources: Iterable[Value], root: Node) -> frozenset[Node]:
+        """`root` and the nodes above it that depend on one of the sources."""
+        ends = set(sources)
+        first = min(self.place[value.node] for value in ends)
+        inside: dict[Node, bool] = {}
+        for node in walk_above([Value(root, 0)], ends | self._before(root, first)):
+            inside[node] = not node.constant and any(
+                value in ends or inside.get(value.node, False) for value in node.inputs
+            )
+        return frozenset(node for node, own in inside.items() if own) | {root}
+
+    def _before(self, root: Node, first: int) -> set[Value]:
+        """Values at which a walk up from `root` can stop: they cannot depend on what is later."""
+        cut: set[Value] = set()
+        seen = {root}
+        stack = [root]
+        while stack:
+            for value in stack.pop().inputs:
+                if value.is_constant or self.place[value.node] <= first:
+                    cut.add(value)
+                elif value.node not in seen:
+                    seen.add(value.node)
+                    stack.append(value.node)
+        return cut
+
+    def statistics_of(self, starts: Iterable[Value]) -> set[Value]:
+        """Values that depend on the reductions `starts` and on constants alone."""
+        known = set(starts)
+        stack = list(known)
+        while stack:
+            for user in self.users(stack.pop()):
+                value = Value(user, 0)
+                computed = (v for v in user.inputs if not v.is_constant)
+                if value not in known and _is_plain(user) and all(v in known for v in computed):
+                    known.add(value)
+                    stack.append(value)
+        return known
+
+    def is_made_of(self, value: Value, sources: set[Value], depth: int = 4) -> bool:
+        """Whether a value is one of the sources, or these and constants combined by elements."""
+        if value in sources:
+            return True
+        computed = [v for v in value.node.inputs if not v.is_constant]
+        return (
+            depth > 0
+            and _is_plain(value.node)
+            and bool(computed)
+            and all(self.is_made_of(v, sources, depth - 1) for v in computed)
+        )
+
+    # Softmax and attention --------------------------------------------------------------------
+
+    def softmaxes(self) -> Iterator[Found]:
+        for node in self.nodes:
+            whole = self.operator_at(node, "softmax")
+            if whole is not None:
+                powers = [user for user in self.users(Value(node, 0)) if _named(user, "Exp")]
+                if whole.name == "LogSoftmax" and powers:
+                    yield Found("softmax", "Softmax", powers[0], frozenset({node, powers[0]}))
+                yield whole
+            elif _named(node, "ReduceSum") and _named(node.inputs[0].node, "Exp"):
+                yield from self._divided(node)
+            elif _named(node, "ReduceLogSumExp"):
+                for user in self.users(Value(node, 0)):
+                    for last in self.users(Value(user, 0)):
+                        if _named(user, "Sub") and _named(last, "Exp"):
+                            nodes = self.between([node.inputs[0]], last)
+                            yield Found("softmax", "Softmax", last, nodes)
+
+    def _divided(self, total: Node) -> Iterator[Found]:
+        powers = total.inputs[0]
+        sums = self.statistics_of([Value(total, 0)])
+        for user in (user for value in sums for user in self.users(value)):
+            if _named(user, "Div", "Mul") and powers in user.inputs:
+                source = powers.node.inputs[0]
+                if _named(source.node, "Sub"):
+                    shifted = source.node.inputs[0]
+                    if shifted in self.reduced_by(source.node.inputs[1]):
+                        source = shifted
+                yield Found("softmax", "Softmax", user, self.between([source], user))
+                return
+
+    def reduced_by(self, value: Value) -> set[Value]:
+        """The tensors of which a value may be a statistic: a reduction and what follows it."""
+        found: set[Value] = set()
+        stack = [(value, 0)]
+        while stack:
+            each, depth = stack.pop()
+            if _is_reduction(each.node):
+                found.add(each.node.inputs[0])
+            elif depth < FARTHEST and _is_plain(each.node):
+                stack += [(v, depth + 1) for v in each.node.inputs if not v.is_constant]
+        return found
+
+    def attention_around(self, softmax: Found) -> Found | None:
+        """The attention whose weights a softmax computes; None where it has no such neighbours."""
+        ends = {v for n in softmax.nodes for v in n.inputs} - {
+            Value(node, 0) for node in softmax.nodes
+        }
+        scores = self._contractions(
+            [v.node for v in ends if not v.is_constant],
+            lambda node: [v.node for v in node.inputs if not v.is_constant],
+        )
+        weighted = self._contractions(
+            self.users(Value(softmax.root, 0)), lambda node: self.users(Value(node, 0))
+        )
+        if not scores or not weighted:
+            return None
+        root = min(weighted, key=self.place.__getitem__)
+        nodes = self.between([Value(node, 0) for node in scores], root) | scores
+        return Found("attention", "Attention", root, nodes | softmax.nodes, products=len(scores))
+
+    def _contractions(
+        self, starts: Iterable[Node], following: Callable[[Node], Iterable[Node]]
+    ) -> frozenset[Node]:
+        """The first contractions of computed tensors, beyond operators that only carry data."""
+        found: set[Node] = set()
+        stack = [(node, 0) for node in starts]
+        seen: set[Node] = set()
+        while stack:
+            node, depth = stack.pop()
+            if node in seen or depth > FARTHEST:
+                continue
+            seen.add(node)
+            if self.known(node)[1] == "contraction":
+                if sum(not value.is_constant for value in node.inputs) >= 2:
+                    found.add(node)
+            elif _carries(node):
+                stack += [(each, depth + 1) for each in following(node)]
+        return frozenset(found)
+
+    # Normalizations ---------------------------------------------------------------------------
+
+    def normalization_by(self, node: Node) -> Found | None:
+        """The normalization of which `node` computes the second moment; None if it does not."""
+        if not _is_reduction(node):
+            return None
+        tensor = self._squared(node)
+        if tensor is None:
+            return None
+        source, centred = self._uncentred(tensor)
+        moment = Value(node, 0)
+        means = [
+            Value(user, 0)
+            for value in {source, tensor}
+            for user in self.users(value)
+            if _is_reduction(user)
+        ]
+        statistics = self.statistics_of([moment, *means])
+        spreads = self._rooted(moment, statistics)
+        for value in sorted(spreads, key=lambda value: self.place[value.node]):
+            for user in self.users(value):
+                others = [v for v in user.inputs if v not in statistics and not v.is_constant]
+                if (
+                    _named(user, "Mul", "Div")
+                    and others
+                    and all(self.is_made_of(v, {source, tensor, *statistics}) for v in others)
+                    and user.types[0].shape == source.shape
+                ):
+                    root = self._scaled(user, statistics)
+                    nodes = self.between([source], root)
+                    axes = _axes(node)
+                    centred = centred or self._mixes(nodes, statistics, source)
+                    return Found(
+                        "normalization", _normalization(axes, source, centred), root, nodes, axes
+                    )
+        return None
+
+    def _squared(self, node: Node) -> Value | None:
+        """The tensor of whose squares `node` is the sum or the mean."""
+        value = node.inputs[0]
+        if _named(node, "ReduceSumSquare", "ReduceL2"):
+            return value
+        source = value.node
+        if _named(source, "Mul") and source.inputs[0] == source.inputs[1]:
+            return source.inputs[0]
+        if _named(source, "Pow"):
+            power = self.functions.number(source.inputs[1])
+            return source.inputs[0] if power is not None and float(power) == 2 else None
+        return None
+
+    def _uncentred(self, tensor: Value) -> tuple[Value, bool]:
+        """What a tensor was before its own mean was taken away, and whether it was."""
+        computed = [value for value in tensor.node.inputs if not value.is_constant]
+        if _is_plain(tensor.node) and len(computed) == 2:
+            for one, other in (computed, computed[::-1]):
+                if one in self.reduced_by(other):
+                    return one, True
+        return tensor, False
+
+    def _rooted(self, moment: Value, statistics: set[Value]) -> set[Value]:
+        """The statistics that depend on a root of `moment`, that itself included if it is one."""
+        behind, rooted = {moment}, set()
+        for value in sorted(statistics, key=lambda value: self.place[value.node]):
+            node = value.node
+            if value == moment or not behind.isdisjoint(node.inputs):
+                behind.add(value)
+                if _named(node, "ReduceL2") or self._is_root(node):
+                    rooted.add(value)
+                if not rooted.isdisjoint(node.inputs):
+                    rooted.add(value)
+        return rooted
+
+    def _is_root(self, node: Node) -> bool:
+        if _named(node, "Sqrt"):
+            return True
+        power = self.functions.number(node.inputs[1]) if _named(node, "Pow") else None
+        return power is not None and Fraction(float(power)).denominator == 2
+
+    def _scaled(self, node: Node, statistics: set[Value]) -> Node:
+        """The last operator of what scales and shifts a normalized tensor."""
+        for names in (("Mul",), ("Add", "Sub")):
+            users = self.users(Value(node, 0))
+            if len(users) == 1 and _named(users[0], *names):
+                others = [v for v in users[0].inputs if v != Value(node, 0)]
+                if all(_is_parameter(v) or v in statistics for v in others):
+                    (node,) = users
+        return node
+
+    def _mixes(self, nodes: frozenset[Node], statistics: set[Value], source: Value) -> bool:
+        """Whether the mean of `source` itself takes part."""
+        return any(
+            _named(node, "ReduceMean", "GlobalAveragePool") and node.inputs[0] == source
+            for node in nodes
+            if Value(node, 0) in statistics
+        )
+
+    # Activations ------------------------------------------------------------------------------
+
+    def activation_at(self, node: Node) -> Found | None:
+        """The activation that ends at `node`."""
+        if node in self.taken:
+            return None
+        seems = None
+        for function in self.functions.ending_at(node):
+            if not self.taken.isdisjoint(function.nodes):
+                continue
+            if function.operator:
+                whole = self.operator_at(node, "activation") if len(function.nodes) == 1 else None
+                return whole or Found("activation", function.operator, node, function.nodes)
+            gated = [each for each in function.nodes if function.source in each.inputs]
+            if _named(node, "Mul") and len(gated) > 1 and any(map(self.saturates, function.nodes)):
+                seems = seems or Found("activation", "", node, function.nodes)
+        return seems or self.operator_at(node, "activation")
+
+
+def _named(node: Node, *names: str) -> bool:
+    return isinstance(node.op, Operator) and node.op.name in names
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether an operator acts on elements alone, or only changes the shape."""
+    return isinstance(node.op, Operator) and (node.op.elementwise or node.op.role == "view")
+
+
+def _carries(node: Node) -> bool:
+    """Whether an operator lies between a softmax and the contractions around it at all."""
+    return _is_plain(node) or isinstance(node.op, Movement)
+
+
+def _is_reduction(node: Node) -> bool:
+    return isinstance(node.op, Reduction | GlobalAveragePool) and not node.constant
+
+
+def _is_parameter(value: Value) -> bool:
+    """Whether a value is a weight of more than a single number, as far as there can be more."""
+    return value.is_constant and any(size != 1 for size in value.shape)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    """The axes that are reduced, from the end."""
+    rank = len(node.inputs[0].shape)
+    axes = node.attributes.get("axes", tuple(range(2, rank)))
+    assert isinstance(axes, tuple)
+    return tuple(axis - rank for axis in axes if isinstance(axis, int))
+
+
+def _normalization(axes: tuple[int, ...], source: Value, centred: bool) -> str:
+    """The operator that normalizes by these moments."""
+    rank = len(source.shape)
+    if not centred:
+        return "RMSNormalization"
+    spatial = rank > 2 and axes == tuple(range(2 - rank, 0)) and len(axes) > 1
+    return "InstanceNormalization" if spatial else "LayerNormalization"

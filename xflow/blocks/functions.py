@@ -1,0 +1,206 @@
+"""Functions of one tensor, element by element, known by what they compute and not by how.
+
+A part of a graph that consists of elementwise operators, with single numbers for constants, and
+that reads one computed tensor, is a function of one real variable. It is evaluated at some points,
+by the operators' own readings, and compared with the activations of the registry there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from xflow.derivation import walk_above
+from xflow.errors import ShapeError
+from xflow.graph import Graph, Leaf, Node, Value, complete_attributes, run
+from xflow.match import ConstantLookup
+from xflow.ops.registry import Array, Attribute, Kind, Operator, operators
+
+POINTS = np.concatenate([np.linspace(-8.0, 8.0, 61), [-0.013, 0.007, 0.31, 30.0, -30.0]])
+"""Where functions are compared: around zero, where they bend, and where they have settled."""
+
+CLOSE = 2e-5
+"""How far a function may be off, relative to its own size, for one activation: constants such as
+the root of 2 are rounded in many ways, and the two forms of Gelu are 25 times as far apart."""
+
+FURTHEST = 32
+"""How many tensors below a value are tried as that of which it is a function."""
+
+_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Function:
+    """A value as a function of another one: the nodes in between, and the activation that it is.
+
+    `operator` is empty for a function that bends but is no activation of the registry.
+    """
+
+    root: Node
+    source: Value
+    nodes: frozenset[Node]
+    operator: str
+
+
+class Functions:
+    """The functions of one variable in a graph. `constants` serves its leaves."""
+
+    def __init__(self, graph: Graph, constants: ConstantLookup) -> None:
+        self._constants = constants
+        self._numbers: dict[Value, Array | None] = {}
+        self._below: dict[Node, tuple[Value, ...]] = {}
+        self._known: dict[bytes, str | None] = {}
+        for node in graph.nodes:
+            self._below[node] = self._sources(node)
+
+    def ending_at(self, node: Node) -> Iterator[Function]:
+        """The functions that end at `node`, those of the most nodes first."""
+        found = []
+        for source in self._below[node]:
+            nodes = frozenset(walk_above([Value(node, 0)], {source}))
+            inside = frozenset(each for each in nodes if not each.constant)
+            found.append((len(inside), source, inside))
+        for _, source, inside in sorted(found, key=lambda each: -each[0]):
+            name = self._classify(node, source)
+            if name is not None:
+                yield Function(node, source, inside, name)
+
+    def number(self, value: Value) -> Array | None:
+        """The only element of a constant, as an array without axes; None for any other value."""
+        if value not in self._numbers:
+            self._numbers[value] = self._evaluate(value)
+        return self._numbers[value]
+
+    def _evaluate(self, value: Value) -> Array | None:
+        if not value.is_constant or any(size != 1 for size in value.shape):
+            return None
+        feeds: dict[str, Array] = {}
+        for leaf in Graph((value,)).leaves:
+            array = self._constants(leaf)
+            if array is None:
+                return None
+            assert isinstance(leaf.node.op, Leaf)
+            is_real = array.dtype.kind == "f" or array.dtype.itemsize == 2
+            feeds[leaf.node.op.key] = array.astype(np.float64) if is_real else array
+        return np.asarray(run([value], feeds)[0]).reshape(())
+
+    def _sources(self, node: Node) -> tuple[Value, ...]:
+        """The tensors of which alone a node is a function, the nearest first."""
+        if not isinstance(node.op, Operator) or not node.op.elementwise or node.constant:
+            return ()
+        computed = [value for value in dict.fromkeys(node.inputs) if not value.is_constant]
+        if any(self.number(value) is None for value in node.inputs if value.is_constant):
+            return ()
+        common: list[Value] = []
+        for number, value in enumerate(computed):
+            ways = [value, *self._below[value.node]]
+            common = ways if not number else [each for each in common if each in ways]
+        shape = node.types[0].shape
+        return tuple(each for each in common if each.shape == shape)[:FURTHEST]
+
+    def _classify(self, node: Node, source: Value) -> str | None:
+        """The activation that `node` is of `source`, or ""; None for one that does not bend."""
+        values = self._values(node, source)
+        if values is None or _is_straight(values):
+            return None
+        key = np.round(values, 9).tobytes()
+        if key not in self._known:
+            self._known[key] = activation(values)
+        return self._known[key]
+
+    def _values(self, node: Node, source: Value) -> Array | None:
+        """The function at `POINTS`; None where it is not defined at all of them."""
+        done: dict[Value, Array] = {source: POINTS}
+        with np.errstate(all="ignore"):
+            for each in walk_above([Value(node, 0)], {source}):
+                if each.constant:
+                    continue
+                assert isinstance(each.op, Operator)
+                arrays = [
+                    done[value] if value in done else self.number(value) for value in each.inputs
+                ]
+                found = each.op.numpy([a for a in arrays if a is not None], each.attributes)
+                done[Value(each, 0)] = found[0]
+        values = done[Value(node, 0)]
+        if values.dtype.kind != "f" or values.shape != POINTS.shape:
+            return None
+        return values if bool(np.isfinite(values).all()) else None
+
+
+def _is_straight(values: Array) -> bool:
+    """Whether a function is a line, as far as its values tell."""
+    line = np.polynomial.Polynomial.fit(POINTS, values, 1)(POINTS)
+    return _is_close(line, values)
+
+
+def _is_close(one: Array, other: Array) -> bool:
+    scale = np.maximum(1e-2, np.abs(other))
+    return bool((np.abs(one - other) <= CLOSE * scale).all())
+
+
+def activation(values: Array) -> str:
+    """The activation that has these values at `POINTS`; empty where there is none.
+
+    Its real attributes are found by Gauss and Newton's method, from its defaults and from its
+    declaration's examples.
+    """
+    tried = sorted(
+        (op for op in operators() if op.role == "activation" and op.arity == (1, 1)),
+        key=lambda op: (bool(op.domain), op.since, op.name),
+    )
+    starts = [(op, given) for op in tried for given in _starts(op)]
+    for op, given in starts:
+        if _is_close(_reading(op, given), values):
+            return op.name
+    for op, given in starts:
+        if _fits(op, given, values):
+            return op.name
+    return ""
+
+
+def _starts(op: Operator) -> Iterator[Mapping[str, Attribute]]:
+    """Attributes of an operator from which a search for others starts."""
+    for given in ({}, *(example.attributes for example in op.examples)):
+        try:
+            yield complete_attributes(op, given, [(1,)])
+        except ShapeError:
+            continue
+
+
+def _reading(op: Operator, attributes: Mapping[str, Attribute]) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(op.numpy([POINTS], attributes)[0])
+
+
+def _fits(op: Operator, given: Mapping[str, Attribute], values: Array) -> bool:
+    """Whether some real attributes give these values."""
+    names = [
+        name
+        for name, spec in op.attributes.items()
+        if spec.kind is Kind.REAL and isinstance(given[name], Fraction)
+    ]
+    if not names:
+        return False
+
+    def reading(found: Array) -> Array:
+        parts: dict[str, Attribute] = dict(given)
+        parts.update(zip(names, map(Fraction, found.tolist()), strict=True))
+        return _reading(op, parts)
+
+    at = np.array([float(Fraction(str(given[name]))) for name in names])
+    for _ in range(_STEPS):
+        now = reading(at)
+        ahead = np.stack([reading(at + 1e-6 * unit) for unit in np.eye(len(at))], axis=1)
+        with np.errstate(all="ignore"):
+            slope = (ahead - now[:, None]) / 1e-6
+        if not (np.isfinite(slope).all() and np.isfinite(now).all()):
+            return False
+        step = np.linalg.lstsq(slope, values - now, rcond=None)[0]
+        at = at + step
+        if not np.isfinite(at).all() or math.hypot(*step) < 1e-12:
+            break
+    return bool(np.isfinite(at).all()) and (at != 0).all() and _is_close(reading(at), values)
