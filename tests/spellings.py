@@ -74,6 +74,9 @@ def _vector(name: str, size: int, start: float) -> str:
     return f"float[{size}] {name} = {{{numbers}}}"
 
 
+NUMBER = "a number that is an extent is not tied to it by a rule: sums divided by it stay sums"
+SQUARES = "the rule has powers of 2, and a product far from its root is not renamed for its sake"
+
 WIDTH = 64
 TOKENS = f"float[$N, $S, {WIDTH}]"
 _PARAMETERS = ", ".join((_vector("gain", WIDTH, 0.5), _vector("shift", WIDTH, -0.5)))
@@ -120,7 +123,11 @@ LAYER_NORMALIZATION = Composite(
             d = Sub(x, m) n = Div(d, r) s = Mul(n, gain) y = Add(s, shift)""",
         "without a shift": f"""{_VARIANCE} r = Sqrt(e) n = Div(d, r) y = Mul(n, gain)""",
     },
-    {},
+    {
+        "a sum over its number": NUMBER,
+        "two means of sums": NUMBER,
+        "the mean of squares less a square": SQUARES,
+    },
 )
 
 RMS_NORMALIZATION = Composite(
@@ -147,7 +154,7 @@ RMS_NORMALIZATION = Composite(
         "the gain on the tensor": """x2 = Pow(x, two) v = ReduceMean(x2, last) e = Add(v, eps)
             r = Sqrt(e) i = Reciprocal(r) g = Mul(x, gain) y = Mul(g, i)""",
     },
-    {},
+    {"a sum over its number": NUMBER, "a sum of squares": NUMBER},
 )
 
 _GELU = _scalars(
@@ -185,7 +192,10 @@ GELU = Composite(
         "by a sigmoid": """c = Pow(x, three) k = Mul(c, cubic) l = Add(x, k) a = Mul(l, double)
             t = Sigmoid(a) y = Mul(x, t)""",
     },
-    {},
+    {
+        "by tanh, factored to the end": SQUARES,
+        "by a sigmoid": "the direction is refused: 1 + tanh loses digits where a sigmoid has them",
+    },
 )
 
 _SWISH = _scalars(one=1.0, half=0.5, alpha=1.702, two=2.0)
@@ -300,7 +310,10 @@ ATTENTION = Composite(
             w = Where(seen, c, never) {_WEIGHTED}""",
         "not scaled": f"{_SPLIT} {_KEYS} w = MatMul(hq, kt) {_WEIGHTED}",
     },
-    {},
+    {
+        "a mask by Where": "not equal over the reals: a number takes the place of the score, and a "
+        "mask is added to it",
+    },
 )
 
 COMPOSITES = {

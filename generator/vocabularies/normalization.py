@@ -40,6 +40,13 @@ def _spread(deviation: str) -> tuple[Production, ...]:
     return (
         applied("Pow", deviation, "two", "square"),
         Production("ReduceMean", ("square",), "variance", LAST),
+        *_normal(deviation),
+    )
+
+
+def _normal(deviation: str) -> tuple[Production, ...]:
+    """A deviation divided by the root of a variance."""
+    return (
         applied("Add", "variance", "epsilon", "shifted"),
         Production("Sqrt", ("shifted",), "root"),
         Production("Reciprocal", ("root",), "inverse"),
@@ -93,13 +100,38 @@ LAYER = _normalization(
     applied("Sub", X, "mean", "deviation"),
     *_spread("deviation"),
     applied("Mul", "inverse", VECTOR, "gain"),
+    applied("Div", VECTOR, "root", "gain"),
+    applied("Mul", "deviation", "gain", "scaled"),
     applied("Mul", X, "gain", "part"),
     applied("Mul", "mean", "gain", "offset"),
     applied("Sub", VECTOR, "offset", "rest"),
     applied("Add", "part", "rest", OUT),
     arities=(2, 3),
 )
-ROOT_MEAN_SQUARE = _normalization("root mean square", "RMSNormalization", *_spread(X), arities=(2,))
+ROOT_MEAN_SQUARE = _normalization(
+    "root mean square",
+    "RMSNormalization",
+    *_spread(X),
+    applied("Mul", "inverse", VECTOR, "gain"),
+    applied("Div", VECTOR, "root", "gain"),
+    applied("Mul", X, "gain", "scaled"),
+    arities=(2,),
+)
+
+LAYER_OF_MOMENTS = _normalization(
+    "layer normalisation by the mean of squares",
+    "LayerNormalization",
+    Production("ReduceMean", (X,), "mean", LAST),
+    applied("Sub", X, "mean", "deviation"),
+    applied("Pow", X, "two", "square"),
+    Production("ReduceMean", ("square",), "second", LAST),
+    applied("Pow", "mean", "two", "known"),
+    applied("Sub", "second", "known", "variance"),
+    *_normal("deviation"),
+    arities=(2,),
+)
+"""The variance as the mean of squares less the square of the mean: were it beside the other one,
+terms would be built on one of the two alone."""
 
 AFFINE = Vocabulary(
     "normalisation and vectors",
@@ -183,6 +215,6 @@ CHANNELS = _softmax("softmax along the channels", "N C *S", (2, 3, N), 1, (1, 2,
 
 NORMALIZATION = Family(
     "normalization",
-    (LAYER, ROOT_MEAN_SQUARE, AFFINE, SOFTMAX, CHANNELS),
+    (LAYER, LAYER_OF_MOMENTS, ROOT_MEAN_SQUARE, AFFINE, SOFTMAX, CHANNELS),
     about="normalisations and softmax, in one operator and step by step",
 )
