@@ -32,6 +32,9 @@ from xflow.size import Expr, Size, symbol
 from xflow.size import evaluate as evaluate_size
 from xflow.size import substitute as substitute_size
 
+STANDARD = 20
+"""The opset of ONNX's own operators beside those of another domain."""
+
 POSITIVE = {
     "Sqrt": (0,),
     "Log": (0,),
@@ -42,7 +45,7 @@ POSITIVE = {
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
 BROADCASTING = {op.name for op in operators() if op.elementwise} | {
-    *("MatMul", "Gemm", "Expand", "Attention")
+    *("MatMul", "Gemm", "Expand", "Attention", "FusedMatMul")
 }
 """Operators to which an extent that is literally 1 means something else than a symbol."""
 
@@ -254,7 +257,9 @@ def onnx_model(
         for k, name in enumerate(names_out)
     ]
     graph = helper.make_graph([node], "case", inputs, infos, initializers)
-    opsets = [helper.make_opsetid("", call.opset)]
+    opsets = [helper.make_opsetid(call.domain, call.opset)]
+    if call.domain:
+        opsets.append(helper.make_opsetid("", STANDARD))
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 

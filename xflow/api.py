@@ -16,6 +16,7 @@ from xflow import files, machine
 from xflow.cost import OBJECTIVES, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
+from xflow.domains import DOMAINS, Domains
 from xflow.errors import ModelError, UsageError
 from xflow.external_data import has_external_data
 from xflow.inputs import Shapes
@@ -49,6 +50,7 @@ def optimize(
     seed: int = 0,
     keep_opset: bool = False,
     target_opset: int | None = None,
+    domains: Domains = "onnx",
     keep_initializer_inputs: bool = False,
     size_threshold: int = GROWTH,
     save_repro: str | os.PathLike[str] | None = None,
@@ -68,6 +70,8 @@ def optimize(
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
     ``cost="estimated"`` nothing is timed. The opset is raised where operators of a newer one gain,
     to the oldest that has them or to `target_opset`; never if it is to be kept (`keep_opset`).
+    Rewrites bring in standard operators only; with ``domains="ort"`` also those of ONNX Runtime's
+    own domain, and then the model runs nowhere else.
     Weights that are inputs, too, become constants unless `keep_initializer_inputs`: the runtime
     cannot optimize what may change from call to call. Where a rewrite turns out to be wrong and is
     dropped, models that show it go to the folder `save_repro`. Constant expressions are folded as
@@ -83,6 +87,8 @@ def optimize(
         raise UsageError(f"the budget must be positive, not {budget}")
     if keep_opset and target_opset is not None:
         raise UsageError("the opset cannot be kept and raised", do="give one of the two")
+    if domains not in DOMAINS:
+        raise UsageError(f"unknown domains {domains!r}", do="choose onnx or ort")
     target = Target(provider, machine.usable_cores() if threads is None else threads)
     chosen = _rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
@@ -100,6 +106,7 @@ def optimize(
             progress=progress or (lambda phase, details: None),
             keep_opset=keep_opset,
             target_opset=target_opset,
+            domains=domains,
             keep_initializer_inputs=keep_initializer_inputs,
             size_threshold=size_threshold,
             save_repro=None if save_repro is None else Path(save_repro),

@@ -141,6 +141,12 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
         help="raise to this one where newer operators gain (the oldest that has them)",
     )
     add(
+        "--domains",
+        choices=("onnx", "ort"),
+        default="onnx",
+        help="bring in standard operators only, or those of ONNX Runtime's own domain, too (onnx)",
+    )
+    add(
         "--keep-initializer-inputs",
         action="store_true",
         help="weights that are inputs, too, stay inputs (they become constants)",

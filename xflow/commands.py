@@ -70,6 +70,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             seed=options.seed,
             keep_opset=options.keep_opset,
             target_opset=options.target_opset,
+            domains=options.domains,
             keep_initializer_inputs=options.keep_initializer_inputs,
             size_threshold=options.size_threshold,
             save_repro=options.save_repro,

@@ -16,7 +16,7 @@ from xflow.limits import GROWTH
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
-from xflow.onnx_writer import Plan, UnwritableError, Writer
+from xflow.onnx_writer import Plan, UnwritableError, Writer, foreign_domains
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
 from xflow.opset import Raising, current_opset, needed_opset
 from xflow.size import Size
@@ -100,7 +100,11 @@ class _ModelWriter(Writer):
         self.raising = raising
         super().__init__(
             Folder(imported.constants),
-            {**self.source.opset_imports, **({"": raising.target} if raising else {})},
+            {
+                **foreign_domains(graph),
+                **self.source.opset_imports,
+                **({"": raising.target} if raising else {}),
+            },
             allowance=growth + _freed_bytes(imported.graph, graph),
             taken=_names(self.source),
         )

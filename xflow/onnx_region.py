@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from xflow.fold import ConstantLookup, Folder
 from xflow.graph import Graph, Leaf, Value
-from xflow.onnx_writer import Plan, UnwritableError, Writer
+from xflow.onnx_writer import Plan, UnwritableError, Writer, foreign_domains
 from xflow.size import Size
 
 
@@ -26,7 +26,8 @@ def region_model(
     subexpressions become initializers. `sizes` says what the size symbols are; all of them must
     become integers. Raises UnwritableError where the region has no ONNX form.
     """
-    writer = _RegionWriter(Folder(constants), {"": opset}, sizes=sizes)
+    opsets = {**foreign_domains(graph), "": opset}
+    writer = _RegionWriter(Folder(constants), opsets, sizes=sizes)
     writer.taken.update(f"output_{k}" for k in range(len(graph.outputs)))
     inputs = [writer.input(value) for value in graph.leaves if not value.is_constant]
     outputs = []
@@ -40,7 +41,7 @@ def region_model(
         outputs,
         nodes=writer.nodes,
         initializers=writer.initializers,
-        opset_imports={"": opset},
+        opset_imports=opsets,
         name="region",
     )
     version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)])

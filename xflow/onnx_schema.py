@@ -7,6 +7,8 @@ from functools import cache
 
 import onnx
 
+from xflow.ops.registry import CONTRIB
+
 _TYPES = {
     "FLOAT": "float",
     "DOUBLE": "double",
@@ -34,7 +36,8 @@ def accepts(
 ) -> bool:
     """Whether an operator takes inputs (by position) and gives outputs of these element types.
 
-    What has no schema, such as the runtime's own operators, is taken to accept everything.
+    The runtime's own operators, which have no schema here, take 32-bit floats on every processor;
+    what else has none is taken to accept everything.
     """
     return _accepts(op_type, domain, opset, tuple(sorted(inputs.items())), tuple(outputs))
 
@@ -49,7 +52,7 @@ def _accepts(
 ) -> bool:
     schema = _schema(op_type, domain, opset)
     if schema is None:
-        return True
+        return domain != CONTRIB or {*dict(inputs).values(), *outputs} <= {"FLOAT"}
     for formals, given in ((schema.inputs, inputs), (schema.outputs, tuple(enumerate(outputs)))):
         for position, dtype in given:
             if not formals:

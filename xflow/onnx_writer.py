@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
 from xflow.fold import Folder, byte_size, constant_leaves, numpy_dtype
-from xflow.graph import Leaf, Node, TensorType, Value
+from xflow.graph import Graph, Leaf, Node, TensorType, Value
 from xflow.onnx_schema import accepts
 from xflow.onnx_types import tensor_shape
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
@@ -22,6 +22,15 @@ from xflow.size import Expr, Size, substitute
 
 class UnwritableError(ValueError):
     """A graph has no ONNX form at the model's opset; a rewrite that leads to it is impossible."""
+
+
+def foreign_domains(graph: Graph) -> dict[str, int]:
+    """The domains beside ONNX's own of operators that are computed each time, and their version."""
+    return {
+        node.op.domain: 1
+        for node in graph.nodes
+        if isinstance(node.op, Operator) and node.op.domain and not node.constant
+    }
 
 
 @dataclass(frozen=True)

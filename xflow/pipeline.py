@@ -25,6 +25,7 @@ from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
+from xflow.domains import within
 from xflow.errors import ModelError, UnfeedableInput, ValidationFailed
 from xflow.freeze import CONSTANTS, frozen, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
@@ -32,6 +33,7 @@ from xflow.inputs import default_shapes
 from xflow.machine import processor_name, usable_cores
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_types import interface
+from xflow.ops.registry import CONTRIB
 from xflow.opset import ceiling, current_opset, keeping_opset
 from xflow.report import Report, Target
 from xflow.rule import Rule
@@ -101,7 +103,7 @@ class Pipeline:
             imported = self.imported(prepared)
         if imported is not None:
             self.costs = self.exact_costs(imported)
-            replacements = self.search(imported, rules)
+            replacements = self.search(imported, within(rules, self.run.domains))
             gains = self.gains_by_preparation(imported)
             if replacements or gains:
                 run, costs = self.run, self.costs
@@ -284,6 +286,10 @@ class Pipeline:
         old, new = current_opset(self.source), current_opset(model)
         if old != new:
             self.run.messages.append(f"The opset was raised from {old} to {new}.")
+        if set(model.graph.opset_imports) - set(self.source.graph.opset_imports):
+            self.run.messages.append(
+                f"It has operators of {CONTRIB} now, and runs on ONNX Runtime alone."
+            )
         worst = judgement.worst
         comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(
             self.settings

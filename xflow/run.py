@@ -11,6 +11,7 @@ from pathlib import Path
 from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
+from xflow.domains import Domains
 from xflow.inputs import Shapes
 from xflow.limits import GROWTH
 from xflow.validate import Tolerance
@@ -45,6 +46,8 @@ class Run:
     """Whether the model's opset must stay."""
     target_opset: int | None = None
     """The one to which it may be raised; None: whichever is needed."""
+    domains: Domains = "onnx"
+    """Of which domains operators may be that rewrites bring in."""
     keep_initializer_inputs: bool = False
     size_threshold: int = GROWTH
     inner: int = 0
@@ -76,6 +79,7 @@ class Run:
             shapes=[{}],
             keep_opset=True,  # there is one for all graphs of a model
             target_opset=None,
+            domains="onnx",  # likewise
             inner=self.inner + 1,
             phases={},
             warnings=[],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import product
+from typing import TypeAlias
 
 from xflow.errors import ShapeError
 from xflow.generator.generalization.generalize import Generalizer
@@ -18,6 +19,8 @@ from xflow.graph import apply
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol, operators
 from xflow.rule import Rule
+
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 NAMES = ("x", "a", "b", "c", "u", "v", "w")
 DIMS = {0: "", 1: "C", 2: "N C", 3: "N C *S"}
@@ -31,15 +34,26 @@ def definitional_rules(seed: int, among: Iterable[Operator] | None = None) -> It
     """The definition of every composite operator, at the ranks that its examples show."""
     for op in operators() if among is None else among:
         if isinstance(op, Composite):
-            rules = list(_rules(op, DIMS, seed)) or _rules(op, FIXED_DIMS, seed)
-            yield from rules
+            rules = _rules(op, DIMS, seed)
+            if not any("*" in rule.inputs for _, rule in rules):  # not at any number of axes
+                stated = {_ranks(shapes) for shapes, _ in rules}
+                fixed = _rules(op, FIXED_DIMS, seed)
+                rules += [item for item in fixed if _ranks(item[0]) not in stated]
+            yield from (rule for _, rule in rules)
 
 
-def _rules(op: Composite, dims: Mapping[int, str], seed: int) -> Iterator[Rule]:
+def _rules(op: Composite, dims: Mapping[int, str], seed: int) -> list[tuple[Shapes, Rule]]:
+    """The rules of which something can be said, with the shapes that they were made from."""
+    made = []
     for shapes, attributes in _cases(op, max(dims)):
         rule = _rule(op, _inputs(op, shapes, attributes, dims), attributes, seed)
         if rule is not None:
-            yield rule
+            made.append((shapes, rule))
+    return made
+
+
+def _ranks(shapes: Shapes) -> tuple[int, ...]:
+    return tuple(map(len, shapes))
 
 
 def _inputs(

@@ -119,6 +119,10 @@ def elementwise(target: TargetModel, constants: Constants) -> Iterator[Probe]:
             yield Probe(f"slow.{op.name}", Graph(tuple(_elementwise(op.name, constants))))
 
 
+_PARAMETERS = {"PRelu": 1, "BiasGelu": -1, "FastGelu": -1}
+"""Operators whose second input is a parameter, and the axis along which that differs."""
+
+
 def _elementwise(name: str, constants: Constants) -> Iterator[Value]:
     """An operator on rows and on images, as it mostly occurs."""
     op = operator(name)
@@ -128,9 +132,10 @@ def _elementwise(name: str, constants: Constants) -> Iterator[Value]:
         inputs = [constants.input(shape, _element(op, k)) for k in range(count)]
         if name == "Pow":  # a square: powers of tensors are rare, and another kernel
             inputs[1] = constants.constant(2.0)
-        if name == "PRelu":
-            channel = tuple(n if axis == 1 else 1 for axis, n in enumerate(shape))[1:]
-            inputs[1] = constants.constant(np.full(channel, 0.25))
+        if name in _PARAMETERS:
+            along = _PARAMETERS[name] % len(shape)
+            parameter = tuple(n if axis == along else 1 for axis, n in enumerate(shape))[along:]
+            inputs[1] = constants.constant(np.full(parameter, 0.25))
         yield from apply(op, inputs, attributes, dtype="FLOAT")
 
 

@@ -118,7 +118,7 @@ class TargetModel:
     peak: Mapping[str, float] = field(
         default_factory=lambda: {
             "Conv": 170e9, "ConvTranspose": 110e9, "MatMul": 160e9, "MatMul.computed": 95e9,
-            "Gemm": 160e9, "Attention": 100e9,
+            "FusedMatMul": 95e9, "Gemm": 160e9, "Attention": 100e9,
         }
     )  # fmt: skip
     """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
@@ -136,11 +136,13 @@ class TargetModel:
             "Ceil": 2.3, "Floor": 2.3, "Sign": 7.5, "Log": 12.0, "Sin": 13.0, "Cos": 12.0,
             "Erf": 2.9, "Sigmoid": 2.2, "Tanh": 2.1, "HardSwish": 2.7, "LeakyRelu": 1.9,
             "Celu": 14.0, "Elu": 12.0, "Selu": 12.0, "Softsign": 1.5, "Softplus": 70.0,
-            "Mish": 80.0, "Gelu": 4.1, "Swish": 4.3, "Softmax": 2.4, "LogSoftmax": 2.6,
+            "Mish": 80.0, "Gelu": 4.1, "Swish": 4.3, "QuickGelu": 4.3, "FastGelu": 4.1,
+            "BiasGelu": 4.1, "Softmax": 2.4, "LogSoftmax": 2.6,
             "ReduceSum": 1.3, "ReduceMean": 1.3, "ReduceMax": 1.4, "ReduceMin": 1.4,
             "ReduceProd": 13.0, "ReduceL1": 9.0, "ReduceL2": 9.0, "ReduceSumSquare": 9.0,
             "ReduceLogSum": 9.0, "ReduceLogSumExp": 55.0, "GlobalMaxPool": 3.1,
-            "LayerNormalization": 3.8, "SkipLayerNormalization": 19.0, "RMSNormalization": 2.0,
+            "LayerNormalization": 3.8, "SkipLayerNormalization": 19.0,
+            "SkipSimplifiedLayerNormalization": 19.0, "RMSNormalization": 2.0,
             "InstanceNormalization": 2.3, "GroupNormalization": 10.0, "Transpose": 2.1,
             "Slice": 0.55, "Tile": 0.65, "Pad": 1.6, "DepthToSpace": 16.0, "SpaceToDepth": 2.6,
             "Resize": 1.4, "Einsum": 4.0,

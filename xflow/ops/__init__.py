@@ -6,6 +6,7 @@ from xflow.ops import blocks as blocks
 from xflow.ops import cast as cast
 from xflow.ops import choice as choice
 from xflow.ops import constants as constants
+from xflow.ops import contrib as contrib
 from xflow.ops import conv as conv
 from xflow.ops import conv_transpose as conv_transpose
 from xflow.ops import einsum as einsum

@@ -140,6 +140,9 @@ class Example:
     """Sorts of the inputs; empty: as the operator takes them, real where it takes any."""
 
 
+CONTRIB = "com.microsoft"
+"""The domain of ONNX Runtime's own operators. It has one version."""
+
 ROLES = ("attention", "normalization", "activation", "softmax", "contraction", "view")
 """Roles of operators. A contraction sums products of two inputs; a view only changes the shape."""
 
