@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings compare scaling large site clean
+.PHONY: demo test lint types format bench bench-variants isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings compare scaling large site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -43,6 +43,10 @@ format: $(VENV)/dev
 # xflow and the other tools that there are, on every model, in one table.
 bench: $(VENV)/peers
 	$(BIN)/python benchmarks/run.py --budget $(BUDGET)
+
+# xflow by default, with the runtime's own operators, and with the model's opset, in one table.
+bench-variants: $(VENV)/installed
+	$(BIN)/python benchmarks/run.py --budget $(BUDGET) --variants
 
 # Rewrites that the runtime misses, each in a graph of its own, against the form made by hand.
 isolated: $(VENV)/installed
@@ -88,15 +92,13 @@ many: $(VENV)/dev
 	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py \
 		tests/test_faults.py
 
-<<<<<<< HEAD
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed
 	$(BIN)/python benchmarks/large.py
-=======
+
 # Composites in every spelling that the tests write down, at fixed and at dynamic sizes.
 spellings: $(VENV)/dev
 	$(BIN)/pytest -m spellings tests/test_spellings.py
->>>>>>> 623d55c (Composites in at least eight spellings each, and the equations that were missing)
 
 # How systems know that their rewrites are right: the table in docs/verifier.md.
 compare: $(VENV)/dev

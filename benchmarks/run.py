@@ -4,11 +4,13 @@
 Each model gets weights and is optimized by each tool in a process of its own, with its time and
 memory taken.  Then all outputs of a model are judged anew in one more process, interleaved with
 each other and with the original.  The table goes to the terminal; with all figures and a chart it
-goes to `results/`, after every model, so that a run that is interrupted leaves what it has found.
+goes to `results/`, after every model, so that a run that is interrupted leaves what it has found;
+`--variants` has a table of its own.
 Exits with 1 if a result of xflow is wrong, late (over its budget and 30 s) or below 0.98 of the
 original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
+           [--variants]
 """
 
 import argparse
@@ -33,7 +35,7 @@ from headroom import headroom, removed, sentence
 from peers import PEERS
 from tables import Row, markdown, means, render, row_cells
 from timed import timed
-from tools import HANG_S, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
+from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
 from xflow.machine import processor_name, usable_cores
 
 HERE = Path(__file__).resolve().parent
@@ -69,8 +71,9 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         for tool, place in outputs.items():
             place.mkdir()
             outputs[tool] = target = place / "optimized.onnx"
-            if tool == XFLOW:
-                attempts[tool] = optimize(before, target, report_file, options)
+            if tool in VARIANTS:
+                told = report_file if tool == XFLOW else place / "report.json"
+                attempts[tool] = optimize(before, target, told, options, tool)
             else:
                 attempts[tool] = optimize_by_peer(tool, before, target)
         waiting = [tool for tool, made in attempts.items() if not made.fault and made.ratio is None]
@@ -139,6 +142,7 @@ def versions(options: argparse.Namespace) -> dict[str, str]:
 def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """Write the results as JSON, Markdown and a chart, named after the target."""
     name = f"{options.provider}-{options.threads}-threads"
+    name += "-variants" if options.variants else ""
     installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
     lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
     lines += [f"Peers: {installed}."] if installed else []
@@ -186,7 +190,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=15.0, help="to time all outputs of a model"
     )
-    parser.add_argument("--no-peers", action="store_true", help="xflow alone")
+    among = parser.add_mutually_exclusive_group()
+    among.add_argument("--no-peers", action="store_true", help="xflow alone")
+    among.add_argument(
+        "--variants",
+        action="store_true",
+        help="xflow with other options in the place of peers: --domains ort, --keep-opset",
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -197,6 +207,7 @@ def arguments() -> argparse.Namespace:
     if unknown := set(options.models) - set(known):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     options.tools = (XFLOW,) if options.no_peers else (XFLOW, *PEERS)
+    options.tools = tuple(VARIANTS) if options.variants else options.tools
     # Neither a run over some models nor one without peers replaces the whole table.
     if options.out is None and not options.models and not options.no_peers:
         options.out = HERE / "results"

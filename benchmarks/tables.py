@@ -12,7 +12,7 @@ from rich.table import Table
 
 from headroom import Profile, percent
 from judge import Fault
-from tools import XFLOW, Attempt, Failure
+from tools import VARIANTS, XFLOW, Attempt, Failure
 
 NO_GAIN = 1.01
 """The ratio below which a model has gained nothing."""
@@ -84,7 +84,7 @@ def means(rows: Sequence[Row], tools: Sequence[str]) -> dict[str, dict[str, floa
         result[title] = {
             tool: geometric_mean([row.attempt(tool).gain for row in part]) for tool in tools
         }
-        peers = [tool for tool in tools if tool != XFLOW]
+        peers = [tool for tool in tools if tool not in VARIANTS]
         if peers:
             best = [max(row.attempt(tool).gain for tool in peers) for row in part]
             result[title]["best peer"] = geometric_mean(best)

@@ -18,6 +18,13 @@ from timed import Ended, timed
 HERE = Path(__file__).resolve().parent
 XFLOW = "xflow"
 
+VARIANTS: dict[str, tuple[str, ...]] = {
+    XFLOW: (),
+    f"{XFLOW} --domains ort": ("--domains", "ort"),
+    f"{XFLOW} --keep-opset": ("--keep-opset",),
+}
+"""xflow with other options, by the name that the tables have for it."""
+
 HANG_S = 600.0
 """What a process may take, beyond its budget if it has one, before it is ended."""
 
@@ -68,12 +75,15 @@ def failed(ended: Ended) -> dict[str, Any]:
     return {}
 
 
-def optimize(source: Path, target: Path, report: Path, options: argparse.Namespace) -> Attempt:
-    """Run xflow on a model, which also writes a report."""
+def optimize(
+    source: Path, target: Path, report: Path, options: argparse.Namespace, variant: str = XFLOW
+) -> Attempt:
+    """Run xflow, or a variant of it, on a model, which also writes a report."""
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
-    return attempted(XFLOW, command, source, target, options.budget + HANG_S)
+    command += VARIANTS[variant]
+    return attempted(variant, command, source, target, options.budget + HANG_S)
 
 
 def optimize_by_peer(name: str, source: Path, target: Path) -> Attempt:

@@ -13,7 +13,7 @@ from chart import draw
 from judge import Fault
 from run import failure, save
 from tables import Row, geometric_mean, markdown, means
-from tools import XFLOW, Attempt, Failure
+from tools import VARIANTS, XFLOW, Attempt, Failure
 
 
 def attempt(tool: str, ratio: float, spread: float = 0.0, /, **more: Any) -> Attempt:
@@ -103,9 +103,8 @@ def test_a_result_of_xflow_fails_if_it_is_wrong_late_or_slower() -> None:
 
 
 def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
-    options = argparse.Namespace(
-        threads=2, provider="cpu", budget=10.0, seconds=1.0, out=tmp_path / "new", tools=TOOLS
-    )
+    given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "variants": False}
+    options = argparse.Namespace(**given, out=tmp_path / "new", tools=TOOLS)
     save(ROWS, options)
     page = (options.out / "cpu-2-threads.md").read_text()
     assert "2 threads" in page
@@ -114,6 +113,16 @@ def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
     assert plain["geometric_means"] == means(ROWS, TOOLS)
     assert [row["model"] for row in plain["rows"]] == ["first", "second", "third"]
     assert ("(cpu-2-threads.svg)" in page) == (options.out / "cpu-2-threads.svg").exists()
+
+
+def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path: Path) -> None:
+    rows = [Row("first", False, [attempt(name, 1.0 + k / 10) for k, name in enumerate(VARIANTS)])]
+    given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "variants": True}
+    save(rows, argparse.Namespace(**given, out=tmp_path, tools=tuple(VARIANTS)))
+    page = (tmp_path / "cpu-2-threads-variants.md").read_text()
+    assert "| xflow | xflow --domains ort | xflow --keep-opset |" in page
+    assert "| 1.000 (1.000-1.000) | 1.100 (1.100-1.100) | 1.200 (1.200-1.200) |" in page
+    assert "Best peer" not in page
 
 
 def test_rows_survive_json() -> None:

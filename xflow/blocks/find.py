@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from xflow.blocks.functions import Functions
-from xflow.derivation import walk_above
-from xflow.graph import Graph, Node, Opaque, Value
+from xflow.graph import Graph, Node, Opaque, Value, walk
 from xflow.match import ConstantLookup
 from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
@@ -133,7 +132,7 @@ class _Finder:
         ends = set(sources)
         first = min(self.place[value.node] for value in ends)
         inside: dict[Node, bool] = {}
-        for node in walk_above([Value(root, 0)], ends | self._before(root, first)):
+        for node in walk([Value(root, 0)], ends | self._before(root, first)):
             inside[node] = not node.constant and any(
                 value in ends or inside.get(value.node, False) for value in node.inputs
             )

@@ -14,9 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.derivation import walk_above
 from xflow.errors import ShapeError
-from xflow.graph import Graph, Leaf, Node, Value, complete_attributes, run
+from xflow.graph import Graph, Leaf, Node, Value, complete_attributes, run, walk
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Array, Attribute, Kind, Operator, operators
 
@@ -61,7 +60,7 @@ class Functions:
         """The functions that end at `node`, those of the most nodes first."""
         found = []
         for source in self._below[node]:
-            nodes = frozenset(walk_above([Value(node, 0)], {source}))
+            nodes = frozenset(walk([Value(node, 0)], {source}))
             inside = frozenset(each for each in nodes if not each.constant)
             found.append((len(inside), source, inside))
         for _, source, inside in sorted(found, key=lambda each: -each[0]):
@@ -116,7 +115,7 @@ class Functions:
         """The function at `POINTS`; None where it is not defined at all of them."""
         done: dict[Value, Array] = {source: POINTS}
         with np.errstate(all="ignore"):
-            for each in walk_above([Value(node, 0)], {source}):
+            for each in walk([Value(node, 0)], {source}):
                 if each.constant:
                     continue
                 assert isinstance(each.op, Operator)
@@ -143,15 +142,13 @@ def _is_close(one: Array, other: Array) -> bool:
 
 
 def activation(values: Array) -> str:
-    """The activation that has these values at `POINTS`; empty where there is none.
+    """ONNX's activation that has these values at `POINTS`; empty where there is none.
 
     Its real attributes are found by Gauss and Newton's method, from its defaults and from its
     declaration's examples.
     """
-    tried = sorted(
-        (op for op in operators() if op.role == "activation" and op.arity == (1, 1)),
-        key=lambda op: (bool(op.domain), op.since, op.name),
-    )
+    known = (op for op in operators() if op.role == "activation" and op.arity == (1, 1))
+    tried = sorted((op for op in known if not op.domain), key=lambda op: (op.since, op.name))
     starts = [(op, given) for op in tried for given in _starts(op)]
     for op, given in starts:
         if _is_close(_reading(op, given), values):
