@@ -83,6 +83,16 @@ rule greatest-in-any-order
   from   Max(Max(x, y), z)
   to     Max(Max(z, x), y)
 
+rule gelu-by-tanh-of-a-gathered-row
+  in     x[n, m] i[]:int
+  from   Gelu(Gather(x, i, axis=0), approximate='tanh')
+  to     Gather(Gelu(x, approximate='tanh'), i, axis=0)
+
+rule sigmoid-as-a-tanh
+  in     x[...]
+  from   Mul(Add(Tanh(Mul(x, 1/2)), 1), 1/2)
+  to     Sigmoid(x)
+
 rule denominator-of-a-softmax-late
   in     x[n, m] w[m, k]
   from   MatMul(Div(Exp(x), ReduceSum(Exp(x), axes=[1], keepdims=1)), w)

@@ -283,7 +283,7 @@ class Definedness:
         match factor:
             case Atom(size):
                 return self._questions.contradictory((*path, equal(size, 0)))
-            case Apply("exp", _):
+            case Apply("exp" | "pi", _):
                 return True
             case Read(tensor, _) if self._facts.get(tensor.lstrip("%")) in ("!=", ">"):
                 return True
@@ -319,7 +319,7 @@ class Definedness:
     def _factor_at_least_zero(self, factor: Factor, path: Guards, part: Term) -> bool:
         here = (*path, *part.guards)
         match factor:
-            case Apply("exp" | "sqrt", _):
+            case Apply("exp" | "pi" | "sqrt", _):
                 return True
             case Atom(size):
                 return self._questions.implied(at_least(size, 0), here)
@@ -351,7 +351,7 @@ class Definedness:
 
     def _factor_positive(self, factor: Factor, path: Guards) -> bool:
         match factor:
-            case Apply("exp", _):
+            case Apply("exp" | "pi", _):
                 return True
             case Apply("sqrt", (arg,)):
                 return self._positive(arg, path)
