@@ -38,7 +38,11 @@ def definitional_rules(seed: int, among: Iterable[Operator] | None = None) -> It
             if not any("*" in rule.inputs for _, rule in rules):  # not at any number of axes
                 stated = {_ranks(shapes) for shapes, _ in rules}
                 fixed = _rules(op, FIXED_DIMS, seed)
-                rules += [item for item in fixed if _ranks(item[0]) not in stated]
+                rules += [
+                    (shapes, rule)
+                    for shapes, rule in fixed
+                    if _ranks(shapes) not in stated and not _leaves_sizes_open(rule)
+                ]
             yield from (rule for _, rule in rules)
 
 
@@ -50,6 +54,11 @@ def _rules(op: Composite, dims: Mapping[int, str], seed: int) -> list[tuple[Shap
         if rule is not None:
             made.append((shapes, rule))
     return made
+
+
+def _leaves_sizes_open(rule: Rule) -> bool:
+    """Whether a size in it is no extent: one example does not show which product it is."""
+    return any(":" not in word for word in rule.params.split())
 
 
 def _ranks(shapes: Shapes) -> tuple[int, ...]:
