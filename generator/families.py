@@ -11,6 +11,7 @@ from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
 from xflow.generator.vocabularies.decided import DECIDED
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
+from xflow.generator.vocabularies.heads import HEADS_FAMILY
 from xflow.generator.vocabularies.last_channels import LAST_CHANNELS
 from xflow.generator.vocabularies.layers import LAYERS
 from xflow.generator.vocabularies.linear import LINEAR
@@ -22,6 +23,7 @@ from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
 from xflow.generator.vocabularies.pools import POOLING
 from xflow.generator.vocabularies.reductions import REDUCTIONS
 from xflow.generator.vocabularies.resized import RESIZED
+from xflow.generator.vocabularies.rotary import ROTARY
 from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
 from xflow.generator.vocabularies.shapes import SHAPES
 from xflow.generator.vocabulary import Family
@@ -52,5 +54,7 @@ FAMILIES = (
     PADDED_CHANNELS,
     RESIZED,
     ATTENTION,
+    HEADS_FAMILY,
+    ROTARY,
     DEFINITIONS,
 )

@@ -20,10 +20,9 @@ from xflow.onnx_region import region_model
 from xflow.ops.registry import Array, Attribute
 
 EPSILON = Fraction(1, 100000)
-FUSED = {"LayerNormalization", "SkipLayerNormalization", "RMSNormalization", "Gelu", "Swish"}
+FUSED = {"LayerNormalization", "SkipLayerNormalization", "RMSNormalization", "Gelu", "QuickGelu"}
 RUNTIME_NAMES = {
     "SimplifiedLayerNormalization": "RMSNormalization",
-    "QuickGelu": "Swish",
     "FastGelu": "Gelu",
 }
 

@@ -16,13 +16,18 @@ from xflow.graph import Graph, Node, Opaque, Value, apply
 from xflow.ops.registry import Operator
 from xflow.ops.sorts import BOOL
 from xflow.ranges import Ranges
+from xflow.repeats import repeated
 
 TESTS = {"IsNaN": "no-number-is-nan", "IsInf": "no-number-is-infinite"}
 """Operators of ONNX that ask whether an element is no number, and what says that none is so."""
 
 
 def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Value, str]]:
-    """Values of `graph` that read a test, what they are where it is false, and the fact's name."""
+    """Values of `graph` of which a fact tells what else they are, that, and the fact's name.
+
+    They read a test that is false, or a constant whose data tells, see `xflow.repeats`.
+    """
+    yield from repeated(graph, constants)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]

@@ -222,7 +222,7 @@ class _Search:
         """
         if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
-        graph = self.without_tests(graph)
+        graph = self.as_known(graph)
         self.whole = self.cost.estimate(graph)
         idle = 0
         for number in range(PASSES):
@@ -240,8 +240,8 @@ class _Search:
             self.notes.append("the search ended with its time, not with its work")
         return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
 
-    def without_tests(self, graph: Graph) -> Graph:
-        """`graph` with the tests put to false whose answer is known."""
+    def as_known(self, graph: Graph) -> Graph:
+        """`graph` with what facts about its values say, such as that a test is false."""
         known = decided(graph, self.constants.lookup)
         made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
         self.replacements += reversed(made)

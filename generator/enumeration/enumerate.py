@@ -11,7 +11,7 @@ somebody asks for it: most terms, at the last level nearly all, are no more than
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -94,11 +94,8 @@ def _produce(state: State, number: int, below: Level) -> None:
     Sharing is met where one argument is a part of another or the same.
     """
     sorts = state.vocabulary.productions[number].args
-    for splits in itertools.product(*(_splits(below[i], len(sorts)) for i in range(2))):
-        levels = list(zip(*splits, strict=True))
-        pools = [
-            state.pools.get((*level, sort), []) for level, sort in zip(levels, sorts, strict=True)
-        ]
+    for levels in _levels_below(state, sorts, below):
+        pools = [state.pools[*level, sort] for level, sort in zip(levels, sorts, strict=True)]
         sizes = [sum(len(pool.rows) for pool in options) for options in pools]
         for chosen in itertools.product(*pools):
             _combine(state, number, chosen, sizes)
@@ -107,14 +104,29 @@ def _produce(state: State, number: int, below: Level) -> None:
         _share(state, number, below)
 
 
-def _splits(total: int, parts: int) -> list[tuple[int, ...]]:
-    if parts == 0:
-        return [()] if total == 0 else []
-    if parts == 1:
-        return [(total,)]
-    return [
-        (first, *rest) for first in range(total + 1) for rest in _splits(total - first, parts - 1)
-    ]
+def _levels_below(state: State, sorts: Sequence[str], below: Level) -> Iterator[list[Level]]:
+    """The levels of arguments of these sorts that add up to `below`, as far as there are any."""
+    known: dict[str, dict[int, list[int]]] = {sort: {} for sort in sorts}
+    for height, free_height, sort in sorted(state.pools):
+        if sort in known:
+            known[sort].setdefault(height, []).append(free_height)
+    for ops in _splits(below[0], [list(known[sort]) for sort in sorts]):
+        options = [known[sort][n] for sort, n in zip(sorts, ops, strict=True)]
+        for free in _splits(below[1], options):
+            yield list(zip(ops, free, strict=True))
+
+
+def _splits(total: int, options: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """One of each of the options, which are in order, such that they add up to `total`."""
+    if not options:
+        if total == 0:
+            yield ()
+        return
+    for first in options[0]:
+        if first > total:
+            break
+        for rest in _splits(total - first, options[1:]):
+            yield (first, *rest)
 
 
 def _combine(state: State, number: int, pools: tuple[Pool, ...], sizes: list[int]) -> None:

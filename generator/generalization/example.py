@@ -16,7 +16,16 @@ from xflow.errors import SizeError
 from xflow.generator.generalization.skeleton import Built
 from xflow.graph import Value
 from xflow.ops.registry import Operator
-from xflow.size import Expr, Quotient, Size, atom_size, divide, evaluate, product
+from xflow.size import (
+    Expr,
+    Quotient,
+    Size,
+    atom_size,
+    divide,
+    evaluate,
+    free_symbols,
+    product,
+)
 
 
 def merged_axes(built: Built, concrete: Built) -> Iterator[Size]:
@@ -96,6 +105,24 @@ def factors(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[Siz
                             yield part - factor
                     except SizeError:
                         continue
+
+
+def pieces(built: Built, known: Mapping[str, int]) -> Iterator[Size]:
+    """For each piece of a `Split` that nothing determines, that it is as long as the axis of an
+    input that is as long in the example, where the symbols have the `known` values."""
+    inputs = [value for value in built.steps if value.is_leaf]
+    extents = dict.fromkeys(size for value in inputs for size in value.shape)
+    told = {name for size in extents for name in free_symbols(size)}
+    for value in built.steps:
+        if isinstance(value.node.op, Operator) and value.node.op.name == "Split":
+            split = value.node.attributes["split"]
+            assert isinstance(split, tuple)
+            for piece in split:
+                assert isinstance(piece, int | Expr)
+                if free_symbols(piece).isdisjoint(told):
+                    for size in extents:
+                        if evaluate(piece - size, known) == 0:
+                            yield piece - size
 
 
 def _division(equation: Size) -> tuple[Size, Size] | None:

@@ -19,7 +19,7 @@ from xflow.size import Size
 SIZE_ATTRIBUTES = frozenset(
     {
         *("shape", "n", "channels", "split", "kernel", "repeats"),
-        *("num_groups", "q_num_heads", "kv_num_heads"),
+        *("num_groups", "num_heads", "q_num_heads", "kv_num_heads"),
     }
 )
 """Integer attributes that are extents of axes; typing determines most of them."""

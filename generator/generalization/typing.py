@@ -16,12 +16,14 @@ from xflow.generator.generalization.example import (
     divisions,
     factors,
     merged_axes,
+    pieces,
     without_common_factor,
 )
 from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
 
-ROUNDS = 24
+ROUNDS = 64
+"""Symbols of a pair that are solved for at most."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def _solve_by_example(
         *(without_common_factor(equation) for equation in equations),
         *divisions(equations, known),
         *factors(equations, known),
+        *pieces(built, known),
     ):
         if not isinstance(equation, Expr) or _has_quotient(equation):
             continue

@@ -116,6 +116,7 @@ GROUPED = Vocabulary(
         Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
         *HEADS_FIRST[1:],
         MASKS[0],
+        MASKS[3],
         MASKS[4],
         Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
     ),

@@ -224,7 +224,7 @@ FUSED_CONSTANTS: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("Gelu", "Tanh"): {
         "c": 3.0, "c1": 0.044715, "c2": 0.5, "c3": math.sqrt(2 / math.pi), "c4": 1.0,
     },
-    ("Swish", "Sigmoid"): {"c": 1.702},
+    ("QuickGelu", "Sigmoid"): {"c": 1.702},
 }  # fmt: skip
 """The constants for which the runtime fuses a pattern, since it looks at their values: by the
 kernel, and by an operator that tells its patterns apart."""
