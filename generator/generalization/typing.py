@@ -21,7 +21,8 @@ from xflow.generator.generalization.example import (
 from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
 
-ROUNDS = 24
+ROUNDS = 40
+"""Most symbols that are solved for, one in each: a skeleton of attention has that many."""
 
 
 @dataclass(frozen=True)
