@@ -25,6 +25,9 @@ LIMIT = 40
 """Most nodes of a region that do not depend on constants alone."""
 MERGED = 12
 """Neighbouring parts between bottlenecks are joined up to this many nodes."""
+TAIL = 3
+"""So many nodes behind a larger part without bottlenecks are joined to it, every other time: where
+heads are put side by side again, attention has ended, but not what can be said of it."""
 SMALL = 16
 """Most elements of a constant that is told apart by its values, whatever they are."""
 
@@ -247,6 +250,8 @@ def _parts(
         if parts:
             limit = MERGED
         parts.extend(_split(stretch, counts, LIMIT // 2 if shifted else LIMIT))
+        if len(parts[-1]) > MERGED and not shifted:
+            limit = len(parts[-1]) + TAIL
     return parts
 
 
