@@ -1,6 +1,7 @@
 """The search: what it finds, that it finds it again, and that a measurement has the last word."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -8,14 +9,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.backtrack import Limits
 from xflow.cost.estimate import EstimatedCost
 from xflow.explorers import Explorers, Setting
-from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque, run
+from xflow.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque, run
 from xflow.match import no_constants
-from xflow.ops.registry import Array, Attribute
+from xflow.ops.registry import Array, Attribute, Operator
 from xflow.region import Constants, cut
 from xflow.rule import parse_rules
 from xflow.search import SearchResult, apply_replacements, search, without
@@ -265,6 +268,44 @@ def test_regions_are_convex_and_cover_every_node_once() -> None:
             done.update(region.outputs)
             total += sum(not n.constant and bool(n.inputs) for n in region.graph.nodes)
         assert total == sum(not n.constant and bool(n.inputs) for n in position)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 30)] * 2, st.booleans()), min_size=2, max_size=25))
+def test_no_way_out_of_a_region_through_an_opaque_node_leads_back(
+    steps: list[tuple[int, int, bool]],
+) -> None:
+    values = [tensor("x", 4), tensor("y", 4)]
+    for one, other, is_opaque in steps:
+        left, right = values[one % len(values)], values[other % len(values)]
+        (made,) = (
+            opaque("Custom", [left, right], [left.type])
+            if is_opaque
+            else [call("Add", left, right)]
+        )
+        values.append(made)
+    graph = Graph(tuple(values[-3:]))
+    for shifted in (False, True):
+        done: set[Value] = set()
+        covered: list[Node] = []
+        for region in cut(graph, Constants(no_constants), shifted):
+            pending = list(region.inputs)
+            while pending:
+                value = pending.pop()
+                if isinstance(value.node.op, Opaque):
+                    pending += value.node.inputs
+                else:
+                    assert value.is_leaf or value in done
+            done.update(region.outputs)
+            covered += region.nodes
+        assert Counter(covered) == Counter(n for n in graph.nodes if isinstance(n.op, Operator))
+
+
+def test_what_an_opaque_node_makes_is_searched_with_what_it_meets() -> None:
+    (mask,) = opaque("Custom", [tensor("m", 4, 4)], [tensor("m", 4, 4).type])
+    scores = call("MatMul", call("Relu", tensor("x", 4, 4)), tensor("y", 4, 4))
+    graph = Graph((call("Softmax", call("Add", scores, call("Relu", mask)), axis=1),))
+    (region,) = cut(graph, Constants(no_constants))
+    assert len(region.nodes) == 5
 
 
 def test_no_cut_goes_through_what_the_runtime_computes_by_one_kernel() -> None:

@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
-from xflow.graph import Opaque
+from xflow.graph import Opaque, apply
+from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.ops.registry import Operator
 from xflow.size import symbol
@@ -130,6 +131,38 @@ def test_an_optimized_model_keeps_its_dynamic_dimensions() -> None:
         x = np.random.default_rng(1).standard_normal((batch, tokens, WIDTH)).astype(np.float32)
         expected, found = run(model, {"x": x}), run(after, {"x": x})
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_the_model_does_not_compute_are_read_off_its_inputs() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s] x, float[s] z) => (float[n, s] y) { y = Add(x, z) }""")
+    source = imported(model)
+    (old,) = source.graph.outputs
+    x, z = old.node.inputs
+    (wide,) = apply("Expand", [z], {"shape": (symbol("n"), symbol("s"))})
+    (new,) = apply("Add", [x, wide], {})
+    after = ir.to_proto(export_model(source, source.graph.replace({old: new})))
+    assert [node.op_type for node in after.graph.node] == [
+        *("Shape", "Shape", "Concat", "Expand", "Add")
+    ]
+    for batch, tokens in ((2, 5), (1, 1)):
+        random = np.random.default_rng(1)
+        feeds = {"x": random.standard_normal((batch, tokens)), "z": random.standard_normal(tokens)}
+        given = {name: array.astype(np.float32) for name, array in feeds.items()}
+        np.testing.assert_array_equal(run(after, given), run(model, given))
+    (added,) = imported(after).graph.outputs
+    assert added.node.inputs[1].node.attributes["shape"] == (symbol("n"), symbol("s"))
+
+
+def test_a_guard_behind_a_mask_made_by_range_has_the_sizes_of_the_scores() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s] x) => (float[n, s] y) <int64 start = {0}, int64 step = {1}, float c = {0}>
+        { l = Shape<start = 1>(x) axes = Constant<value_ints = [0]>() end = Squeeze(l, axes)
+          r = Range(start, end, step) f = Cast<to = 1>(r) m = Add(x, f)
+          odd = IsNaN(m) y = Where(odd, c, m) }""")
+    (chosen,) = imported(model).graph.outputs
+    assert chosen.shape == (symbol("n"), symbol("s"))
+    assert operators(imported(model))["Where"] == 1
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:

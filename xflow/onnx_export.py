@@ -16,7 +16,8 @@ from xflow.limits import GROWTH
 from xflow.lineage import lineage
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
-from xflow.onnx_writer import Plan, UnwritableError, Writer, foreign_domains
+from xflow.onnx_sizes import SHAPE_OF_AXES, Extent, extents
+from xflow.onnx_writer import Plan, UnwritableError, Writer, attribute, foreign_domains
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
 from xflow.opset import Raising, current_opset, needed_opset
 from xflow.size import Size
@@ -112,6 +113,8 @@ class _ModelWriter(Writer):
         self.numbers = {node: number for number, node in enumerate(self.source)}
         self.order: dict[ir.Node, int] = {}
         """The place in the model of the node that a copy was made from."""
+        self.lengths: dict[Extent, ir.Value] = {}
+        """Dimensions of inputs that are written."""
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
 
@@ -138,7 +141,8 @@ class _ModelWriter(Writer):
     def plan_computed(self, value: Value) -> Plan | None:
         """How to write a node with sizes that the model computes somewhere.
 
-        None where numbers say it as well, or the model does not compute them.
+        Or of which each is a number or a dimension of an input. None where numbers say it as well,
+        or it is neither.
         """
         op = value.node.op
         if not isinstance(op, Operator) or not op.computed or value.is_constant:
@@ -150,11 +154,32 @@ class _ModelWriter(Writer):
         places = (v for v, array in self.imported.computed.items() if _is(array, sizes))
         sources = (self.imported.values[place] for place in places)
         source = next((known for known in sources if known.type.dtype == "INT64"), None)
-        if source is None or position != len(value.node.inputs):
+        if position != len(value.node.inputs):
             return None
-        inputs = (*value.node.inputs, source)
         call = OnnxCall(op.op_type, self.opsets[op.domain], op.domain)
-        return Plan(inputs, lambda: self.put_call(value.node, call, source))
+        if source is not None:
+            inputs = (*value.node.inputs, source)
+            return Plan(inputs, lambda: self.put_call(value.node, call, source))
+        leaves = [self.imported.values[given] for given in self.source.inputs]
+        found = extents(sizes, leaves) if self.opsets.get("", 0) >= SHAPE_OF_AXES else None
+        if found is None:
+            return None
+        inputs = (*value.node.inputs, *(part[0] for part in found if not isinstance(part, int)))
+        return Plan(inputs, lambda: self.put_call(value.node, call, self.sizes_of(found)))
+
+    def sizes_of(self, parts: Sequence[Extent]) -> ir.Value:
+        """Write a vector of numbers and of dimensions of inputs."""
+        vectors = []
+        for part in parts:
+            if isinstance(part, int):
+                vectors.append(self.parameter(np.asarray([part], np.int64), "xflow_size"))
+                continue
+            value, axis = part
+            if part not in self.lengths:
+                span = [attribute("start", axis), attribute("end", axis + 1)]
+                self.lengths[part] = self.put_integers("Shape", [self.made[value]], span, 1)
+            vectors.append(self.lengths[part])
+        return self.put_integers("Concat", vectors, [attribute("axis", 0)], len(parts))
 
     def stays(self, node: ir.Node) -> bool:
         """Whether a node of the model may stay as it is at the opset that is written."""

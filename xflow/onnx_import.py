@@ -27,6 +27,7 @@ from xflow.onnx_types import (
     UNKNOWN,
     SymbolNames,
     infer_types,
+    refined,
     tensor_shape,
     tensor_type,
 )
@@ -308,6 +309,14 @@ class _Importer:
         key = known or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
         types = [self.type(output) for output in node.outputs]
+        opset = self.model.graph.opset_imports.get("")
+        if (
+            opset is not None
+            and not captured
+            and any(isinstance(n, Expr) for t in types for n in t.shape)
+        ):
+            sources = [None if v is None else self.values[v].type for v in node.inputs]
+            types = refined(node, sources, types, opset)
         if len(types) == 1 and types[0].dtype != UNKNOWN.dtype:
             shape = extents(node, [None if v is None else self.integers(v) for v in node.inputs])
             if shape is not None and len(shape) == len(types[0].shape):

@@ -92,6 +92,52 @@ def infer_types(
     return ir.convenience.create_value_mapping(graph, include_subgraphs=False), failure
 
 
+def refined(
+    node: ir.Node, inputs: Sequence[TensorType | None], types: Sequence[TensorType], opset: int
+) -> list[TensorType]:
+    """The types of a node's outputs, with sizes that follow from those of its inputs.
+
+    Inference over a whole model invents names where it cannot compute, and a mask that is made of
+    them has none of the sizes of the scores. What is known of `inputs` (None: not given) is more;
+    inference of the one node carries it on.
+    """
+    if node.domain or any(kind is UNKNOWN for kind in (*inputs, *types) if kind is not None):
+        return list(types)
+    names: dict[str, Size] = {}
+    given = {}
+    for value, kind in zip(node.inputs, inputs, strict=True):
+        if value is not None and kind is not None:
+            given[value.name or ""] = _message(kind, names)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+        message = ir.to_proto(node)
+        found = onnx.shape_inference.infer_node_outputs(schema, message, given)
+    except Exception:  # inference throws what its C++ side throws
+        return list(types)
+    result = []
+    for output, known in zip(node.outputs, types, strict=True):
+        told = found.get(output.name or "", onnx.TypeProto()).tensor_type.shape.dim
+        sizes = [d.dim_value if d.HasField("dim_value") else names.get(d.dim_param) for d in told]
+        shape = known.shape
+        if len(sizes) == len(shape):
+            shape = tuple(b if a is None else a for a, b in zip(sizes, shape, strict=True))
+        result.append(TensorType(known.dtype, shape))
+    return result
+
+
+def _message(kind: TensorType, names: dict[str, Size]) -> onnx.TypeProto:
+    """A type as a message, in which sizes that are no numbers have `names`."""
+    dtype = ir.DataType[kind.dtype].value
+    sizes: list[int | str] = []
+    for size in kind.shape:
+        if isinstance(size, int):
+            sizes.append(size)
+        else:
+            names[str(size)] = size
+            sizes.append(str(size))
+    return onnx.helper.make_tensor_type_proto(dtype, sizes)
+
+
 def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """The message with the types that ONNX's inference gives its values.
 

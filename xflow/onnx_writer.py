@@ -162,7 +162,17 @@ class Writer(ABC):
             self._parameters[key] = self.initializer(ir.tensor(array), base)
         return self._parameters[key]
 
-    def put_call(self, node: Node, call: OnnxCall, *computed: Value) -> None:
+    def put_integers(
+        self, op_type: str, inputs: Sequence[ir.Value], attributes: Sequence[ir.Attr], length: int
+    ) -> ir.Value:
+        """Write a node that gives a vector of so many integers."""
+        name = self.fresh(f"xflow_{op_type}")
+        kind = ir.TensorType(ir.DataType.INT64)
+        output = ir.Value(name=name, type=kind, shape=ir.Shape([length]))
+        self.nodes.append(ir.Node("", op_type, inputs, attributes, outputs=[output], name=name))
+        return output
+
+    def put_call(self, node: Node, call: OnnxCall, *computed: Value | ir.Value) -> None:
         """Write a node of the registry as a new ONNX node; `computed` sizes follow its inputs."""
         name = self.fresh(f"xflow_{call.op_type}")
         sources = (*node.inputs, *computed)
@@ -176,7 +186,7 @@ class Writer(ABC):
                 inputs.append(self.parameter(array, f"{name}_parameter"))
             else:
                 source = next(own, None)
-                inputs.append(None if source is None else self.made[source])
+                inputs.append(self.made[source] if isinstance(source, Value) else source)
         outputs = [
             self.new_value(kind, name if len(node.types) == 1 else f"{name}_{index}", name)
             for index, kind in enumerate(node.types)

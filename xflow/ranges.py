@@ -92,7 +92,7 @@ class Ranges:
 
     def _of(self, value: Value) -> Known:
         node, dtype = value.node, value.type.dtype
-        array = self._array(value)
+        array = self.data(value)
         if array is not None:
             return of_array(array)
         if dtype == BOOL or dtype in INTEGERS:
@@ -102,7 +102,7 @@ class Ranges:
             return None
         return self._computed(value, [self._known[source] for source in node.inputs], dtype)
 
-    def _array(self, value: Value) -> Array | None:
+    def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""
         if value.is_leaf:
             return self._constants(value) if value.is_constant else None
@@ -127,7 +127,7 @@ class Ranges:
         if not node.op.elementwise:
             return _Reading(value, inputs, dtype).range()
         for position, source in enumerate(node.inputs):
-            array = self._array(source) if source.type.dtype == BOOL else None
+            array = self.data(source) if source.type.dtype == BOOL else None
             if array is not None and array.size:
                 return _chosen(value, inputs, dtype, position, array)
         return _elementwise(value, inputs, dtype)

@@ -25,6 +25,9 @@ LIMIT = 40
 """Most nodes of a region that do not depend on constants alone."""
 MERGED = 12
 """Neighbouring parts between bottlenecks are joined up to this many nodes."""
+TAIL = 3
+"""So many nodes behind a larger part without bottlenecks are joined to it, every other time: where
+heads are put side by side again, attention has ended, but not what can be said of it."""
 SMALL = 16
 """Most elements of a constant that is told apart by its values, whatever they are."""
 
@@ -152,16 +155,8 @@ def cut(
     regions: list[Region] = []
     fused = [] if layouts is None else list(layouts.fused(graph))
     levels: dict[int, list[Node]] = {}
-    level_of: dict[Node, int] = {}
+    level_of = _levels(graph, late=not shifted)
     for node in graph.nodes:
-        level_of[node] = max(
-            (
-                level_of[value.node] + isinstance(value.node.op, Opaque)
-                for value in node.inputs
-                if not value.is_constant
-            ),
-            default=0,
-        )
         if isinstance(node.op, Operator) and not node.constant:
             levels.setdefault(level_of[node], []).append(node)
     for level in sorted(levels):
@@ -171,6 +166,34 @@ def cut(
                     _region(graph, members, constants, layouts) for members in _components(part)
                 )
     return [region for region in regions if region.outputs]
+
+
+def _levels(graph: Graph, late: bool) -> dict[Node, int]:
+    """Nodes parted into levels by the opaque ones: on no level does a way lead through one of them.
+
+    Each as early as it may come, or as `late`. Only then what is read together is on one level,
+    where an opaque node has made one part of it, such as a mask, and the other depends on none.
+    """
+    early: dict[Node, int] = {}
+    for node in graph.nodes:
+        early[node] = max(
+            (
+                early[value.node] + isinstance(value.node.op, Opaque)
+                for value in node.inputs
+                if not value.is_constant
+            ),
+            default=0,
+        )
+    if not late:
+        return early
+    last = max(early.values(), default=0)
+    latest: dict[Node, int] = {}
+    for node in reversed(graph.nodes):
+        values = (Value(node, i) for i in range(len(node.types)))
+        users = (user for value in values for user in graph.users.get(value, ()))
+        before = isinstance(node.op, Opaque)
+        latest[node] = min((latest[user] - before for user in users), default=last)
+    return latest
 
 
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
@@ -227,6 +250,8 @@ def _parts(
         if parts:
             limit = MERGED
         parts.extend(_split(stretch, counts, LIMIT // 2 if shifted else LIMIT))
+        if len(parts[-1]) > MERGED and not shifted:
+            limit = len(parts[-1]) + TAIL
     return parts
 
 

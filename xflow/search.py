@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
@@ -20,8 +21,10 @@ from xflow.derivation import Application, abstract
 from xflow.explorers import Explorers, Setting
 from xflow.fold import byte_size
 from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
+from xflow.masks import RAISED, may_cover, raised
 from xflow.match import ConstantLookup, no_constants
 from xflow.memory import Memory, Remembered, Solution
+from xflow.ranges import Ranges
 from xflow.region import Constants, Region, cut
 from xflow.rule import Rule
 
@@ -209,6 +212,7 @@ class _Search:
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
+        self.ranges = Ranges(constants.lookup)
         self.gained = 0.0
         """Seconds, or what the cost counts, that all rewrites so far have gained."""
         self.whole = 0.0
@@ -377,6 +381,11 @@ class _Search:
             gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
         return Remembered(_solution(best, times[0], time_of_best, gain))
 
+    def may_cover(self, region: Region, mask: Value) -> bool:
+        """Whether a mask over the leaves of `region` may cover a row with least floats."""
+        (value,) = region.instantiate([mask])
+        return may_cover(value, self.ranges, self.ranges.data(value))
+
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
         """Put the solutions in, from the last region to the first.
 
@@ -387,9 +396,13 @@ class _Search:
             solution = self.solved.get(region.key)
             if solution is None:
                 continue
-            after = region.instantiate(solution.outputs)
-            origin = (region.inputs, solution.trail)
-            made.append(Replacement(region.outputs, after, solution.rules, solution.gain, *origin))
+            outputs = raised(solution.outputs, region.graph, partial(self.may_cover, region))
+            names, trail = solution.rules, solution.trail
+            if outputs != solution.outputs:  # which the rules alone do not lead to
+                names, trail = (*names, RAISED), None
+            after = region.instantiate(outputs)
+            item = Replacement(region.outputs, after, names, solution.gain, region.inputs, trail)
+            made.append(item)
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return apply_replacements(graph, made)

@@ -23,7 +23,7 @@ from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
 from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
 
 ROUNDS = 64
-"""Symbols of a pair that are solved for at most."""
+"""Most symbols that are solved for, one in each: a skeleton of attention has 40 of them."""
 
 
 @dataclass(frozen=True)

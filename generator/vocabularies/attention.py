@@ -139,14 +139,17 @@ GROUPED = Vocabulary(
 
 
 def _merged(name: str, groups: int) -> Vocabulary:
-    """Heads that lie side by side in rows, split and put first, and what was made of them back."""
+    """Heads that lie side by side in rows, split and put first, and what was made of them back.
+
+    Still split: what reads it may join the heads, or all rows of a batch besides.
+    """
     heads = {QUERY: HEADS * groups, KEY: HEADS, VALUE: HEADS}
     widths = {QUERY: DEPTH, KEY: DEPTH, VALUE: WIDTH}
     lengths = {QUERY: QUERIES, KEY: KEYS, VALUE: KEYS}
     split: dict[str, Attribute] = {
         sort: (BATCH, lengths[sort], heads[sort], widths[sort]) for sort in heads
     }
-    joined = (BATCH, QUERIES, heads[QUERY] * WIDTH)
+    apart = (BATCH, QUERIES, heads[QUERY], WIDTH)
     first = tuple(f"heads of {sort}" for sort in heads)
     numbers_of_heads = choices(
         scale=[SYMBOL], q_num_heads=[heads[QUERY]], kv_num_heads=[heads[KEY]]
@@ -184,13 +187,13 @@ def _merged(name: str, groups: int) -> Vocabulary:
                 for mask in ((), (MASK,))
                 for production in (
                     Production("Attention", (*first, *mask), "heads", choices(scale=[SYMBOL])),
-                    Production("Attention", (*heads, *mask), OUT, numbers_of_heads),
+                    Production("Attention", (*heads, *mask), "rows", numbers_of_heads),
                 )
             ),
-            Production("Transpose", ("heads",), "rows", TURN),
-            Production("Reshape", ("rows",), OUT, choices(shape=[joined])),
+            Production("Transpose", ("heads",), OUT, TURN),
+            Production("Reshape", ("rows",), OUT, choices(shape=[apart])),
         ),
-        (0,) * 10,
+        (0,) * 9,
         roots=frozenset({OUT}),
         exact=False,
         reals={SYMBOL: "s"},

@@ -58,6 +58,7 @@ class Attention(Composite):
         kv_num_heads=AttributeSpec(Kind.INT, 0),
     )
     ignored = frozenset({"qk_matmul_output_mode"})
+    mask = 3
     examples = tuple(
         Example(shapes, {"scale": scale, **heads})
         for scale, heads, *given in (

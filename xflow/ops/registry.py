@@ -188,6 +188,8 @@ class Operator(ABC):
     weights_along: ClassVar[str | None] = None
     """The attribute that names an axis along which the result consists of weights: numbers from 0
     to 1, of which those of elements that are -inf are 0, unless all of a line are."""
+    mask: ClassVar[int | None] = None
+    """The input in which the runtime's kernel takes the least float for -inf, see `xflow.masks`."""
     examples: ClassVar[Sequence[Example]] = ()
 
     @abstractmethod
