@@ -430,6 +430,19 @@ def test_what_took_up_a_dropped_rewrite_goes_with_it() -> None:
     assert abstract(kept.before, kept.inputs) == abstract(stands_on.before, stands_on.inputs)
 
 
+def test_all_that_took_up_a_dropped_rewrite_go_with_it() -> None:
+    """Two rewrites that begin inside what the first one made, at a place that is then no more."""
+    twice = unary("Relu", unary("Relu", X))
+    inside = unary("Abs", X)
+    made = unary("Relu", inside)
+    first = Replacement((twice,), (made,), ("one",), 1.0, (X,), ())
+    others = [
+        Replacement((unary(op, made),), (unary("Exp", inside),), (op,), 1.0, (inside,), (STEP,))
+        for op in ("Neg", "Tanh")
+    ]
+    assert without((first, *others), 0) == ()
+
+
 def test_rounds_are_what_apply_replacements_makes() -> None:
     values = [X]
     for name in ("Relu", "Relu", "Tanh", "Neg"):
