@@ -443,6 +443,15 @@ def test_all_that_took_up_a_dropped_rewrite_go_with_it() -> None:
     assert without((first, *others), 0) == ()
 
 
+def test_a_rewrite_of_what_lies_above_values_that_are_gone_is_not_made() -> None:
+    """The log could not say where it is."""
+    graph = Graph((unary("Relu", unary("Relu", X)),))
+    gone = unary("Abs", X)
+    item = Replacement(graph.outputs, (unary("Relu", X),), ("one",), 1.0, (gone,), (STEP,))
+    assert apply_replacements(graph, (item,)) == graph
+    assert list(rounds(graph, (item,))) == []
+
+
 def test_rounds_are_what_apply_replacements_makes() -> None:
     values = [X]
     for name in ("Relu", "Relu", "Tanh", "Neg"):

@@ -93,12 +93,13 @@ def rounds(
     batch: list[Replacement] = []
     taken: set[Value] = set()
     for item in replacements:
-        old = all(value.node in present and value not in taken for value in item.before)
+        spoken_of = {value.node for value in (*item.before, *item.inputs)}
+        old = spoken_of <= present and taken.isdisjoint(item.before)
         if batch and not old:  # it may speak of what the others have made
             yield graph, tuple(batch)
             graph = apply_round(graph, batch)
             present, batch, taken = set(graph.nodes), [], set()
-            old = all(value.node in present for value in item.before)
+            old = spoken_of <= present
         if old:
             batch.append(item)
             taken.update(item.before)
