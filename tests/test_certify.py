@@ -25,7 +25,7 @@ from xflow.graph import Graph, TensorType, Value, apply, leaf
 from xflow.log import read_report
 from xflow.replay import Rewrite, Unfounded, replay
 from xflow.rule import parse_rules
-from xflow.search import Replacement, apply_replacements, rounds, without
+from xflow.search import Replacement, apply_replacements, apply_round, rounds, without
 
 RULE_FILE = "\n".join(map(str, RULES))
 Json = dict[str, Any]
@@ -450,6 +450,15 @@ def test_a_rewrite_of_what_lies_above_values_that_are_gone_is_not_made() -> None
     item = Replacement(graph.outputs, (unary("Relu", X),), ("one",), 1.0, (gone,), (STEP,))
     assert apply_replacements(graph, (item,)) == graph
     assert list(rounds(graph, (item,))) == []
+
+
+def test_an_output_that_a_rewrite_leaves_as_it_was_is_followed_like_any_other() -> None:
+    kept, changed = unary("Neg", X), unary("Relu", unary("Relu", X))
+    graph = Graph((kept, changed))
+    item = Replacement(graph.outputs, (kept, unary("Relu", X)), ("one",), 1.0, (X,), ())
+    moved: dict[Value, Value] = {}
+    assert apply_round(graph, [item], moved).outputs == (kept, unary("Relu", X))
+    assert moved[kept] == kept
 
 
 def test_rounds_are_what_apply_replacements_makes() -> None:

@@ -114,7 +114,8 @@ def apply_round(
 
     `moved` collects what became of the values that they do not replace.
     """
-    mapping = {old: new for item in items for old, new in zip(item.before, item.after, strict=True)}
+    pairs = [pair for item in items for pair in zip(item.before, item.after, strict=True)]
+    mapping = {old: new for old, new in pairs if old != new}  # an output may have stayed as it was
     return Graph(rebuild_all(graph.outputs, mapping, moved))
 
 
