@@ -11,6 +11,7 @@ from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
 from xflow.generator.vocabularies.decided import DECIDED
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
+from xflow.generator.vocabularies.filled_channels import FILLED_CHANNELS
 from xflow.generator.vocabularies.heads import HEADS_FAMILY
 from xflow.generator.vocabularies.last_channels import LAST_CHANNELS
 from xflow.generator.vocabularies.layers import LAYERS
@@ -52,6 +53,7 @@ FAMILIES = (
     LAST_CHANNELS,
     POOLING,
     PADDED_CHANNELS,
+    FILLED_CHANNELS,
     RESIZED,
     ATTENTION,
     HEADS_FAMILY,

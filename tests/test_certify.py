@@ -25,7 +25,7 @@ from xflow.graph import Graph, TensorType, Value, apply, leaf
 from xflow.log import read_report
 from xflow.replay import Rewrite, Unfounded, replay
 from xflow.rule import parse_rules
-from xflow.search import Replacement, apply_replacements, rounds, without
+from xflow.search import Replacement, apply_replacements, apply_round, rounds, without
 
 RULE_FILE = "\n".join(map(str, RULES))
 Json = dict[str, Any]
@@ -428,6 +428,37 @@ def test_what_took_up_a_dropped_rewrite_goes_with_it() -> None:
     assert kept.before == graph.outputs
     assert kept.inputs == (twice,)
     assert abstract(kept.before, kept.inputs) == abstract(stands_on.before, stands_on.inputs)
+
+
+def test_all_that_took_up_a_dropped_rewrite_go_with_it() -> None:
+    """Two rewrites that begin inside what the first one made, at a place that is then no more."""
+    twice = unary("Relu", unary("Relu", X))
+    inside = unary("Abs", X)
+    made = unary("Relu", inside)
+    first = Replacement((twice,), (made,), ("one",), 1.0, (X,), ())
+    others = [
+        Replacement((unary(op, made),), (unary("Exp", inside),), (op,), 1.0, (inside,), (STEP,))
+        for op in ("Neg", "Tanh")
+    ]
+    assert without((first, *others), 0) == ()
+
+
+def test_a_rewrite_of_what_lies_above_values_that_are_gone_is_not_made() -> None:
+    """The log could not say where it is."""
+    graph = Graph((unary("Relu", unary("Relu", X)),))
+    gone = unary("Abs", X)
+    item = Replacement(graph.outputs, (unary("Relu", X),), ("one",), 1.0, (gone,), (STEP,))
+    assert apply_replacements(graph, (item,)) == graph
+    assert list(rounds(graph, (item,))) == []
+
+
+def test_an_output_that_a_rewrite_leaves_as_it_was_is_followed_like_any_other() -> None:
+    kept, changed = unary("Neg", X), unary("Relu", unary("Relu", X))
+    graph = Graph((kept, changed))
+    item = Replacement(graph.outputs, (kept, unary("Relu", X)), ("one",), 1.0, (X,), ())
+    moved: dict[Value, Value] = {}
+    assert apply_round(graph, [item], moved).outputs == (kept, unary("Relu", X))
+    assert moved[kept] == kept
 
 
 def test_rounds_are_what_apply_replacements_makes() -> None:

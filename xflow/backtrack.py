@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xflow.derivation import Application, application
 from xflow.graph import Graph, Node, Value, with_inputs
@@ -104,45 +105,52 @@ class Explorer:
         queue.push(root)
         seen = {self.steps.key(graph)}
         found: dict[object, State] = {_signature(graph): root}
-        considered = 0
-        for _ in range(self.limits.expansions):
+        delayed: dict[State, list[_Successor]] = {}
+        considered = expanded = 0
+        while expanded < self.limits.expansions:
             state = queue.pop(self._dearest(best))
             if state is None:
                 self.exhausted = True
                 break
-            detour = not self._is_writable(state.graph)  # from which the way back may cost
-            for step, after, moved in self._successors(state):
+            detours = state in delayed
+            expanded += detours
+            for new in delayed.pop(state) if detours else self._successors(state, seen):
                 if considered >= self.limits.states or time.monotonic() > self.limits.deadline:
                     return _cheapest(found, root, keep)
-                key = self.steps.key(after)
-                if key in seen:
+                step, after = new.step, new.after
+                if new.key in seen:
                     continue
-                path = (*state.path, step.rule)
-                cost = self.estimate(after) + STEP * len(path)
-                if step.expands and cost >= state.cost and not detour:
+                cost = new.cost
+                if not detours and cost >= state.cost:
+                    delayed.setdefault(state, []).append(new)
                     continue
                 considered += 1
                 hope = cost
                 if state.cost <= cost <= self._dearest(best):
-                    hope = min(cost, self._best_behind(step, after, seen) + STEP * (len(path) + 1))
+                    behind = self._best_behind(step, after, seen) + STEP * (len(state.path) + 2)
+                    hope = min(cost, behind)
                     if hope >= state.cost and step.renames:
                         continue
-                seen.add(key)
+                seen.add(new.key)
                 if cost > self._dearest(best):
                     continue
                 writable = self._is_writable(after)
                 if not writable:  # it would stay the best of all, and its kin with it
                     hope = max(hope, root.cost)
+                path = (*state.path, step.rule)
                 if writable and cost < best * (1 - 1e-6):
                     best = cost
-                    new = State(after, cost, path, hope=hope, origin=(state, step))
+                    reached = State(after, cost, path, hope=hope, origin=(state, step))
                 else:
-                    focus = _focus(state, step, after, moved)
-                    new = State(after, cost, path, focus, state.depth + 1, hope, (state, step))
-                queue.push(new)
+                    focus = _focus(state, step, after, new.moved)
+                    depth = state.depth + 1
+                    reached = State(after, cost, path, focus, depth, hope, (state, step))
+                queue.push(reached)
                 signature = _signature(after)
                 if writable and (signature not in found or found[signature].cost > cost):
-                    found[signature] = new
+                    found[signature] = reached
+            if state in delayed:
+                queue.push(state)
         return _cheapest(found, root, keep)
 
     def _best_behind(self, step: Step, after: Graph, seen: Container[object]) -> float:
@@ -176,12 +184,31 @@ class Explorer:
     def _dearest(self, best: float) -> float:
         return self.limits.alpha * best + self.limits.slack
 
-    def _successors(self, state: State) -> Iterator[tuple[Step, Graph, dict[Node, Node]]]:
+    def _successors(self, state: State, seen: Container[object]) -> Iterator[_Successor]:
+        """What one step leads to that is new and worth a look."""
         zone = None if state.focus is None else _around(state.focus)
+        detour = not self._is_writable(state.graph)  # from which the way back may cost
         for step in self.steps.of(state.graph):
-            if zone is None or not zone.isdisjoint(step.near):
-                mapping = dict(zip(step.before, step.after, strict=True))
-                yield step, *_replace(state.graph, mapping)
+            if zone is not None and zone.isdisjoint(step.near):
+                continue
+            mapping = dict(zip(step.before, step.after, strict=True))
+            after, moved = _replace(state.graph, mapping)
+            key = self.steps.key(after)
+            if key in seen:
+                continue
+            cost = self.estimate(after) + STEP * (len(state.path) + 1)
+            if not step.expands or cost < state.cost or detour:
+                yield _Successor(step, after, moved, key, cost)
+
+
+class _Successor(NamedTuple):
+    """A graph one step from a state, what became of the state's nodes, and its estimated cost."""
+
+    step: Step
+    after: Graph
+    moved: dict[Node, Node]
+    key: object
+    cost: float
 
 
 class _Queue:

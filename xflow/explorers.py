@@ -206,8 +206,13 @@ class _Context:
         constants: ConstantLookup,
         seconds: float,
     ) -> Found:
-        """Explore a region's graph, for at most so many seconds."""
+        """Explore a region's graph, for at most so many seconds.
+
+        Rules that have not been read yet are read before: the first region, which is the heaviest,
+        would spend its time on them.
+        """
         setting = self.setting
+        self.index.read(graph)
         explorer = Explorer(
             self.index,
             estimate,

@@ -96,12 +96,13 @@ def rounds(
     batch: list[Replacement] = []
     taken: set[Value] = set()
     for item in replacements:
-        old = all(value.node in present and value not in taken for value in item.before)
+        spoken_of = {value.node for value in (*item.before, *item.inputs)}
+        old = spoken_of <= present and taken.isdisjoint(item.before)
         if batch and not old:  # it may speak of what the others have made
             yield graph, tuple(batch)
             graph = apply_round(graph, batch)
             present, batch, taken = set(graph.nodes), [], set()
-            old = all(value.node in present for value in item.before)
+            old = spoken_of <= present
         if old:
             batch.append(item)
             taken.update(item.before)
@@ -116,7 +117,8 @@ def apply_round(
 
     `moved` collects what became of the values that they do not replace.
     """
-    mapping = {old: new for item in items for old, new in zip(item.before, item.after, strict=True)}
+    pairs = [pair for item in items for pair in zip(item.before, item.after, strict=True)]
+    mapping = {old: new for old, new in pairs if old != new}  # an output may have stayed as it was
     return Graph(rebuild_all(graph.outputs, mapping, moved))
 
 
@@ -129,15 +131,18 @@ def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacem
     guilty = replacements[dropped]
     back = dict(zip(guilty.after, guilty.before, strict=True))
     result = list(replacements[:dropped])
-    torn: int | None = None
+    torn: list[int] = []
     for item in replacements[dropped + 1 :]:
         values = rebuild((*item.before, *item.after, *item.inputs), back)
         count, end = len(item.before), len(item.before) + len(item.after)
         changed = replace(item, before=values[:count], after=values[count:end], inputs=values[end:])
-        if torn is None and item.trail and not _same_between(item, changed):
-            torn = len(result)
+        if item.trail and not _same_between(item, changed):
+            torn.append(len(result))
         result.append(changed)
-    return tuple(result) if torn is None else without(result, torn)
+    rest = tuple(result)
+    for number in reversed(torn):  # those before it keep their numbers
+        rest = without(rest, number)
+    return rest
 
 
 def _same_between(one: Replacement, other: Replacement) -> bool:

@@ -81,9 +81,18 @@ class RuleIndex:
         """The rules of several outputs whose first one `op` gives, with `rank` axes."""
         return self._at(self._several, op, rank)
 
-    def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
+    def read(self, graph: Graph) -> None:
+        """Read the rules with an operator of `graph` at their root."""
+        for node in graph.nodes:
+            if isinstance(node.op, Operator) and not node.constant:
+                self._read(node.op)
+
+    def _read(self, op: Operator) -> None:
         for direction in self._waiting.pop(op.name, ()):
             self._add(direction)
+
+    def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
+        self._read(op)
         yield from index.get((op, rank), ())
         yield from index.get((op, None), ())
 

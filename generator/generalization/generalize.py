@@ -72,21 +72,36 @@ class Generalizer:
         if not kinds:
             return None
         best = self._plausible(skeleton, self._set_free(skeleton, numbers, kinds), example)
-        for name in kinds if best is None and len(kinds) > 1 else ():
-            wider = self._set_free(skeleton, numbers, (name,))
-            lifted = self._plausible(skeleton, wider, example)
-            if lifted is not None:
-                best, numbers = lifted, wider
+        for name in kinds if best is None else ():
+            # The same attribute of different operators need not mean the same: a Pad of channels
+            # leaves the borders of an image as they are, whatever the padding of a pool is.
+            ops = sorted({slot.op for slot in skeleton.slots if slot.attribute == name})
+            for among_ops in ((), *((op,) for op in ops if len(ops) > 1)):
+                wider = self._set_free(skeleton, numbers, (name,), among_ops)
+                if wider == numbers:
+                    continue
+                lifted = self._plausible(skeleton, wider, example)
+                if lifted is not None:
+                    best, numbers = lifted, wider
+                    if not among_ops:
+                        break
         return best
 
     def _set_free(
-        self, skeleton: Skeleton, numbers: Sequence[Size], names: Iterable[str]
+        self,
+        skeleton: Skeleton,
+        numbers: Sequence[Size],
+        names: Iterable[str],
+        ops: Sequence[str] = (),
     ) -> list[Size]:
-        """Replace numbers that all nodes of one operator share by a symbol that they share."""
+        """Replace numbers that all nodes of one operator share by a symbol that they share.
+
+        Of `ops` only, if there are any.
+        """
         result = list(numbers)
         groups: dict[tuple[object, ...], list[int]] = {}
         for j, slot in enumerate(skeleton.slots):
-            if slot.attribute in names and slot.costs:
+            if slot.attribute in names and slot.costs and (not ops or slot.op in ops):
                 groups.setdefault((slot.attribute, slot.position, slot.op), []).append(j)
         for key, members in sorted(groups.items(), key=str):
             values = {numbers[j] if isinstance(numbers[j], int) else None for j in members}

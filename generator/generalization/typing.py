@@ -79,13 +79,44 @@ def unify(
         if solution is None:
             return None
         if not solution:
-            return Typing(tuple(shapes), tuple(slots), built)
+            return _with_plain_extents(skeleton, Typing(tuple(shapes), tuple(slots), built))
         try:
             shapes = [tuple(substitute(size, solution) for size in shape) for shape in shapes]
             slots = [substitute(size, solution) for size in slots]
         except ZeroDivisionError:
             return None
     return None
+
+
+def _with_plain_extents(skeleton: Skeleton, typing: Typing) -> Typing:
+    """`typing` with a symbol in the place of an extent ``a - q``, and ``a + q`` in that of ``a``.
+
+    That is the same rule, but a match says what the extent is, and leaves `q` open where nothing
+    else in the pattern speaks of it.
+    """
+    for size in dict.fromkeys(size for shape in typing.shapes for size in shape):
+        if not isinstance(size, Expr) or sorted(c for _, c in size.terms) != [-1, 1]:
+            continue
+        for name in sorted(free_symbols(size)):
+            split = coefficient_of(size, name)
+            if not name.startswith("a") or split is None or split[0] != 1:
+                continue
+            moved = {name: symbol(name) - split[1]}
+            shapes = tuple(tuple(substitute(n, moved) for n in shape) for shape in typing.shapes)
+            if _plain(shapes) > _plain(typing.shapes):
+                numbers = tuple(substitute(n, moved) for n in typing.numbers)
+                built = skeleton.build([f"t{i}" for i in range(len(shapes))], shapes, numbers)
+                typing = Typing(shapes, numbers, built)
+    return typing
+
+
+def _plain(shapes: Sequence[Sequence[Size]]) -> int:
+    """How many extents are a symbol or a number."""
+    return sum(
+        isinstance(size, int) or size == symbol(min(free_symbols(size)))
+        for shape in shapes
+        for size in shape
+    )
 
 
 def _values(skeleton: Skeleton, example: Point) -> dict[str, int]:

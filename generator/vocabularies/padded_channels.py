@@ -125,7 +125,7 @@ CONSTANTS = Vocabulary(
 STEPS = choices(pads=[(1, 0)], strides=[(2,)])
 
 
-def _convolved(
+def convolved(
     sort: str, kernel: str, bias: str, result: str, groups: Sequence[Attribute] = (1,)
 ) -> tuple[Production, ...]:
     """Convolutions with and without a bias."""
@@ -146,9 +146,9 @@ MORE_KERNELS = Vocabulary(
     (
         Production("Pad", (KERNEL,), "more kernels", _zeros(3, 0)),
         Production("Pad", (BIAS,), "more biases", _zeros(1, 0)),
-        *_convolved(X, "more kernels", "more biases", MADE),
+        *convolved(X, "more kernels", "more biases", MADE),
         Production("Slice", (MADE,), OUT, NEEDED[-1:]),
-        *_convolved(X, KERNEL, BIAS, OUT),
+        *convolved(X, KERNEL, BIAS, OUT),
     ),
     (1, 2, 2),
     free=FREE | {"more kernels", "more biases"},
@@ -166,9 +166,9 @@ DEEPER_KERNELS = Vocabulary(
     ),
     (
         Production("Slice", (WIDE,), PART, NEEDED),
-        *_convolved(PART, KERNEL, BIAS, OUT),
+        *convolved(PART, KERNEL, BIAS, OUT),
         Production("Pad", (KERNEL,), "deeper kernels", _zeros(3, 1)),
-        *_convolved(WIDE, "deeper kernels", BIAS, OUT),
+        *convolved(WIDE, "deeper kernels", BIAS, OUT),
     ),
     (1, 1, 0),
     free=FREE | {"deeper kernels"},
@@ -180,11 +180,11 @@ SOME_KERNELS = Vocabulary(
     "parts of kernels",
     (X_INPUT, Input("w", KERNEL, "O I *R", (C + 2, C, 3)), Input("b", BIAS, "O", (C + 2,))),
     (
-        *_convolved(X, KERNEL, BIAS, MADE),
+        *convolved(X, KERNEL, BIAS, MADE),
         Production("Slice", (MADE,), OUT, _ranges(1)),
         Production("Slice", (KERNEL,), "some kernels", _ranges(0)),
         Production("Slice", (BIAS,), "some biases", _ranges(0)),
-        *_convolved(X, "some kernels", "some biases", OUT),
+        *convolved(X, "some kernels", "some biases", OUT),
     ),
     (1, 2, 0),
     free=FREE | {"some kernels", "some biases"},
@@ -202,10 +202,10 @@ DEPTHWISE = Vocabulary(
     ),
     (
         Production("Slice", (WIDE,), PART, NEEDED),
-        *_convolved(PART, KERNEL, BIAS, OUT, FEW),
+        *convolved(PART, KERNEL, BIAS, OUT, FEW),
         Production("Pad", (KERNEL,), "more kernels", _zeros(3, 0)),
         Production("Pad", (BIAS,), "more biases", _zeros(1, 0)),
-        *_convolved(WIDE, "more kernels", "more biases", MADE, MANY),
+        *convolved(WIDE, "more kernels", "more biases", MADE, MANY),
         Production("Slice", (MADE,), OUT, NEEDED),
     ),
     (1, 2, 2),
@@ -225,13 +225,13 @@ CONVOLVED_JOINTS = Vocabulary(
     ),
     (
         Production("Concat", (X, X), "joined", choices(axis=[1])),
-        *_convolved("joined", KERNEL, BIAS, OUT),
+        *convolved("joined", KERNEL, BIAS, OUT),
         *(
             Production("Slice", (KERNEL,), sort, (cut,))
             for middle in FEW
             for sort, cut in zip(("first", "second"), _depths(middle, sum(FEW)), strict=True)
         ),
-        *_convolved(X, "first", BIAS, PART),
+        *convolved(X, "first", BIAS, PART),
         Production("Conv", (X, "second"), "other part", STEPS),
         applied("Add", PART, "other part", OUT),
     ),
@@ -253,7 +253,7 @@ WIDE_JOINTS = Vocabulary(
         Production("Slice", (WIDE,), PART, NEEDED),
         Production("Concat", (PART, X), "joined", choices(axis=[1])),
         Production("Concat", (X, PART), "joined", choices(axis=[1])),
-        *_convolved("joined", KERNEL, BIAS, OUT),
+        *convolved("joined", KERNEL, BIAS, OUT),
         *(
             Production("Slice", (KERNEL,), sort, (cut,))
             for few in FEW
@@ -264,7 +264,7 @@ WIDE_JOINTS = Vocabulary(
         Production("Pad", (KERNEL,), "deeper kernels", _zeros(3, 1)),
         Production("Concat", (WIDE, X), "all", choices(axis=[1])),
         Production("Concat", (X, WIDE), "all", choices(axis=[1])),
-        *_convolved("all", "deeper kernels", BIAS, OUT),
+        *convolved("all", "deeper kernels", BIAS, OUT),
     ),
     (4, 4, 4, 0),
     free=FREE | {"first", "second", "padded first", "deeper kernels"},
@@ -306,7 +306,7 @@ COARSER = Vocabulary(
         Input("u", "six axes", "a b c d e *R", (LESS, 2, KERNELS, 1, DEPTH, 3)),
     ),
     (
-        *_convolved(X, KERNEL, BIAS, OUT, [GROUPS]),
+        *convolved(X, KERNEL, BIAS, OUT, [GROUPS]),
         Production("Reshape", (KERNEL,), "pairs", choices(shape=[(LESS, 2, KERNELS, 1, DEPTH, 3)])),
         Production("Eye", (), "eye", choices(n=[2])),
         Production("Reshape", ("eye",), "places", choices(shape=[(2, 1, 2, 1, 1)])),
@@ -314,7 +314,7 @@ COARSER = Vocabulary(
         Production(
             "Reshape", ("blocks",), "coarse", choices(shape=[(GROUPS * KERNELS, 2 * DEPTH, 3)])
         ),
-        *_convolved(X, "coarse", BIAS, OUT, [LESS]),
+        *convolved(X, "coarse", BIAS, OUT, [LESS]),
     ),
     (5, 5),
     free=FREE | {"pairs", "eye", "places", "blocks", "coarse"},

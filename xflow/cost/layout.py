@@ -114,13 +114,20 @@ def _suits_layout(node: Node, layout: Layout) -> bool:
     if not weight.is_constant or len(node.types) > 1:
         return False
     inner, outer = weight.shape[1], weight.shape[0]
-    depthwise = inner == 1 and outer == group
-    return group == 1 or depthwise or (_fills(inner, layout) and _fills(outer, layout))
+    if group == 1:
+        return _is_first(node, layout) or _divides(layout.aligned, inner)
+    if inner == 1 and outer == group:
+        return _divides(layout.aligned, outer)
+    return _fills(inner, layout) and _fills(outer, layout)
 
 
 def _fills(channels: Size, layout: Layout) -> bool:
     """Whether so many channels fill blocks."""
-    return isinstance(channels, int) and channels % layout.block == 0
+    return _divides(layout.block, channels)
+
+
+def _divides(number: int, channels: Size) -> bool:
+    return isinstance(channels, int) and channels % number == 0
 
 
 def _is_per_channel(constant: Value, node: Node) -> bool:

@@ -91,6 +91,8 @@ class Layout:
 
     block: int = 16
     """Channels of a block: as many as a vector register holds."""
+    aligned: int = 4
+    """What the channels of a convolution's image have to be a multiple of to be converted."""
     dtype: str = "FLOAT"
     rank: int = 4
     enters: frozenset[str] = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"})
