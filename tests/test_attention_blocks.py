@@ -180,7 +180,11 @@ def test_rows_that_a_finite_mask_covers_are_what_they_were() -> None:
     model = block(GPT2, "of both", dynamic=False)
     result = xflow.optimize(model, cost="estimated", rules=sufficient())
     assert "Attention" in {node.op_type for node in result.model.graph}
-    assert "least-float-is-a-number" in {rule.name for rule in result.report.rules}
+    fact = "least-float-is-a-number"
+    assert fact in {rule.name for rule in result.report.rules}
+    assert result.report.log is not None
+    logged = [item for items in result.report.log["rounds"] for item in items]
+    assert [item for item in logged if item["fact"] == fact and item["steps"]]
     random = np.random.default_rng(0)
     mask = np.ones((BATCH, LENGTH), np.int64)
     mask[:, : LENGTH // 4] = 0  # padding on the left: its rows may look at nothing

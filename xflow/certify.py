@@ -19,6 +19,7 @@ from xflow.errors import NotCertified, ShapeError
 from xflow.freeze import frozen, overridable
 from xflow.isomorphism import difference
 from xflow.log import Log, digest_of
+from xflow.masks import RAISED
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
@@ -42,6 +43,8 @@ class Certified:
     """Rewrites by facts about the model's values, each found anew."""
     frozen: int = 0
     """Weights that were inputs, too, and are constants."""
+    masks: int = 0
+    """Rewrites behind which a mask was raised by one unit in the last place, see `xflow.masks`."""
 
 
 def same_digest(path: Path, log: Log) -> bool:
@@ -96,9 +99,10 @@ def certify(
         raise NotCertified(f"behind the last step, {fault}", str(after))
     items = [item for each in log.rounds for item in each]
     steps = sum(len(item.steps or ()) for item in items)
-    facts = sum(bool(item.fact) for item in items)
+    facts = sum(bool(item.fact) and item.steps is None for item in items)
+    masks = sum(item.fact == RAISED for item in items)
     weights_kept = len(overridable(files.load_model(before))) if log.frozen else 0
-    return Certified(len(log.rules), len(items), steps, facts, weights_kept)
+    return Certified(len(log.rules), len(items), steps, facts, weights_kept, masks)
 
 
 def prove_again(rule: Rule) -> str:

@@ -95,6 +95,10 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
         )
         if found.facts:
             print(f"{_count(found.facts, 'rewrite')} by facts about its values, found anew")
+        if found.masks:
+            print(
+                f"{_count(found.masks, 'rewrite')} with masks raised by one unit in the last place"
+            )
         if found.frozen:
             print(f"{_count(found.frozen, 'weight')} that could be given as inputs made constant")
     return ExitCode.OK

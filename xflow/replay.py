@@ -18,6 +18,7 @@ from xflow.derivation import Application, Place, abstract, local_leaves, value_a
 from xflow.errors import RuleFileError, ShapeError, SizeError
 from xflow.fold import Folder
 from xflow.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
+from xflow.masks import RAISED, may_cover, raised
 from xflow.match import (
     MAX_PERMUTED,
     ConstantLookup,
@@ -30,6 +31,7 @@ from xflow.match import (
 )
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
+from xflow.ranges import Ranges
 from xflow.rule import Instance, Rule
 from xflow.unify import instantiate, same_literal, same_shape
 
@@ -39,7 +41,8 @@ class Rewrite:
     """Values `before` of a graph and the values `inputs` under them, and the applications of rules
     that turn what lies between them into something else; None where these were not told.
 
-    Or a `fact` about values by which a single value of the graph is another one, see `decided`.
+    Without steps, a `fact` about values by which one value of the graph is another, see `decided`;
+    with steps, that masks were raised behind the last one, see `masks`.
     """
 
     before: tuple[Place, ...]
@@ -75,11 +78,11 @@ def replay(
     numbers = itertools.count(1)
     for items in rounds:
         mapping: dict[Value, Value] = {}
-        by_facts = any(item.fact for item in items)
+        by_facts = any(item.fact and item.steps is None for item in items)
         facts = list(decided(graph, constants)) if by_facts else []  # found anew, not believed
         for item in items:
             where = f"rewrite {next(numbers)}"
-            if item.fact:
+            if item.fact and item.steps is None:
                 before, after = _by_fact(graph, item, facts, where)
             else:
                 before, after = _rewritten(graph, item, rules, folder, where)
@@ -136,10 +139,28 @@ def _rewritten(
         if rule is None:
             raise Unfounded(place, "there is no such rule")
         local = apply_step(local, step, rule, lookup, place)
-    after = rebuild(local.outputs, own)
+    outputs = local.outputs
+    if item.fact:
+        outputs = _with_masks_raised(outputs, abstract(before, inputs), own, folder)
+        if item.fact != RAISED or outputs == local.outputs:
+            raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
+    after = rebuild(outputs, own)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):
         raise Unfounded(where, "the type of a value changes")
     return before, after
+
+
+def _with_masks_raised(
+    outputs: Sequence[Value], before: Graph, own: Mapping[Value, Value], folder: Folder
+) -> tuple[Value, ...]:
+    """Outputs over the local leaves `own`, with those masks raised that may cover a row."""
+    ranges = Ranges(folder)
+
+    def needed(mask: Value) -> bool:
+        (value,) = rebuild([mask], own)
+        return may_cover(value, ranges, ranges.data(value))
+
+    return raised(outputs, before, needed)
 
 
 def apply_step(

@@ -60,7 +60,7 @@ class Replacement:
     Both refer to the graph in which the replacements before this one have been made. `gain` is in
     seconds per run; `rules` are those that led from one to the other, in this order. `trail` says
     how each of them was applied to what lies between `inputs` and `before`; None where that is not
-    known. Where it is no rule but a fact about values that says so, `fact` is that one's name.
+    known. A `fact` about values says so instead of a trail, or of what was done behind it.
     """
 
     before: tuple[Value, ...]
@@ -232,7 +232,8 @@ class _Search:
         if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
         graph = self.as_known(graph)
-        self.whole = self.cost.estimate(graph)
+        if self.progress is not None:
+            self.whole = self.cost.estimate(graph)
         idle = 0
         for number in range(PASSES):
             if idle == 2 or self.remaining() <= 0:
@@ -402,12 +403,11 @@ class _Search:
             if solution is None:
                 continue
             outputs = raised(solution.outputs, region.graph, partial(self.may_cover, region))
-            names, trail = solution.rules, solution.trail
-            if outputs != solution.outputs:  # which the rules alone do not lead to
-                names, trail = (*names, RAISED), None
+            fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
+            names = (*solution.rules, fact) if fact else solution.rules
             after = region.instantiate(outputs)
-            item = Replacement(region.outputs, after, names, solution.gain, region.inputs, trail)
-            made.append(item)
+            origin = (region.inputs, solution.trail, fact)
+            made.append(Replacement(region.outputs, after, names, solution.gain, *origin))
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return apply_replacements(graph, made)
