@@ -38,6 +38,7 @@ from judge import TOLERANCE, error, judge, load
 from run import machine, write_results
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import TargetModel
+from xflow.domains import within
 from xflow.fold import with_expressions
 from xflow.inputs import random_inputs
 from xflow.onnx_import import Imported, import_model
@@ -90,7 +91,7 @@ class Runner:
     """Takes graphs through everything, with one set of rules and options."""
 
     def __init__(self, rules: Sequence[Rule], options: argparse.Namespace) -> None:
-        self.rules = rules
+        self.rules = within(rules, "onnx")
         self.index = RuleIndex(rules)
         self.options = options
         self.cost = EstimatedCost(TargetModel(threads=THREADS))

@@ -13,11 +13,12 @@ from xflow.errors import RuleFileError
 from xflow.graph import Graph, TensorType, Value, apply, leaf
 from xflow.match import no_constants
 from xflow.numerics import EVERYWHERE, Figures, Numerics, Refusal, parse_numerics
+from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import operators
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import default_directory, load_rules
 from xflow.search import search
-from xflow.steps import RuleIndex, Steps
+from xflow.steps import RuleIndex, Steps, narrows
 from xflow.verifier.database import verify_rule
 from xflow.verifier.rounding.measure import measure
 from xflow.verifier.rounding.rounded import BF16, FP16, FP32
@@ -303,5 +304,12 @@ def test_runtime_loses_nothing_in_a_direction_that_is_allowed(precision: object)
     types = (FP32,) if precision is FP32 else (FP16,)
     for rule in load_rules(default_directory())[::30]:
         expected = {item.direction for item in measure(rule, types).refusals}
-        seen = {item.direction for item in measure(rule, types, Runtime()).refusals}
+        for way in rule.directions() if precision is FP16 else ():  # those the search does not take
+            if narrows(way.instance(way.usable_ranks[0])):
+                expected.add("reverse" if way.name.endswith(".reverse") else "forward")
+        try:
+            seen = {item.direction for item in measure(rule, types, Runtime()).refusals}
+        except UnwritableError:  # there is no kernel of that type, as of some of com.microsoft
+            assert precision is FP16
+            continue
         assert seen <= expected, rule.name

@@ -20,6 +20,9 @@ TYPES = {"fp32": "FLOAT", "fp16": "FLOAT16", "bf16": "BFLOAT16"}
 EVERYWHERE = frozenset({*TYPES.values(), "DOUBLE"})
 """What a refusal without a type stands for: what fails in fp32 fails in fp64, only later."""
 
+NARROW = frozenset({TYPES["fp16"], TYPES["bf16"]})
+"""Those in which the runtime's processor kernels differ by how they compute in between."""
+
 EXACT = "exact"
 UNMEASURED = "not measured"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
-from xflow.numerics import EVERYWHERE
+from xflow.numerics import EVERYWHERE, NARROW
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
 from xflow.size import Size, free_symbols, product, substitute
@@ -113,11 +113,18 @@ class RuleIndex:
             rank = None if instance.broadcast else len(instance.lhs[0].shape)
             below = _below([instance.lhs[0].node])
             needs = _operators_of(below), _operators_of(_below(below))
-            entry = Entry(rule.name, instance, refused, needs, grows, expands, _renames(instance))
+            lost = refused | NARROW if narrows(instance) else refused
+            entry = Entry(rule.name, instance, lost, needs, grows, expands, _renames(instance))
             index.setdefault((op, rank), []).append(entry)
 
     def __bool__(self) -> bool:
         return not self._empty
+
+
+def narrows(instance: Instance) -> bool:
+    """Whether it brings in an operator whose kernel overflows before what it replaces, in fp16."""
+    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    return any(op.narrow for op in right) and not any(op.narrow for op in left)
 
 
 def _only_grows(instance: Instance) -> bool:

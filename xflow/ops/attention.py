@@ -59,6 +59,7 @@ class Attention(Composite):
     )
     ignored = frozenset({"qk_matmul_output_mode"})
     mask = 3
+    narrow = True
     examples = tuple(
         Example(shapes, {"scale": scale, **heads})
         for scale, heads, *given in (

@@ -190,6 +190,9 @@ class Operator(ABC):
     to 1, of which those of elements that are -inf are 0, unless all of a line are."""
     mask: ClassVar[int | None] = None
     """The input in which the runtime's kernel takes the least float for -inf, see `xflow.masks`."""
+    narrow: ClassVar[bool] = False
+    """Whether the runtime's kernel computes in between in the type of the tensors. What defines the
+    operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""
     examples: ClassVar[Sequence[Example]] = ()
 
     @abstractmethod
