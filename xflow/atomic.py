@@ -64,18 +64,24 @@ def unwinding_on_sigterm() -> Iterator[None]:
         return
 
     last = -math.inf
+    armed = True
 
     def unwind(_signal: int, _frame: object) -> None:
         # Some senders signal twice; the second must not stop the unwinding.  A later one may
         # be needed, since code on the way may have caught the exception, whatever it is.
         nonlocal last
         before, last = last, time.monotonic()
-        if last - before > DUPLICATE_S:
+        if armed and last - before > DUPLICATE_S:
             raise _Terminated
 
-    signal.signal(signal.SIGTERM, unwind)
+    # The signal may come between any two steps, those of this function included: from where the
+    # exception can be raised on, nothing is outside of the outer block.
     try:
-        yield
+        try:
+            signal.signal(signal.SIGTERM, unwind)
+            yield
+        finally:
+            armed = False
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if last > -math.inf:
