@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import helper, numpy_helper
 from products import RULES, separated, two_products
@@ -173,6 +174,34 @@ def test_a_fact_is_found_anew(
     else:
         assert code == ExitCode.NOT_CERTIFIED
         assert "rewrite 1" in said.err
+
+
+SCALED = """
+rule scale-later
+  in       x[N, K] s[] w[K, M]
+  from     MatMul(Mul(x, s), w)
+  to       Mul(MatMul(x, w), s)
+"""
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_a_number_that_is_read_from_a_constant_is_certified(change: bool, tmp_path: Path) -> None:
+    """The constant has the shape [1, 1], and the rule's input is a number."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[512, 256] x) => (float[512, 2] y) <float[1, 1] c = {0.3}>
+    { a = Mul(x, c) y = MatMul(a, w) }"""
+    model = onnx.parser.parse_model(text)
+    weight = np.random.default_rng(0).standard_normal((256, 2)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    before, after, report = optimized(model, tmp_path, SCALED)
+    told = json.loads(report.read_text())
+    (step,) = _steps(told["log"])
+    assert step["numbers"] == {"s": "5033165/16777216"}
+    if change:
+        step["numbers"]["s"] = "1/4"
+        report.write_text(json.dumps(told))
+    code = cli.main(["certify", str(before), str(after), str(report)])
+    assert code == (ExitCode.NOT_CERTIFIED if change else ExitCode.OK)
 
 
 def _weight(model: onnx.ModelProto) -> onnx.TensorProto:

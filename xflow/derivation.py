@@ -9,7 +9,7 @@ here searches or matches; `replay` checks and repeats what was written down.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -26,8 +26,9 @@ class Application:
     """One direction of a rule, applied in a graph.
 
     `rule` is its name, with ``.reverse`` behind it from right to left. `at` are the outputs of its
-    left side, `inputs` the rule's inputs. `sizes` and `reals` are its symbols, those included that
-    only its right side has; `dtype` is the element type that stands for reals.
+    left side, `inputs` the rule's inputs, and `numbers` those of them that are numbers read from
+    constants of one element. `sizes` and `reals` are its symbols, those included that only its
+    right side has; `dtype` is the element type that stands for reals.
     """
 
     rule: str
@@ -37,6 +38,7 @@ class Application:
     sizes: Mapping[str, Size]
     reals: Mapping[str, Fraction]
     dtype: str
+    numbers: Mapping[str, Fraction] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` reads it."""
@@ -51,6 +53,7 @@ class Application:
             },
             "reals": {name: str(number) for name, number in self.reals.items()},
             "type": self.dtype,
+            "numbers": {name: str(number) for name, number in self.numbers.items()},
         }
 
     @classmethod
@@ -67,6 +70,7 @@ class Application:
             },
             {name: Fraction(number) for name, number in plain["reals"].items()},
             plain["type"],
+            {name: Fraction(number) for name, number in plain.get("numbers", {}).items()},
         )
 
 
@@ -84,16 +88,27 @@ def application(graph: Graph, rule: str, rank: int, match: Match) -> Application
     None where a symbolic size of the graph cannot be read again once it is written.
     """
     numbers = numbering(graph)
-    if not all(map(reads_back, match.sizes.values())):
+    read = {
+        name: value.node.attributes.get("value")
+        for name, value in match.bindings.items()
+        if value.node not in numbers
+    }
+    exact = {name: value for name, value in read.items() if isinstance(value, Fraction)}
+    if len(exact) < len(read) or not all(map(reads_back, match.sizes.values())):
         return None
     return Application(
         rule,
         rank,
         tuple(place_of(value, numbers) for value in match.roots),
-        {name: place_of(value, numbers) for name, value in match.bindings.items()},
+        {
+            name: place_of(value, numbers)
+            for name, value in match.bindings.items()
+            if name not in exact
+        },
         match.sizes,
         match.reals,
         match.dtype,
+        exact,
     )
 
 

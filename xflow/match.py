@@ -228,7 +228,7 @@ class Matcher:
     def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
         """Match an input of the rule: anything, but always the same."""
         if not self.instance.broadcast and not pattern.shape:
-            target = self.number(target)
+            target = as_number(target, self.constants)
         if pattern in self.leaves:
             if self.leaves[pattern] == target:
                 yield
@@ -238,19 +238,6 @@ class Matcher:
             self.leaves[pattern] = target
             yield
             del self.leaves[pattern]
-
-    def number(self, target: Value) -> Value:
-        """The number of shape [] that an elementwise operator reads in a constant of one element.
-
-        Exporters write such with axes of extent 1. That these enlarge nothing, `holds` checks.
-        """
-        if not target.shape or not target.is_constant or product(target.shape) != 1:
-            return target
-        array = self.constants(target)
-        if array is None or array.dtype.kind != "f" or not np.isfinite(array.flat[0]):
-            return target
-        value = {"value": _exact(array.flat[0])}
-        return apply("Scalar", (), value, dtype=target.type.dtype)[0]
 
     def is_of_sort(self, pattern: Value, target: Value) -> bool:
         """Whether a value of the graph has an element type for which the rule holds there."""
@@ -398,6 +385,24 @@ def is_exact(numbers: Array, converted: Array) -> bool:
     """Whether integers say what numbers do, which were perhaps computed as 64-bit floats."""
     exact = numbers.dtype.kind in "biu" or bool(np.all(np.abs(numbers) < 2.0**53))
     return exact and bool(np.all(converted == numbers))
+
+
+def as_number(target: Value, constants: ConstantLookup) -> Value:
+    """The number of shape [] that an elementwise operator reads in a constant of one element.
+
+    Exporters write such with axes of extent 1. That these enlarge nothing, `holds` checks.
+    """
+    if not target.shape or not target.is_constant or product(target.shape) != 1:
+        return target
+    array = constants(target)
+    if array is None or array.dtype.kind != "f" or not np.isfinite(array.flat[0]):
+        return target
+    return scalar(_exact(array.flat[0]), target.type.dtype)
+
+
+def scalar(value: Fraction, dtype: str) -> Value:
+    """A number as a value of shape []."""
+    return apply("Scalar", (), {"value": value}, dtype=dtype)[0]
 
 
 def _exact(number: np.generic) -> Fraction:

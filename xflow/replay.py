@@ -24,10 +24,12 @@ from xflow.match import (
     ConstantLookup,
     Match,
     NoMatch,
+    as_number,
     computed,
     is_exact,
     is_true,
     replacement,
+    scalar,
 )
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
@@ -170,7 +172,10 @@ def apply_step(
     try:
         match = Match(
             tuple(value_at(graph, place) for place in step.at),
-            {name: value_at(graph, place) for name, place in step.inputs.items()},
+            {
+                **{name: value_at(graph, place) for name, place in step.inputs.items()},
+                **{name: scalar(value, step.dtype) for name, value in step.numbers.items()},
+            },
             step.sizes,
             step.reals,
             frozenset(),
@@ -229,6 +234,8 @@ class _Check:
         if not self.is_of_sort(pattern.type.dtype, target.type.dtype):
             return False
         if isinstance(pattern.node.op, Leaf):
+            if not self.instance.broadcast and not pattern.shape:
+                target = as_number(target, self.constants)
             return self.match.bindings.get(pattern.node.op.key) == target and (
                 self.instance.broadcast or same_shape(pattern.shape, target.shape, self.match.sizes)
             )
