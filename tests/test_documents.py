@@ -102,7 +102,7 @@ def test_a_command_in_the_documents_runs(command: str, workplace: Path) -> None:
     words = [names.get(word, "relu-relu-to-relu" if word == "NAME" else word) for word in words]
     if "generate" in words:
         words += SMALL
-    if "--jobs" in words:  # each model in a process of its own, where nothing is short
+    if "models/" in words:  # each model in a process of its own, where nothing is short
         words += ["--budget", "2"]
     if "derive" in words:
         words += ["--rules", str(RULES_OF_XFLOW)]
