@@ -10,12 +10,12 @@ so much is rounding. A mask is raised to that unless a fact about it says that i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from xflow.graph import Graph, Value, apply, walk, with_inputs
+from xflow.graph import Graph, Value, apply, rebuild, walk, with_inputs
 from xflow.ops.registry import Array, Operator
 from xflow.ranges import LARGEST, Ranges
 
@@ -24,12 +24,18 @@ RAISED = "least-float-is-a-number"
 
 
 def raised(
-    outputs: Sequence[Value], before: Graph, needed: Callable[[Value], bool]
+    outputs: Sequence[Value], before: Graph, own: Mapping[Value, Value], ranges: Ranges
 ) -> tuple[Value, ...]:
-    """`outputs` with the masks raised that `before` does not have as such and that are `needed`.
+    """`outputs` with the masks raised that may cover a row and that `before` does not have as such.
 
-    Both are over the same leaves.
+    Both are over leaves that stand for values of a whole graph: `own` tells for which, and `ranges`
+    knows what these are.
     """
+
+    def needed(mask: Value) -> bool:
+        (value,) = rebuild([mask], own)
+        return may_cover(value, ranges, ranges.data(value))
+
     kept = {mask for node in before.nodes for mask in _masks(node.op, node.inputs)}
     new: dict[Value, Value] = {}
     for node in walk(outputs):

@@ -50,13 +50,18 @@ class Region:
     """The nodes of the whole graph that are in it, constant expressions aside."""
 
     @property
+    def own(self) -> dict[Value, Value]:
+        """What each leaf stands for."""
+        return dict(zip(self.leaves, self.inputs, strict=True))
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What regions share for which one solution serves."""
         return self.graph.outputs, self.wanted
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
         """Values over the region's leaves as values of the whole graph."""
-        return rebuild(outputs, dict(zip(self.leaves, self.inputs, strict=True)))
+        return rebuild(outputs, self.own)
 
     def with_weights(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
         """Values over the region's leaves with the graph's own weights; inputs stay leaves.
@@ -118,7 +123,7 @@ class Constants:
 
     def of(self, region: Region) -> ConstantLookup:
         """The lookup for the leaves of a region, and for small expressions over them."""
-        own = dict(zip(region.leaves, region.inputs, strict=True))
+        own = region.own
 
         def find(value: Value) -> Array | None:
             source = own.get(value)

@@ -18,7 +18,7 @@ from xflow.derivation import Application, Place, abstract, local_leaves, value_a
 from xflow.errors import RuleFileError, ShapeError, SizeError
 from xflow.fold import Folder
 from xflow.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
-from xflow.masks import RAISED, may_cover, raised
+from xflow.masks import RAISED, raised
 from xflow.match import (
     MAX_PERMUTED,
     ConstantLookup,
@@ -76,7 +76,7 @@ def replay(
     `rules` are directions of rules by their names, `constants` the data of the graph's constants.
     Raises Unfounded.
     """
-    folder = Folder(constants)
+    folder, ranges = Folder(constants), Ranges(constants)
     numbers = itertools.count(1)
     for items in rounds:
         mapping: dict[Value, Value] = {}
@@ -87,7 +87,7 @@ def replay(
             if item.fact and item.steps is None:
                 before, after = _by_fact(graph, item, facts, where)
             else:
-                before, after = _rewritten(graph, item, rules, folder, where)
+                before, after = _rewritten(graph, item, rules, where, folder=folder, ranges=ranges)
             if not mapping.keys().isdisjoint(before):
                 raise Unfounded(where, "it replaces what another one of its round does")
             mapping.update(zip(before, after, strict=True))
@@ -113,7 +113,13 @@ def _by_fact(
 
 
 def _rewritten(
-    graph: Graph, item: Rewrite, rules: Mapping[str, Rule], folder: Folder, where: str
+    graph: Graph,
+    item: Rewrite,
+    rules: Mapping[str, Rule],
+    where: str,
+    *,
+    folder: Folder,
+    ranges: Ranges,
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """What a rewrite replaces in `graph`, and by what."""
     if item.steps is None:
@@ -143,26 +149,13 @@ def _rewritten(
         local = apply_step(local, step, rule, lookup, place)
     outputs = local.outputs
     if item.fact:
-        outputs = _with_masks_raised(outputs, abstract(before, inputs), own, folder)
+        outputs = raised(outputs, abstract(before, inputs), own, ranges)
         if item.fact != RAISED or outputs == local.outputs:
             raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
     after = rebuild(outputs, own)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):
         raise Unfounded(where, "the type of a value changes")
     return before, after
-
-
-def _with_masks_raised(
-    outputs: Sequence[Value], before: Graph, own: Mapping[Value, Value], folder: Folder
-) -> tuple[Value, ...]:
-    """Outputs over the local leaves `own`, with those masks raised that may cover a row."""
-    ranges = Ranges(folder)
-
-    def needed(mask: Value) -> bool:
-        (value,) = rebuild([mask], own)
-        return may_cover(value, ranges, ranges.data(value))
-
-    return raised(outputs, before, needed)
 
 
 def apply_step(

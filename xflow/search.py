@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
@@ -21,7 +20,7 @@ from xflow.derivation import Application, abstract
 from xflow.explorers import Explorers, Setting
 from xflow.fold import byte_size
 from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
-from xflow.masks import RAISED, may_cover, raised
+from xflow.masks import RAISED, raised
 from xflow.match import ConstantLookup, no_constants
 from xflow.memory import Memory, Remembered, Solution
 from xflow.ranges import Ranges
@@ -387,11 +386,6 @@ class _Search:
             gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
         return Remembered(_solution(best, times[0], time_of_best, gain))
 
-    def may_cover(self, region: Region, mask: Value) -> bool:
-        """Whether a mask over the leaves of `region` may cover a row with least floats."""
-        (value,) = region.instantiate([mask])
-        return may_cover(value, self.ranges, self.ranges.data(value))
-
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
         """Put the solutions in, from the last region to the first.
 
@@ -402,7 +396,7 @@ class _Search:
             solution = self.solved.get(region.key)
             if solution is None:
                 continue
-            outputs = raised(solution.outputs, region.graph, partial(self.may_cover, region))
+            outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
             names = (*solution.rules, fact) if fact else solution.rules
             after = region.instantiate(outputs)
