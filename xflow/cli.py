@@ -27,7 +27,7 @@ from xflow.cost import OBJECTIVES
 from xflow.errors import ExitCode, XflowError
 from xflow.incumbents import translate
 from xflow.limits import GROWTH
-from xflow.parser import Commands, Parser, add_command, add_talk, raw_formatter
+from xflow.parser import Commands, Parser, add_command, add_talk
 
 COMMANDS = (
     *("optimize", "check", "explain", "report", "replay", "certify"),
@@ -176,9 +176,9 @@ Exit code 0: the same, 6: not the same, 7: slower by more than --max-regress.
 
 def _add_check(commands: "Commands[Parser]") -> None:
     usage = "xflow check A B [options]"
-    parser = add_command(commands, "check", "compare two models that should be the same", usage)
-    parser.formatter_class = raw_formatter
-    parser.epilog = CHECK_EXAMPLE
+    parser = add_command(
+        commands, "check", "compare two models that should be the same", usage, CHECK_EXAMPLE
+    )
     add = parser.add_argument
     add("before", metavar="A", help="the model that is right")
     add("after", metavar="B", help="the one in question")

@@ -20,21 +20,28 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, max_help_position=30, width=80)
 
 
-def raw_formatter(prog: str) -> argparse.HelpFormatter:
+def _raw_formatter(prog: str) -> argparse.HelpFormatter:
     """Like `_formatter`, but the text behind the options keeps its lines."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=80)
 
 
 def add_command(
-    commands: "Commands[Parser]", name: str, summary: str, usage: str | None = None
+    commands: "Commands[Parser]",
+    name: str,
+    summary: str,
+    usage: str | None = None,
+    epilog: str | None = None,
 ) -> Parser:
-    """Add a command to others; `usage` replaces what argparse would make up."""
+    """Add a command to others; `usage` replaces what argparse would make up, and `epilog` is a text
+    behind the options, whose lines stay as they are.
+    """
     return commands.add_parser(
         name,
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         usage=usage,
-        formatter_class=_formatter,
+        epilog=epilog,
+        formatter_class=_raw_formatter if epilog else _formatter,
         allow_abbrev=False,
     )
 

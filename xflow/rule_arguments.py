@@ -1,7 +1,7 @@
 """The arguments of `prove` and of the commands around rules."""
 
 from xflow.arguments import add_seed, byte_size, count
-from xflow.parser import Commands, Parser, add_command, add_talk, raw_formatter
+from xflow.parser import Commands, Parser, add_command, add_talk
 
 
 def _add_equation(parser: Parser) -> None:
@@ -31,9 +31,9 @@ and printed.  Exit code 0: proved, 10: refuted, 11: neither.
 def add_prove(commands: "Commands[Parser]") -> None:
     """Add `prove`."""
     usage = "xflow prove --in INPUTS LEFT RIGHT [options]\n       xflow prove FILE.rules ..."
-    parser = add_command(commands, "prove", "prove or refute a rule of your own", usage)
-    parser.formatter_class = raw_formatter
-    parser.epilog = PROVE_EXAMPLE
+    parser = add_command(
+        commands, "prove", "prove or refute a rule of your own", usage, PROVE_EXAMPLE
+    )
     add = parser.add_argument
     _add_equation(parser)
     add("--no-infer", action="store_true", help="prove it as it stands, find no conditions")
@@ -105,9 +105,9 @@ def _add_derive(actions: "Commands[Parser]") -> None:
         "xflow rules derive --in INPUTS LEFT RIGHT [options]\n"
         "       xflow rules derive FILE.rules ..."
     )
-    parser = add_command(actions, "derive", "show how an equation follows from the rules", usage)
-    parser.formatter_class = raw_formatter
-    parser.epilog = DERIVE_EXAMPLE
+    parser = add_command(
+        actions, "derive", "show how an equation follows from the rules", usage, DERIVE_EXAMPLE
+    )
     _add_equation(parser)
     add = parser.add_argument
     add("--no-infer", action="store_true", help="take it as it stands, find no conditions")
