@@ -18,7 +18,7 @@ from test_freeze import listed
 from test_ranges import CAUSAL, attention
 
 import xflow
-from xflow import cli
+from xflow import cli, files
 from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
 from xflow.derivation import Application, abstract
 from xflow.errors import ExitCode, NotCertified, ReportError
@@ -509,7 +509,7 @@ def test_a_replayed_model_needs_the_model_of_the_log(run_files: tuple[Path, Path
     log = read_report(report)[1]
     assert same_digest(before, log)
     assert not same_digest(after, log)
-    _, model = replayed(before, log)
+    _, model = replayed(files.load_model(before), log)
     assert [node.op_type for node in model.graph].count("MatMul") == 1
 
 

@@ -52,12 +52,11 @@ def same_digest(path: Path, log: Log) -> bool:
     return digest_of(path) == log.digest
 
 
-def replayed(path: Path, log: Log) -> tuple[Imported, ir.Model]:
-    """The model in the file, and what the log makes of it.
+def replayed(model: ir.Model, log: Log) -> tuple[Imported, ir.Model]:
+    """The model that the log speaks of as a graph, and what the log makes of it.
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
-    model = files.load_model(path)
     imported = import_model(frozen(model) if log.frozen else model)
     try:
         graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
@@ -79,6 +78,7 @@ def certify(
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
+    source, written = files.load_model(before), files.load_model(after)
     if not same_digest(before, log):
         raise NotCertified("this is not the model that the report speaks of", str(before))
     for number, rule in enumerate(log.rules, 1):
@@ -87,21 +87,21 @@ def certify(
         if reason:
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
-    imported, expected = replayed(before, log)
+    imported, expected = replayed(source, log)
     progress("compare", {})
     weights = {
         id(value.const_value)
         for value in imported.model.graph.initializers.values()
         if value.const_value is not None
     }
-    fault = difference(expected, files.load_model(after), lambda tensor: id(tensor) in weights)
+    fault = difference(expected, written, lambda tensor: id(tensor) in weights)
     if fault is not None:
         raise NotCertified(f"behind the last step, {fault}", str(after))
     items = [item for each in log.rounds for item in each]
     steps = sum(len(item.steps or ()) for item in items)
     facts = sum(bool(item.fact) and item.steps is None for item in items)
     masks = sum(item.fact == RAISED for item in items)
-    weights_kept = len(overridable(files.load_model(before))) if log.frozen else 0
+    weights_kept = len(overridable(source)) if log.frozen else 0
     return Certified(len(log.rules), len(items), steps, facts, weights_kept, masks)
 
 

@@ -26,7 +26,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
     """Make the rewrites of a report again, without search and timing."""
     files.check_output(options.output, options.input)
     report, log = read_report(options.report)
-    files.load_model(options.input)  # says what is wrong with it, if it is no model
+    given = files.load_model(options.input)
     source = Path(options.input)
     if not same_digest(source, log):
         raise ModelError(
@@ -39,7 +39,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
         if not log.rounds and not log.frozen:  # unchanged means unchanged: the very bytes
             files.write_model_atomically(source.read_bytes(), options.output, source=source)
         else:
-            imported, model = replayed(source, log)
+            imported, model = replayed(given, log)
             progress("check", {})
             shapes = {name: tuple(sizes) for name, sizes in report.get("shapes", {}).items()}
             _check(imported, model, source, shapes, options)
@@ -78,8 +78,6 @@ def _check(
 def run_certify(options: argparse.Namespace) -> ExitCode:
     """Confirm that a model follows from another by the steps of a report."""
     _, log = read_report(options.report)
-    for path in (options.input, options.output):
-        files.load_model(path)
     prover = prove_again
     if options.recheck:
         from xflow.rule_files import default_directory  # noqa: PLC0415

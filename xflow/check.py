@@ -75,8 +75,11 @@ def check_equivalent(
         worker = worker or stack.enter_context(Worker())
         target = target or Target()
         check_provider(target, worker)
-        check = _Check(before, after, rtol, atol, target, worker, deadline)
         model = load_model(before)
+        options = target.session_options()
+        if max(map(_weight_bytes, (before, after))) > LARGE:
+            options["entries"]["session.disable_prepacking"] = "1"
+        check = _Check(before, after, rtol, atol, options, worker, deadline)
         seeds = np.random.SeedSequence(seed).generate_state(samples + 1).tolist()
         chosen = default_shapes(model, shapes)
         # Every other sample is positive, for models that take roots and logarithms.
@@ -109,7 +112,8 @@ class _Check:
     after: ModelSource
     rtol: float
     atol: float
-    target: Target
+    options: dict[str, Any]
+    """The description of sessions, see `Target.session_options`."""
     worker: Worker
     deadline: float
 
@@ -141,13 +145,10 @@ class _Check:
         remaining = self.deadline - time.monotonic()
         if remaining <= 0:
             return Failed("ran out of time")
-        options = self.target.session_options()
-        if _weight_bytes(model) > LARGE:
-            options["entries"]["session.disable_prepacking"] = "1"
         request = {
             "kind": "run",
             "model": model_to_wire(model),
-            "options": options,
+            "options": self.options,
             "feeds": [{name: to_wire(value) for name, value in feed.items()} for feed in feeds],
             "limit_s": remaining,
         }
