@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import time
 from functools import cache
 
 import onnx
 import onnx_ir as ir
 import pytest
+from recognition import rules_of, searched
 
-from xflow.cost.estimate import EstimatedCost
 from xflow.graph import Graph
 from xflow.onnx_import import import_model
 from xflow.ops.registry import Operator
 from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
-from xflow.search import search
 
 HEAD = """<ir_version: 10, opset_import: ["" : 20]>
 g (float[1, 64, 192] q, float[1, 64, 192] k, float[1, 64, 192] v, float[1, 64, 576] x)
@@ -47,16 +43,12 @@ CONCERNED = {
     *("MatMul", "Softmax", "Attention", "Add", "Mul", "Div", "Reciprocal", "Scalar"),
     *("Transpose", "Reshape", "Squeeze", "Slice", "Gather", "Place"),
 }
-"""The operators of the spellings. All other rules lead elsewhere, and take their time."""
+"""The operators of the spellings."""
 
 
 @cache
 def rules() -> list[Rule]:
-    return [
-        rule
-        for rule in load_rules(default_directory())
-        if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= CONCERNED
-    ]
+    return rules_of(CONCERNED)
 
 
 def operators(graph: Graph) -> list[str]:
@@ -65,14 +57,7 @@ def operators(graph: Graph) -> list[str]:
 
 def optimized(text: str) -> Graph:
     source = import_model(ir.from_proto(onnx.parser.parse_model(text)))
-    return search(
-        source.graph,
-        rules(),
-        EstimatedCost(),
-        deadline=time.monotonic() + 60,
-        constants=source.constants,
-        opset=23,
-    ).graph
+    return searched(source, rules()).graph
 
 
 @pytest.mark.parametrize("name", SPELLINGS)

@@ -7,8 +7,6 @@ values come out of one product.
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Sequence
 from functools import cache
 
@@ -18,17 +16,16 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
+from recognition import rules_of, searched
 
 import xflow
-from xflow.cost.estimate import EstimatedCost
 from xflow.graph import Node, Opaque, TensorType, leaf
 from xflow.masks import may_cover
 from xflow.match import no_constants
 from xflow.onnx_import import import_model
 from xflow.ranges import Ranges
 from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
-from xflow.search import SearchResult, search
+from xflow.search import SearchResult
 
 HEADS, DEPTH, WIDTH = 4, 32, 128
 BATCH, LENGTH = 2, 128
@@ -117,29 +114,18 @@ CONCERNED = {
     *("MatMul", "Softmax", "Attention", "Add", "Mul", "Scalar", "Cast", "Where"),
     *("Transpose", "Reshape", "Gemm", "Split", "Expand"),
 }
-"""The operators of the blocks. All other rules lead elsewhere, and take their time."""
+"""The operators of the blocks."""
 
 
 @cache
 def rules() -> list[Rule]:
-    return [
-        rule
-        for rule in load_rules(default_directory())
-        if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= CONCERNED
-    ]
+    return rules_of(CONCERNED)
 
 
 def found(model: onnx.ModelProto, among: Sequence[Rule]) -> SearchResult:
     """What a search by the estimate finds."""
     source = import_model(ir.from_proto(model))
-    return search(
-        source.graph,
-        among,
-        EstimatedCost(),
-        deadline=time.monotonic() + 60,
-        constants=source.constants,
-        opset=23,
-    )
+    return searched(source, among)
 
 
 def operators(result: SearchResult) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections import Counter
 from functools import cache
 from typing import Any
@@ -12,31 +10,25 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from recognition import rules_of, searched
 
-from xflow.cost.estimate import EstimatedCost
 from xflow.graph import Graph
 from xflow.onnx_import import Imported, import_model
 from xflow.ops.registry import Operator
 from xflow.repeats import repeated
 from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
-from xflow.search import search
 
 CONCERNED = {
     *("MatMul", "Softmax", "Attention", "Add", "Mul", "Scalar", "Expand"),
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Neg"),
     "RotaryEmbedding",
 }
-"""The operators of the graphs below. All other rules lead elsewhere, and take their time."""
+"""The operators of the graphs below."""
 
 
 @cache
 def rules() -> list[Rule]:
-    return [
-        rule
-        for rule in load_rules(default_directory())
-        if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= CONCERNED
-    ]
+    return rules_of(CONCERNED)
 
 
 def imported(text: str, **weights: np.ndarray[Any, Any] | None) -> Imported:
@@ -53,14 +45,7 @@ def imported(text: str, **weights: np.ndarray[Any, Any] | None) -> Imported:
 
 
 def optimized(source: Imported) -> Graph:
-    return search(
-        source.graph,
-        rules(),
-        EstimatedCost(),
-        deadline=time.monotonic() + 60,
-        constants=source.constants,
-        opset=23,
-    ).graph
+    return searched(source, rules()).graph
 
 
 def computed(graph: Graph) -> Counter[str]:
