@@ -160,7 +160,7 @@ class Explorer:
         of all behind one that fills blocks of channels.
         """
         made = {node for node in step.made if not node.constant}
-        values = (Value(node, i) for node in made for i in range(len(node.types)))
+        values = (value for node in made for value in node.outputs)
         readers = {user for value in values for user in after.users.get(value, ())}
         least = float("inf")
         for node in made | readers:
@@ -266,12 +266,12 @@ def _replace(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[
     new = dict(mapping)
     moved: dict[Node, Node] = {}
     for node in graph.nodes:
-        inputs = tuple(new.get(value, value) for value in node.inputs)
+        inputs = tuple([new.get(value, value) for value in node.inputs])
         if inputs == node.inputs:
             continue
         made = moved[node] = with_inputs(node, inputs)
-        for index in range(len(node.types)):
-            new.setdefault(Value(node, index), Value(made, index))
+        for old, output in zip(node.outputs, made.outputs, strict=True):
+            new.setdefault(old, output)
     return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved
 
 

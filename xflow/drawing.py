@@ -201,7 +201,7 @@ def _why_opaque(imported: Imported, node: Node) -> str:
     assert isinstance(node.op, Opaque)
     source = imported.opaque_nodes[node.op.key]
     version = source.version or imported.model.graph.opset_imports.get(source.domain) or 0
-    if all(is_shape_arithmetic(Value(node, index)) for index in range(len(node.types))):
+    if all(map(is_shape_arithmetic, node.outputs)):
         return "it computes shapes, which takes no time"
     if not by_onnx(source.op_type, source.domain, version):
         return "no operator of xflow's describes it, so it is passed through"

@@ -75,51 +75,51 @@ class Opaque:
         return hash(self.key)
 
 
+class Kind:
+    """Operator, attributes and what else tells a node apart, its inputs aside.
+
+    Interned as nodes are: equal ones are one object, so that looking nodes up does not hash their
+    attributes again.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
 class Node:
     """An operator applied to values. Make nodes with `apply`, `leaf` and `opaque`."""
 
-    __slots__ = ("__weakref__", "attributes", "constant", "inputs", "kind", "op", "types")
+    __slots__ = ("__weakref__", "attributes", "constant", "inputs", "kind", "op", "outputs", "types")
     op: Operator | Leaf | Opaque
     inputs: tuple[Value, ...]
     attributes: Attributes
     types: tuple[TensorType, ...]
+    outputs: tuple[Value, ...]
     constant: bool
-    kind: tuple[object, ...]
+    kind: Kind
     """What tells it apart from other nodes, its inputs aside."""
 
     def __repr__(self) -> str:
-        return str(Value(self, 0))
+        return str(self.outputs[0])
 
 
-@dataclass(frozen=True, eq=False)
 class Value:
-    """Output number `index` of `node`."""
+    """Output number `index` of `node`.
 
+    There is one object for each, made with its node: values are compared, and looked up, by
+    identity, which is most of what matching and rewriting do.
+    """
+
+    __slots__ = ("index", "is_constant", "is_leaf", "node", "shape", "type")
     node: Node
     index: int
+    type: TensorType
+    shape: Shape
+    is_leaf: bool
+    is_constant: bool
+    """Whether it depends on constants alone: computed once, when the model is written."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.node is other.node and self.index == other.index
-
-    def __hash__(self) -> int:
-        return hash((id(self.node), self.index))
-
-    @property
-    def type(self) -> TensorType:
-        return self.node.types[self.index]
-
-    @property
-    def shape(self) -> Shape:
-        return self.type.shape
-
-    @property
-    def is_leaf(self) -> bool:
-        return isinstance(self.node.op, Leaf)
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it depends on constants alone: computed once, when the model is written."""
-        return self.node.constant
+    def __new__(cls, node: Node, index: int) -> Value:
+        return node.outputs[index]
 
     def __str__(self) -> str:
         return format_value(self)
@@ -127,7 +127,19 @@ class Value:
     __repr__ = __str__
 
 
+def _output(node: Node, index: int) -> Value:
+    """The object for one output of a node, all else of which is known."""
+    value = object.__new__(Value)
+    value.node, value.index = node, index
+    value.type = node.types[index]
+    value.shape = value.type.shape
+    value.is_leaf = isinstance(node.op, Leaf)
+    value.is_constant = node.constant
+    return value
+
+
 _nodes: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
+_kinds: weakref.WeakValueDictionary[object, Kind] = weakref.WeakValueDictionary()
 
 
 def _intern(
@@ -137,27 +149,39 @@ def _intern(
     types: Callable[[], tuple[TensorType, ...]],
     extra: object = None,
 ) -> Node:
-    kind = (op, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
-    key = (kind, inputs)
-    node = _nodes.get(key)
-    if node is None:
-        node = Node()
-        node.op, node.inputs, node.attributes = op, inputs, dict(attributes)
-        node.kind, node.types = kind, types()
-        constant = all(value.is_constant for value in inputs)
-        if isinstance(op, Leaf):
-            constant = op.constant
-        elif isinstance(op, Opaque):
-            constant = constant and bool(inputs) and op.pure
-        node.constant = constant
-        _nodes[key] = node
+    description = (op, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
+    kind = _kinds.get(description)
+    if kind is None:
+        kind = _kinds[description] = Kind()
+    node = _nodes.get((kind, inputs))
+    return _made(kind, op, inputs, dict(attributes), types()) if node is None else node
+
+
+def _made(
+    kind: Kind,
+    op: Operator | Leaf | Opaque,
+    inputs: tuple[Value, ...],
+    attributes: Attributes,
+    types: tuple[TensorType, ...],
+) -> Node:
+    """A node that there is not yet."""
+    node = Node()
+    node.op, node.inputs, node.attributes = op, inputs, attributes
+    node.kind, node.types = kind, types
+    if isinstance(op, Leaf):
+        node.constant = op.constant
+    else:
+        node.constant = all([value.is_constant for value in inputs])
+        if isinstance(op, Opaque):
+            node.constant = node.constant and bool(inputs) and op.pure
+    node.outputs = tuple([_output(node, index) for index in range(len(types))])
+    _nodes[kind, inputs] = node
     return node
 
 
 def leaf(key: str, type: TensorType, *, constant: bool = False, blocked: bool = False) -> Value:
     """A leaf: an input of the graph, or a constant; see `Leaf`."""
-    node = _intern(Leaf(key, constant, blocked), (), {}, lambda: (type,), type)
-    return Value(node, 0)
+    return _intern(Leaf(key, constant, blocked), (), {}, lambda: (type,), type).outputs[0]
 
 
 def opaque(
@@ -170,8 +194,7 @@ def opaque(
 ) -> tuple[Value, ...]:
     """The outputs of an operator that is passed through as it is; see `Opaque`."""
     op = Opaque(key, op_type, pure)
-    node = _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types))
-    return tuple(Value(node, i) for i in range(len(types)))
+    return _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types)).outputs
 
 
 def apply(
@@ -204,16 +227,18 @@ def apply(
 
     if need is not None:  # an interned node would not report its requirements again
         types()
-    node = _intern(op, tuple(inputs), given, types, elements)
-    return tuple(Value(node, i) for i in range(len(node.types)))
+    return _intern(op, tuple(inputs), given, types, elements).outputs
 
 
 def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
     """The node that does what `node` does to other inputs. Raises ShapeError."""
-    if all(new.type == old.type for new, old in zip(inputs, node.inputs, strict=True)):
-        same = _nodes.get((node.kind, inputs))  # nothing can differ but the inputs: the usual case
+    for new, old in zip(inputs, node.inputs, strict=True):
+        if new.type is not old.type and new.type != old.type:
+            break
+    else:  # nothing can differ but the inputs: the usual case
+        same = _nodes.get((node.kind, inputs))
         if same is None:
-            same = _intern(node.op, inputs, node.attributes, lambda: node.types, node.kind[-1])
+            same = _made(node.kind, node.op, inputs, node.attributes, node.types)
         return same
     if isinstance(node.op, Opaque):
         return opaque(node.op.key, inputs, node.types)[0].node
@@ -268,13 +293,14 @@ def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Va
     """
     new: dict[Value, Value] = dict(replace)
     for node in walk(values, replace):
-        outputs = [Value(node, i) for i in range(len(node.types))]
-        if all(output in new for output in outputs):
+        if all(output in new for output in node.outputs):
             continue
-        inputs = tuple(new.get(value, value) for value in node.inputs)
-        made = node if inputs == node.inputs else with_inputs(node, inputs)
-        for index, output in enumerate(outputs):
-            new.setdefault(output, Value(made, index))
+        inputs = tuple([new.get(value, value) for value in node.inputs])
+        if inputs == node.inputs:
+            continue
+        made = with_inputs(node, inputs)
+        for output, other in zip(node.outputs, made.outputs, strict=True):
+            new.setdefault(output, other)
     return tuple(new.get(value, value) for value in values)
 
 
@@ -312,7 +338,7 @@ def rebuild_all(
             found = tuple(made for made in inputs if made is not None)
             is_same = found == value.node.inputs
             node = value.node if is_same else with_inputs(value.node, found)
-            (stay if value in opened else new)[value] = Value(node, value.index)
+            (stay if value in opened else new)[value] = node.outputs[value.index]
             stack.pop()
     if moved is not None:
         moved.update((old, made) for old, made in new.items() if old not in replace)
@@ -334,7 +360,7 @@ class Graph:
     @cached_property
     def leaves(self) -> tuple[Value, ...]:
         """The leaves in the order in which they are met."""
-        return tuple(Value(node, 0) for node in self.nodes if isinstance(node.op, Leaf))
+        return tuple(node.outputs[0] for node in self.nodes if isinstance(node.op, Leaf))
 
     @cached_property
     def users(self) -> dict[Value, tuple[Node, ...]]:

@@ -45,7 +45,7 @@ def raised(
                 place = node.inputs.index(mask)
                 inputs[place] = _above_least(inputs[place])
         made = node if tuple(inputs) == node.inputs else with_inputs(node, tuple(inputs))
-        new.update((Value(node, i), Value(made, i)) for i in range(len(node.types)))
+        new.update(zip(node.outputs, made.outputs, strict=True))
     return tuple(new.get(value, value) for value in outputs)
 
 

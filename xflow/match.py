@@ -82,7 +82,7 @@ def _pattern(lhs: tuple[Value, ...], rhs: tuple[Value, ...]) -> _Pattern:
     nodes = tuple(walk(lhs))
     return _Pattern(
         tuple(node for node in nodes if isinstance(node.op, Operator)),
-        tuple(Value(node, 0) for node in nodes if isinstance(node.op, Leaf)),
+        tuple(node.outputs[0] for node in nodes if isinstance(node.op, Leaf)),
         tuple(requirements(lhs)),
         tuple(walk(rhs)),
     )
@@ -103,7 +103,7 @@ def find_matches(
     if not instance.is_determined and (block is None or not instance.is_fillable):
         return
     if at is None:
-        at = (Value(node, i) for node in graph.nodes for i in range(len(node.types)))
+        at = (value for node in graph.nodes for value in node.outputs)
     for target in at:
         state = Matcher(instance, graph, constants)
         for roots in state.outputs((), target):
@@ -249,9 +249,9 @@ class Matcher:
     def element_type(self) -> str | None:
         """What ``REAL`` is in the graph, the same everywhere; None where the types do not fit."""
         pairs = [*self.leaves.items()]
-        pairs += [(Value(node, 0), target) for node, target in self.data.items()]
+        pairs += [(node.outputs[0], target) for node, target in self.data.items()]
         for node, other in self.nodes.items():
-            pairs += [(Value(node, k), Value(other, k)) for k in range(len(node.types))]
+            pairs += zip(node.outputs, other.outputs, strict=True)
         if not all(self.is_of_sort(pattern, target) for pattern, target in pairs):
             return None
         types = {target.type.dtype for pattern, target in pairs if pattern.type.dtype == REAL}
@@ -469,7 +469,7 @@ def build(
     nodes: list[Node] = []
     for node in walk(values) if order is None else order:
         if isinstance(node.op, Leaf):
-            made[Value(node, 0)] = match.bindings[node.op.key]
+            made[node.outputs[0]] = match.bindings[node.op.key]
             continue
         assert isinstance(node.op, Operator)
         need = Need()
@@ -492,7 +492,7 @@ def build(
         for condition in need.conditions:
             if not is_true(condition):
                 return NoMatch(f"it is not known whether {condition}")
-        made.update((Value(node, i), output) for i, output in enumerate(outputs))
+        made.update(zip(node.outputs, outputs, strict=True))
         nodes.append(outputs[0].node)
     return Replacement(tuple(made[value] for value in values), tuple(nodes))
 

@@ -194,7 +194,7 @@ def _levels(graph: Graph, late: bool) -> dict[Node, int]:
     last = max(early.values(), default=0)
     latest: dict[Node, int] = {}
     for node in reversed(graph.nodes):
-        values = (Value(node, i) for i in range(len(node.types)))
+        values = node.outputs
         users = (user for value in values for user in graph.users.get(value, ()))
         before = isinstance(node.op, Opaque)
         latest[node] = min((latest[user] - before for user in users), default=last)
@@ -279,7 +279,7 @@ def _passing(nodes: Sequence[Node]) -> list[int]:
     Values from outside pass from their first reader to their last, unless that is so far that no
     region would hold both: what every layer reads ties no layers together.
     """
-    start = {Value(node, k): i for i, node in enumerate(nodes) for k in range(len(node.types))}
+    start = {value: i for i, node in enumerate(nodes) for value in node.outputs}
     outside = {}
     last: dict[Value, int] = {}
     for i, node in enumerate(nodes):
@@ -308,7 +308,7 @@ def _region(
     outputs = tuple(
         value
         for node in members
-        for value in (Value(node, i) for i in range(len(node.types)))
+        for value in node.outputs
         if value in ends or any(user not in inside for user in graph.users.get(value, ()))
     )
     made: dict[Value, Value] = {}

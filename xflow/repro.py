@@ -87,7 +87,7 @@ def boundary(before: Sequence[Value], after: Sequence[Value]) -> dict[Value, Val
     roots = {*before, *after}
     cut: dict[Value, Value] = {}
     for node in (*walk(before), *walk(after)):
-        if node in common and not any(Value(node, i) in roots for i in range(len(node.types))):
+        if node in common and not any(value in roots for value in node.outputs):
             continue
         for value in node.inputs:
             if value.node in common and not value.is_constant:

@@ -296,9 +296,10 @@ class Steps:
             instance, refused = entry.instance, entry.refused
             if present is not None and not Counter(v.node.op for v in instance.lhs) <= present:
                 continue
-            at = [Value(node, instance.lhs[0].index)]
-            if at[0].index >= len(node.types):
+            index = instance.lhs[0].index
+            if index >= len(node.outputs):
                 continue
+            at = [node.outputs[index]]
             for match in find_matches(instance, graph, self.constants, at, self.block):
                 if any(value.is_constant for value in match.roots):
                     continue

@@ -37,7 +37,7 @@ class Call:
         self._second = Batch(self._then, {}) if self._then else None
         self.identity = (op, tuple(sorted(node.attributes.items())), tuple(types), then)
         """Calls with equal ones make the same terms of the same arguments."""
-        outputs = self._finish(Value(node, i) for i in range(len(node.types)))
+        outputs = self._finish(node.outputs)
         self.types = tuple(output.type for output in outputs)
         self._texts = [str(output) for output in outputs]
 

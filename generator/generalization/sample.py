@@ -166,5 +166,5 @@ def concrete(
         args = [made[value] for value in node.inputs]
         attributes = {name: number(value) for name, value in node.attributes.items()}
         outputs = apply(node.op, args, attributes, dtype=node.types[0].dtype)
-        made.update((Value(node, i), output) for i, output in enumerate(outputs))
+        made.update(zip(node.outputs, outputs, strict=True))
     return tuple(made[value] for value in values)

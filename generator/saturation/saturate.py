@@ -291,7 +291,7 @@ class Saturation:
             other = self.egraph.find(node, [found[source] for source in node.inputs])
             if other is None:
                 return False
-            found.update((Value(node, k), Value(other, k)) for k in range(len(node.types)))
+            found.update(zip(node.outputs, other.outputs, strict=True))
         return all(
             self.egraph.are_equal(found[value], root)
             for value, root in zip(instance.rhs, roots, strict=True)

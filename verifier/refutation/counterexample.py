@@ -149,7 +149,7 @@ def undefined_place(values: Sequence[Value], feeds: Mapping[str, Array]) -> str:
 
     Empty where there is none.
     """
-    known = [Value(node, index) for node in walk(values) for index in range(len(node.types))]
+    known = [value for node in walk(values) for value in node.outputs]
     with np.errstate(all="ignore"):
         finite = {
             value: bool(np.isfinite(array).all())

@@ -110,7 +110,7 @@ class _Side:
         for node in self.graph.nodes:
             if node not in found.nodes or node is found.root:
                 continue
-            values = [Value(node, index) for index in range(len(node.types))]
+            values = node.outputs
             users = (user for value in values for user in self.graph.users.get(value, ()))
             outputs = any(value in self.graph.outputs for value in values)
             if outputs or any(user not in found.nodes for user in users):

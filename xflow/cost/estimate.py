@@ -58,7 +58,7 @@ class Estimator:
                 chain = name, Stage.WEIGHTS
             else:
                 total += self._fused_into(node, name)
-            chains[Value(node, 0)] = chain
+            chains[node.outputs[0]] = chain
         converted = self.layouts.converted(graph, inside, wanted)
         return total + sum(map(self._conversion, converted))
 

@@ -74,7 +74,7 @@ def operator_name(node: Node) -> str:
 
 def _first_match(fusion: Fusion, node: Node) -> list[tuple[Mapping[str, Value], frozenset[Node]]]:
     """The first way in which a fusion's pattern fits at `node`, if there is one."""
-    return list(islice(_match(fusion.root, Value(node, 0), {}, frozenset()), 1))
+    return list(islice(_match(fusion.root, node.outputs[0], {}, frozenset()), 1))
 
 
 def _match(

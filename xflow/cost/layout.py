@@ -73,7 +73,7 @@ class LayoutModel:
     def _gives_blocks(self, node: Node) -> bool:
         """Whether it gives the layout; that is known of its sources."""
         layout = self.layout
-        if layout is None or not self._may_be_blocked(Value(node, 0)):
+        if layout is None or not self._may_be_blocked(node.outputs[0]):
             return False
         if isinstance(node.op, Leaf):
             return node.op.blocked

@@ -121,12 +121,12 @@ class PeakMemory(ExactCost):
         owner: dict[Value, Value] = {}
         """The value whose memory a value lies in."""
         inputs = [node for node in order if isinstance(node.op, Leaf)]
-        live = {Value(node, 0): self.bytes_of(Value(node, 0)) for node in inputs}
+        live = {node.outputs[0]: self.bytes_of(node.outputs[0]) for node in inputs}
         total = sum(live.values())
         peak = total
         for position, node in enumerate(order):
             if not isinstance(node.op, Leaf):
-                for value in _outputs(node):
+                for value in node.outputs:
                     shared = self._shared(node, value, position, owner, end)
                     if shared is not None:
                         owner[value] = shared
@@ -135,7 +135,7 @@ class PeakMemory(ExactCost):
                         live[value] = self.bytes_of(value)
                         total += live[value]
                 peak = max(peak, total)
-            for value in (*node.inputs, *_outputs(node)):
+            for value in (*node.inputs, *node.outputs):
                 held = owner.get(value, value)
                 if held in live and end[held] <= position:
                     total -= live.pop(held)
@@ -143,7 +143,7 @@ class PeakMemory(ExactCost):
 
     def _last_uses(self, order: Sequence[Node], outputs: Sequence[Value]) -> dict[Value, int]:
         """The position of the last reader of each value, or of a view of it."""
-        end = {value: position for position, node in enumerate(order) for value in _outputs(node)}
+        end = {value: position for position, node in enumerate(order) for value in node.outputs}
         for position, node in enumerate(order):
             for value in node.inputs:
                 end[value] = position
@@ -151,7 +151,7 @@ class PeakMemory(ExactCost):
         for node in reversed(order):
             if self._is_view(node):
                 source = node.inputs[0]
-                end[source] = max(end[source], end[Value(node, 0)])
+                end[source] = max(end[source], end[node.outputs[0]])
         return end
 
     def _shared(
@@ -186,7 +186,3 @@ EXACT: Mapping[Objective, type[ExactCost]] = {
 def operators(graph: Graph) -> int:
     """How many operators run each time: those that do not depend on constants alone."""
     return sum(not node.constant and not isinstance(node.op, Leaf) for node in graph.nodes)
-
-
-def _outputs(node: Node) -> list[Value]:
-    return [Value(node, index) for index in range(len(node.types))]
