@@ -354,8 +354,21 @@ class Graph:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Every node, leaves included, inputs before users."""
-        return tuple(walk(self.outputs))
+        """Every node, leaves included, inputs before users: what `walk` gives, but faster."""
+        done: dict[Node, None] = {}
+        opened: set[Node] = set()
+        stack = [value.node for value in reversed(self.outputs)]
+        while stack:
+            node = stack[-1]
+            if node in opened or not node.inputs:
+                done[node] = None
+                stack.pop()
+            elif node in done:
+                stack.pop()
+            else:
+                opened.add(node)
+                stack += [value.node for value in reversed(node.inputs) if value.node not in done]
+        return tuple(done)
 
     @cached_property
     def leaves(self) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ expression without these is an ``int``.
 from __future__ import annotations
 
 import ast
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, total_ordering
@@ -52,7 +52,7 @@ class Quotient:
         return f"{_operand(self.numerator)}//{_operand(self.denominator)}"
 
 
-class OpaqueInteger(ABC):
+class OpaqueInteger:
     """An integer of which is known only that it is the same wherever its arguments are.
 
     It depends on the data of tensors, and never occurs in shapes and attributes.

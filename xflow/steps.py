@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk
+from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk, with_inputs
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
 from xflow.numerics import EVERYWHERE, NARROW
 from xflow.ops.registry import Operator
@@ -20,6 +20,8 @@ from xflow.size import Size, free_symbols, product, substitute
 
 LIGHTER = 0.9
 """The part of the work up to which a step counts as one that lightens it."""
+VIEWED = 2
+"""Operators one above the other that a `View` shows."""
 UNKNOWN_SIZE = 16
 """What a symbolic size is taken to be where work is compared."""
 
@@ -36,6 +38,8 @@ class Entry(NamedTuple):
     grows: bool
     """Whether it adds operators to the elementwise ones that it finds, unless some of its inputs
     are constants."""
+    deep: bool
+    """Whether its left side reaches further than a `View` shows."""
     expands: bool
     """Whether it may put several elementwise operators in the place of one. That is done only where
     that alone gains, since the runtime has a slow kernel for the one."""
@@ -114,7 +118,9 @@ class RuleIndex:
             below = _below([instance.lhs[0].node])
             needs = _operators_of(below), _operators_of(_below(below))
             lost = refused | NARROW if narrows(instance) else refused
-            entry = Entry(rule.name, instance, lost, needs, grows, expands, _renames(instance))
+            deep = _depth(instance.lhs) > VIEWED
+            renames = _renames(instance)
+            entry = Entry(rule.name, instance, lost, needs, grows, deep, expands, renames)
             index.setdefault((op, rank), []).append(entry)
 
     def __bool__(self) -> bool:
@@ -125,6 +131,15 @@ def narrows(instance: Instance) -> bool:
     """Whether it brings in an operator whose kernel overflows before what it replaces, in fp16."""
     left, right = _operators(instance.lhs), _operators(instance.rhs)
     return any(op.narrow for op in right) and not any(op.narrow for op in left)
+
+
+def _depth(values: Iterable[Value]) -> int:
+    """The most operators on a way down from `values`; constants are none."""
+    depths: dict[Node, int] = {}
+    for node in walk(values):
+        inner = max((depths[value.node] for value in node.inputs), default=0)
+        depths[node] = 0 if node.constant or isinstance(node.op, Leaf) else inner + 1
+    return max((depths[value.node] for value in values), default=0)
 
 
 def _only_grows(instance: Instance) -> bool:
@@ -203,6 +218,103 @@ class Step:
     """Whether it adds channels to fill blocks, which pays only in what reads them."""
 
 
+class View:
+    """What a rule can see of a node whose left side has at most two operators one above the other.
+
+    That is the node, the operators that it reads, and of what these read only the types and which
+    of it are the same; constants are seen as a whole. Nodes with the same `key` offer the same
+    steps, but for what stands at the edge: where a rewrite changed something further down, nothing
+    has to be matched again.
+    """
+
+    __slots__ = ("key", "nodes")
+
+    def __init__(self, node: Node) -> None:
+        numbers: dict[Node, int] = {node: 0}
+        key: list[object] = [node.kind, node.types]
+        shown: set[Node] = set()
+        for value in node.inputs:
+            inner = value.node
+            if value.is_constant:
+                key.append(value)
+                continue
+            key.append((numbers.setdefault(inner, len(numbers)), value.index))
+            if inner in shown:
+                continue
+            shown.add(inner)
+            if not isinstance(inner.op, Operator):
+                key.append(value.type)
+                continue
+            key += (inner.kind, inner.types)
+            for source in inner.inputs:
+                if source.is_constant:
+                    key.append(source)
+                else:
+                    number = numbers.setdefault(source.node, len(numbers))
+                    key.append((number, source.index, source.type))
+        self.key = tuple(key)
+        self.nodes = tuple(numbers)
+
+    @property
+    def read(self) -> frozenset[Operator]:
+        """The operators that the node reads."""
+        return _operators_of(_below(self.nodes[:1]))
+
+    def moved(self, steps: Iterable[Step], other: View) -> tuple[Step, ...]:
+        """The steps of another node with the same key, as they are here."""
+        new = dict(zip(other.nodes, self.nodes, strict=True))
+        return tuple([_moved(step, dict(new)) for step in steps])
+
+
+class _Seen(NamedTuple):
+    """What was worked out for the first node with a view's key."""
+
+    view: View
+    steps: tuple[Step, ...]
+    """Those of rules that see no further."""
+    deep: list[Entry]
+    """The other rules that have the operators that the node reads."""
+
+
+def _moved(step: Step, new: dict[Node, Node]) -> Step:
+    """`step` where each node of `new` stands for another with the same types; `new` is filled."""
+
+    def move(value: Value) -> Value:
+        node = new.get(value.node)
+        return value if node is None else node.outputs[value.index]
+
+    def move_all(nodes: Iterable[Node]) -> Iterator[Node]:
+        return (new.get(node, node) for node in nodes)
+
+    match = step.match
+    made = []
+    for node in step.made:
+        if node not in new:
+            new[node] = with_inputs(node, tuple([move(value) for value in node.inputs]))
+        made.append(new[node])
+    return Step(
+        step.rule,
+        tuple([move(value) for value in step.before]),
+        tuple([move(value) for value in step.after]),
+        Match(
+            tuple([move(value) for value in match.roots]),
+            {name: move(value) for name, value in match.bindings.items()},
+            match.sizes,
+            match.reals,
+            frozenset(move_all(match.nodes)),
+            match.dtype,
+        ),
+        step.rank,
+        frozenset(move_all(step.near)),
+        tuple(made),
+        step.expands,
+        step.renames,
+        step.shrinks,
+        step.lightens,
+        step.fills,
+    )
+
+
 class Steps:
     """The steps in graphs over the same leaves. `constants` serves these leaves.
 
@@ -217,6 +329,7 @@ class Steps:
         self.constants = constants
         self.block = block
         self._of: dict[Node, tuple[Step, ...]] = {}
+        self._seen: dict[object, _Seen] = {}
         self._numbers: dict[object, int] = {}
         self._names: dict[Node, int] = {}
         self._weights: dict[Node, frozenset[Node]] = {}
@@ -235,10 +348,20 @@ class Steps:
         """The steps by rules of a single output at one node of `graph`."""
         if not isinstance(node.op, Operator):
             return ()
-        if node not in self._of:
-            entries = self.rules.single(node.op, len(node.types[0].shape))
-            self._of[node] = tuple(self._matches(node, graph, entries))
-        return self._of[node]
+        found = self._of.get(node)
+        if found is None:
+            view = View(node)
+            seen = self._seen.get(view.key)
+            if seen is None:
+                entries = list(self.rules.single(node.op, len(node.types[0].shape)))
+                near = tuple(self._matches(node, graph, [e for e in entries if not e.deep]))
+                read = view.read
+                deep = [e for e in entries if e.deep and e.needs[0] <= read]
+                self._seen[view.key] = _Seen(view, near, deep)
+            else:
+                near, deep = view.moved(seen.steps, seen.view), seen.deep
+            found = self._of[node] = (*near, *self._matches(node, graph, deep))
+        return found
 
     def key(self, graph: Graph) -> object:
         """What graphs share that are equal for the search.

@@ -32,6 +32,7 @@ class Estimator:
         self.fusions = Fusions(self.target.fusions)
         self.layouts = LayoutModel(self.target.layout)
         self._seconds: dict[Node, float] = {}
+        self._alike: dict[object, float] = {}
         self._call = self.target.overhead + self.target.cold_overhead
 
     def __call__(self, graph: Graph, wanted: Sequence[bool] = ()) -> float:
@@ -150,9 +151,16 @@ class Estimator:
 
     def node(self, node: Node) -> float:
         """The seconds that a node takes alone."""
-        if node not in self._seconds:
-            self._seconds[node] = self._node(node)
-        return self._seconds[node]
+        seconds = self._seconds.get(node)
+        if seconds is None:
+            # Nodes that differ in what their inputs are computed from alone take the same time.
+            read = tuple([(value.type, value.is_constant) for value in node.inputs])
+            key = node.kind, node.types, read, self.layouts.is_blocked(node)
+            seconds = self._alike.get(key)
+            if seconds is None:
+                seconds = self._alike[key] = self._node(node)
+            self._seconds[node] = seconds
+        return seconds
 
     def _node(self, node: Node) -> float:
         target = self.target
