@@ -84,36 +84,43 @@ class Explorers:
             self._pool = None
 
     def explore(
-        self, regions: Sequence[Region], weights: Sequence[float], seconds: float, *, shared: bool
+        self,
+        regions: Sequence[Region],
+        weights: Sequence[float],
+        seconds: float,
+        *,
+        shared: bool,
+        effort: int = 1,
     ) -> Iterator[tuple[int, Found]]:
         """What is found for each region, by its number, in the order in which it is found.
 
         `seconds` bound all of them, and are `shared` out by weights; otherwise each may take them.
+        The limits of each are those of the setting times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         clock = _Clock(weights, seconds, shared)
         pool = self._started(len(regions), seconds)
         if pool is None:
             for number in order:
-                yield number, self._here(regions[number], clock.share(number, 1))
+                yield number, self._here(regions[number], clock.share(number, 1), effort)
             return
         running: dict[Future[Any], tuple[int, float]] = {}
         while order or running:
             while order and len(running) < self._processes:
                 number = order.pop(0)
                 limit = clock.share(number, self._processes)
-                task = self._task(regions[number], limit)
+                task = self._task(regions[number], limit, effort)
                 if task is None:
-                    yield number, self._here(regions[number], limit)
+                    yield number, self._here(regions[number], limit, effort)
                     continue
                 try:
                     running[pool.submit(_explore_task, task)] = number, limit
                 except RuntimeError:  # the pool is broken: whatever is left is done here
-                    yield number, self._here(regions[number], limit)
+                    yield number, self._here(regions[number], limit, effort)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 number, limit = running.pop(future)
-                yield number, self._received(regions[number], future, limit)
+                yield number, self._received(regions[number], future, limit, effort)
 
     def _started(self, regions: int, seconds: float) -> Any:
         """The processes, if they are there or worth starting."""
@@ -129,14 +136,15 @@ class Explorers:
             )
         return self._pool
 
-    def _here(self, region: Region, seconds: float) -> Found:
+    def _here(self, region: Region, seconds: float, effort: int) -> Found:
         estimate = self._cost.estimate
         if self._cost.layouts is not None and any(region.wanted):
             estimate = partial(self._cost.layouts, wanted=region.wanted)
         context = _Context(self.index, self._setting)
-        return context.explore(region.graph, estimate, self._constants.of(region), seconds)
+        known = self._constants.of(region)
+        return context.explore(region.graph, estimate, known, seconds, effort)
 
-    def _task(self, region: Region, seconds: float) -> _Task | None:
+    def _task(self, region: Region, seconds: float, effort: int) -> _Task | None:
         """A region as another process can read it; None if it has no plain form."""
         form = to_plain(region.graph.outputs)
         if form is None:
@@ -146,14 +154,14 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.wanted, seconds)
+        return _Task(form, tuple(leaves), region.wanted, seconds, effort)
 
-    def _received(self, region: Region, future: Future[Any], seconds: float) -> Found:
+    def _received(self, region: Region, future: Future[Any], seconds: float, effort: int) -> Found:
         """What another process found; explored here if it was lost."""
         try:
             forms, exhausted = future.result()
         except (BrokenProcessPool, OSError, MemoryError):
-            return self._here(region, seconds)
+            return self._here(region, seconds, effort)
         leaves = {str(value): value for value in region.leaves}
         states = []
         for form, cost, path, trail in forms:
@@ -190,6 +198,7 @@ class _Task:
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
     wanted: tuple[bool, ...]
     seconds: float
+    effort: int
 
 
 @dataclass(frozen=True)
@@ -205,19 +214,26 @@ class _Context:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         seconds: float,
+        effort: int,
     ) -> Found:
-        """Explore a region's graph, for at most so many seconds.
+        """Explore a region's graph, for at most so many seconds, and so many times the limits.
 
         Rules that have not been read yet are read before: the first region, which is the heaviest,
         would spend its time on them.
         """
         setting = self.setting
+        limits = setting.limits
         self.index.read(graph)
         explorer = Explorer(
             self.index,
             estimate,
             constants,
-            replace(setting.limits, deadline=time.monotonic() + seconds),
+            replace(
+                limits,
+                expansions=effort * limits.expansions,
+                states=effort * limits.states,
+                deadline=time.monotonic() + seconds,
+            ),
             seed=setting.seed,
             opset=setting.opset,
             block=setting.block,
@@ -250,7 +266,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
     assert outputs is not None
     estimate = partial(estimator, wanted=task.wanted)
     lookup = with_expressions(data.get, SMALL)
-    found = context.explore(Graph(outputs), estimate, lookup, task.seconds)
+    found = context.explore(Graph(outputs), estimate, lookup, task.seconds, task.effort)
     forms: list[_Form] = []
     for state in found.states:
         form = to_plain(state.graph.outputs)

@@ -88,7 +88,16 @@ class Kind:
 class Node:
     """An operator applied to values. Make nodes with `apply`, `leaf` and `opaque`."""
 
-    __slots__ = ("__weakref__", "attributes", "constant", "inputs", "kind", "op", "outputs", "types")
+    __slots__ = (
+        "__weakref__",
+        "attributes",
+        "constant",
+        "inputs",
+        "kind",
+        "op",
+        "outputs",
+        "types",
+    )
     op: Operator | Leaf | Opaque
     inputs: tuple[Value, ...]
     attributes: Attributes
@@ -171,7 +180,7 @@ def _made(
     if isinstance(op, Leaf):
         node.constant = op.constant
     else:
-        node.constant = all([value.is_constant for value in inputs])
+        node.constant = all(value.is_constant for value in inputs)
         if isinstance(op, Opaque):
             node.constant = node.constant and bool(inputs) and op.pure
     node.outputs = tuple([_output(node, index) for index in range(len(types))])

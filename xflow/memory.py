@@ -41,11 +41,13 @@ class Solution:
 class Remembered:
     """What is known of a region: a solution, or None where its own form is the best.
 
-    `final` says that the solution itself has been searched, too.
+    `final` says that the solution itself has been searched, too. `effort` is with what multiple of
+    the limits it was found: what was found with less is forgotten once more is to be spent.
     """
 
     solution: Solution | None
     final: bool = True
+    effort: int = 1
 
 
 class Memory:
@@ -62,8 +64,8 @@ class Memory:
         self._rules = rules
         self._settings = settings
 
-    def get(self, region: Region) -> Remembered | None:
-        """What is known of a region."""
+    def get(self, region: Region, effort: int) -> Remembered | None:
+        """What is known of a region from a search with at least that effort."""
         if self._notebook is None:
             return None
         key = self._key(region)
@@ -71,31 +73,33 @@ class Memory:
         if text is None:
             return None
         known = json.loads(text)
-        if known["budget"] < ENOUGH * self._budget:
+        if known["budget"] < ENOUGH * self._budget or known["effort"] < effort:
             return None
         if known["form"] is None:
-            return Remembered(None)
+            return Remembered(None, effort=known["effort"])
         leaves = {str(value): value for value in region.leaves}
         outputs = from_plain(known["form"], leaves)
         if outputs is None or [v.type for v in outputs] != [v.type for v in region.graph.outputs]:
             return None
         trail = tuple(Application.from_json(each) for each in known["trail"])
         solution = Solution(outputs, tuple(known["rules"]), known["gain"], trail)
-        return Remembered(solution, known["final"])
+        return Remembered(solution, known["final"], known["effort"])
 
-    def put(self, region: Region, solution: Solution | None, final: bool = True) -> None:
+    def put(self, region: Region, found: Remembered) -> None:
         """Note what the search of a region led to."""
         if self._notebook is None:
             return
         key = self._key(region)
         if key is None:
             return
-        known: dict[str, Any] = {"budget": self._budget, "form": None}
+        known: dict[str, Any] = {"budget": self._budget, "effort": found.effort, "form": None}
+        solution = found.solution
         if solution is not None:
             form = to_plain(solution.outputs)
             if form is None or solution.trail is None:
                 return
-            known |= {"form": form, "rules": solution.rules, "gain": solution.gain, "final": final}
+            known |= {"form": form, "rules": solution.rules, "gain": solution.gain}
+            known["final"] = found.final
             known["trail"] = [each.to_json() for each in solution.trail]
         self._notebook.put(key, json.dumps(known))
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
@@ -42,6 +43,10 @@ not tell apart."""
 HOPE = 1.05
 """Forms are measured up to this estimated cost, relative to the original's."""
 PASSES = 4
+EFFORTS = 1, 10
+"""Multiples of the limits, one after the other, where results are measured. Small gains are lost in
+the noise, so that regions pay to be searched deeply; but not before all of them, and what stands
+there after the first rewrites, have been searched a little."""
 SEARCHING = 0.6
 """The part of a pass's time that is for exploring; the rest is for measuring."""
 MEASURE_S = (0.2, 1.0)
@@ -171,8 +176,6 @@ def search(
     short.
     """
     limits = Limits(alpha=alpha)
-    if cost.measures:  # small gains are lost in the noise: go deep in one go
-        limits = replace(limits, expansions=10 * limits.expansions, states=10 * limits.states)
     block = None if cost.layouts is None else cost.layouts.block
     setting = Setting(limits, KEPT, seed, opset, block)
     budget = deadline - time.monotonic()
@@ -188,6 +191,12 @@ def search(
             progress=progress,
         )
         return job.run(graph)
+
+
+class Decision(NamedTuple):
+    """The form that a region should have; None: its own."""
+
+    solution: Solution | None
 
 
 class _Search:
@@ -212,6 +221,7 @@ class _Search:
         self.constants = constants
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
+        self.effort = 1
         self.unfinished: set[tuple[object, ...]] = set()
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
@@ -233,6 +243,18 @@ class _Search:
         graph = self.as_known(graph)
         if self.progress is not None:
             self.whole = self.cost.estimate(graph)
+        for effort in EFFORTS if self.cost.measures else EFFORTS[:1]:
+            self.effort = effort
+            for key in self.unfinished:
+                self.solved.pop(key, None)
+            self.unfinished.clear()
+            graph = self.search_passes(graph)
+        if self.remaining() <= 0:
+            self.notes.append("the search ended with its time, not with its work")
+        return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
+
+    def search_passes(self, graph: Graph) -> Graph:
+        """Pass after pass over the graph with one effort, while that gains."""
         idle = 0
         for number in range(PASSES):
             if idle == 2 or self.remaining() <= 0:
@@ -245,9 +267,7 @@ class _Search:
                 near = _near(before, graph)
                 before, follow = graph, follow + 1
                 _, graph = self.search_pass(graph, follow, near, 0.3)
-        if self.remaining() <= 0:
-            self.notes.append("the search ended with its time, not with its work")
-        return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
+        return graph
 
     def as_known(self, graph: Graph) -> Graph:
         """`graph` with what facts about its values say, such as that a test is false."""
@@ -289,10 +309,10 @@ class _Search:
                 groups.setdefault(region.key, []).append(region)
         recalled = 0
         for first, *_ in groups.values():
-            known = self.memory.get(first)
+            known = self.memory.get(first, self.effort)
             if known is not None:
                 recalled += 1
-                self.settle(first, known.solution, known.final)
+                self.settle(first, known)
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         # By roots, since a region that takes little time may still become a good deal faster.
         weights = {
@@ -308,6 +328,7 @@ class _Search:
             [weights[key] for key in keys],
             seconds,
             shared=self.cost.measures,
+            effort=self.effort,
         )
         forms: dict[object, list[State]] = {}
         for done, (number, result) in enumerate(explored):
@@ -325,7 +346,7 @@ class _Search:
                 gain = (original.cost - others[0].cost) * len(groups[key])
                 found.append((gain, region, forms[key]))
             else:
-                self.memory.put(region, None)
+                self.memory.put(region, self.remembered(region, None))
         found.sort(key=lambda item: -item[0])
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
@@ -333,21 +354,28 @@ class _Search:
             decision = self.decide(region, states, hope, seconds)
             if decision is None:
                 continue
-            final = region.key not in self.unfinished
-            self.memory.put(region, decision.solution, final)
-            self.settle(region, decision.solution, final)
+            known = self.remembered(region, decision.solution)
+            self.memory.put(region, known)
+            self.settle(region, known)
         return len(groups) + recalled
 
-    def settle(self, region: Region, solution: Solution | None, final: bool) -> None:
-        """Note the solution of a region, and whether that has been searched, too."""
-        self.solved[region.key] = solution
-        if solution is not None and final:
+    def remembered(self, region: Region, solution: Solution | None) -> Remembered:
+        """What is to be known of a region; more effort changes nothing where nothing is left."""
+        final = region.key not in self.unfinished
+        return Remembered(solution, final, EFFORTS[-1] if final else self.effort)
+
+    def settle(self, region: Region, known: Remembered) -> None:
+        """Note what is known of a region."""
+        solution = self.solved[region.key] = known.solution
+        if known.effort < EFFORTS[-1]:
+            self.unfinished.add(region.key)
+        if solution is not None and known.final:
             # What stands there now is what the next pass meets.
             self.solved.setdefault((solution.outputs, region.wanted), None)
 
     def decide(
         self, region: Region, states: Sequence[State], hope: float, seconds: float
-    ) -> Remembered | None:
+    ) -> Decision | None:
         """The form that a region should have; None if there is no time to tell."""
         original, *others = states
         if not self.cost.measures:
@@ -356,8 +384,8 @@ class _Search:
                 gain = -GAIN if part and self.cost.layouts is not None else self.gain
                 solution = _solution(state, original.cost, state.cost, gain)
                 if solution is not None:
-                    return Remembered(solution)
-            return Remembered(None)
+                    return Decision(solution)
+            return Decision(None)
         if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
             return None
         low, high = MEASURE_S
@@ -369,7 +397,7 @@ class _Search:
         graphs = [region.in_place(state.graph.outputs) for state in forms]
         times = self.cost.measure(graphs, min(high, max(low, seconds)))
         if times[0] is None:
-            return Remembered(None)
+            return Decision(None)
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest, form = min(timed, key=lambda item: item[0])
         # Of forms that are equally fast as far as one can tell, take the one with the fewest
@@ -384,7 +412,7 @@ class _Search:
             gain = -GAIN  # it does nothing that the original does not, too: so much is noise
         else:
             gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
-        return Remembered(_solution(best, times[0], time_of_best, gain))
+        return Decision(_solution(best, times[0], time_of_best, gain))
 
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
         """Put the solutions in, from the last region to the first.

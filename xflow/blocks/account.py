@@ -10,7 +10,7 @@ from xflow.blocks.find import Found, find_blocks
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Kernel, count_readers
 from xflow.drawing import Trace, onnx_name
-from xflow.graph import Graph, Node, Value
+from xflow.graph import Graph, Node
 from xflow.onnx_import import Imported
 from xflow.onnx_schema import accepts
 from xflow.ops.registry import operator
