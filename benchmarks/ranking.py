@@ -53,9 +53,9 @@ from xflow.ops.registry import Operator
 from xflow.region import Constants, Region, cut
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules
+from xflow.rule_index import RuleIndex
 from xflow.search import ALPHA, Replacement, apply_replacements
 from xflow.size import Size, free_symbols, substitute
-from xflow.steps import RuleIndex
 from xflow.validate import write_temporary
 
 DEFAULT = ("squeezenet1_1", "mobilenetv3_large_100", "repvgg_a0", "vit_small_patch16_224")

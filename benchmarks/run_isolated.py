@@ -45,8 +45,8 @@ from xflow.onnx_import import Imported, import_model
 from xflow.region import SMALL
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules
+from xflow.rule_index import RuleIndex
 from xflow.search import search
-from xflow.steps import RuleIndex
 
 HERE = Path(__file__).resolve().parent
 THREADS = 1

@@ -26,7 +26,7 @@ from xflow.errors import XflowError
 from xflow.freeze import overridable
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules
-from xflow.steps import RuleIndex
+from xflow.rule_index import RuleIndex
 
 ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
 LIMIT_S = 60.0

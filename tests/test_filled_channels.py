@@ -19,8 +19,8 @@ from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, run
 from xflow.match import no_constants
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.rule import parse_rules
+from xflow.rule_index import RuleIndex
 from xflow.search import search
-from xflow.steps import RuleIndex
 
 STEPS = "pads=[*e, *f], strides=[*s]"
 ZEROS = "pads=[0, 0, *0, 0, q, *0]"

@@ -26,8 +26,9 @@ from xflow.inputs import random_inputs
 from xflow.onnx_import import Imported, import_model
 from xflow.ops.registry import Operator
 from xflow.rule_files import default_directory, load_rules
+from xflow.rule_index import RuleIndex
 from xflow.search import search
-from xflow.steps import RuleIndex, Steps
+from xflow.steps import Steps
 
 
 def run(

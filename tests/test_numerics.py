@@ -17,8 +17,9 @@ from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import operators
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import default_directory, load_rules
+from xflow.rule_index import RuleIndex, narrows
 from xflow.search import search
-from xflow.steps import RuleIndex, Steps, narrows
+from xflow.steps import Steps
 from xflow.verifier.database import verify_rule
 from xflow.verifier.rounding.measure import measure
 from xflow.verifier.rounding.rounded import BF16, FP16, FP32

@@ -8,7 +8,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.errors import RuleFileError, UnknownRuleError
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import default_directory, load_rules, select_rules
-from xflow.steps import RuleIndex
+from xflow.rule_index import RuleIndex
 
 MERGE = """\
 rule merge-convolutions

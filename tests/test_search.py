@@ -21,9 +21,10 @@ from xflow.match import no_constants
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.region import Constants, cut
 from xflow.rule import parse_rules
+from xflow.rule_index import RuleIndex
 from xflow.search import SearchResult, apply_replacements, search, without
 from xflow.size import Size, symbol
-from xflow.steps import RuleIndex, Steps
+from xflow.steps import Steps
 
 RULES = parse_rules("""
 rule bias-apart

@@ -20,7 +20,8 @@ from xflow.derivation import Application, application
 from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
-from xflow.steps import RuleIndex, Step, Steps
+from xflow.rule_index import RuleIndex
+from xflow.steps import Step, Steps
 
 STEP = 1e-8
 """Seconds that a step must gain to be worth taking: of states that cost the same, such as one with

@@ -24,7 +24,7 @@ from xflow.ops.registry import Array
 from xflow.plain import Plain, from_plain, to_plain
 from xflow.region import SMALL, Constants, Region
 from xflow.rule import Rule
-from xflow.steps import RuleIndex
+from xflow.rule_index import RuleIndex
 
 MAX_PROCESSES = 8
 """Each holds the rules and what it has matched, some 200 MB."""

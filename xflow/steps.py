@@ -9,184 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from xflow.graph import Graph, Leaf, Node, Opaque, Value, walk, with_inputs
+from xflow.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
-from xflow.numerics import EVERYWHERE, NARROW
 from xflow.ops.registry import Operator
-from xflow.rule import Instance, Rule
+from xflow.rule_index import Entry, RuleIndex, below, operators_of
 from xflow.size import Size, free_symbols, product, substitute
 
 LIGHTER = 0.9
 """The part of the work up to which a step counts as one that lightens it."""
-VIEWED = 2
-"""Operators one above the other that a `View` shows."""
 UNKNOWN_SIZE = 16
 """What a symbolic size is taken to be where work is compared."""
-
-
-class Entry(NamedTuple):
-    """A direction of a rule at one rank, as the index has it."""
-
-    name: str
-    instance: Instance
-    refused: frozenset[str]
-    """The element types in which it loses too many digits, see `xflow.numerics`."""
-    needs: tuple[frozenset[Operator], frozenset[Operator]]
-    """The operators that the root must read, and those that these must read."""
-    grows: bool
-    """Whether it adds operators to the elementwise ones that it finds, unless some of its inputs
-    are constants."""
-    deep: bool
-    """Whether its left side reaches further than a `View` shows."""
-    expands: bool
-    """Whether it may put several elementwise operators in the place of one. That is done only where
-    that alone gains, since the runtime has a slow kernel for the one."""
-    renames: bool
-    """Whether it puts elementwise operators in the place of others, one for one. There is such a
-    place at nearly every operator, and most detours over another name lead nowhere: it is done only
-    where that gains, or another step right behind it does."""
-
-
-Index: TypeAlias = dict[tuple[Operator, int | None], list[Entry]]
-"""By root operator and the number of axes of its output, None where it may be any."""
-
-
-class RuleIndex:
-    """Rules by the operator at the root of their left side.
-
-    Left out: sides that are a mere input, since they match everywhere, instances whose right side
-    needs inputs, or several sizes, that the left side does not have, directions that rounding
-    forbids everywhere, and elementwise rules that only add operators: there are many of these, they
-    apply everywhere, and what they lead to is cheaper to reach by rules that move operators without
-    adding any. Two kinds of them are taken: those that add operators on constants alone (``x / c``
-    is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`.
-
-    Rules are read when a graph has the operator at their root: most models have few of all.
-    """
-
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._waiting: dict[str, list[Rule]] = {}
-        """The rules by the name of the operator at the root, until it is asked for."""
-        self._single: Index = {}
-        self._several: Index = {}
-        for rule in rules:
-            for direction in rule.directions() if rule.is_searched else ():
-                if direction.root is not None:
-                    self._waiting.setdefault(direction.root, []).append(direction)
-        self._empty = not self._waiting
-
-    def single(self, op: Operator, rank: int) -> Iterator[Entry]:
-        """The rules of a single output that `op` gives, with `rank` axes."""
-        return self._at(self._single, op, rank)
-
-    def several(self, op: Operator, rank: int) -> Iterator[Entry]:
-        """The rules of several outputs whose first one `op` gives, with `rank` axes."""
-        return self._at(self._several, op, rank)
-
-    def read(self, graph: Graph) -> None:
-        """Read the rules with an operator of `graph` at their root."""
-        for node in graph.nodes:
-            if isinstance(node.op, Operator) and not node.constant:
-                self._read(node.op)
-
-    def _read(self, op: Operator) -> None:
-        for direction in self._waiting.pop(op.name, ()):
-            self._add(direction)
-
-    def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
-        self._read(op)
-        yield from index.get((op, rank), ())
-        yield from index.get((op, None), ())
-
-    def _add(self, rule: Rule) -> None:
-        refused = rule.numerics.refused if rule.numerics else frozenset[str]()
-        if refused >= EVERYWHERE:
-            return
-        for instance in rule.usable_instances():
-            op = instance.lhs[0].node.op
-            usable = instance.is_determined or instance.is_fillable
-            if not isinstance(op, Operator) or not usable:
-                continue
-            grows = _only_grows(instance)
-            expands = grows and len(_operators(instance.lhs)) == 1
-            if grows and not expands and not _may_stay(instance):
-                continue
-            index = self._single if len(instance.lhs) == 1 else self._several
-            rank = None if instance.broadcast else len(instance.lhs[0].shape)
-            below = _below([instance.lhs[0].node])
-            needs = _operators_of(below), _operators_of(_below(below))
-            lost = refused | NARROW if narrows(instance) else refused
-            deep = _depth(instance.lhs) > VIEWED
-            renames = _renames(instance)
-            entry = Entry(rule.name, instance, lost, needs, grows, deep, expands, renames)
-            index.setdefault((op, rank), []).append(entry)
-
-    def __bool__(self) -> bool:
-        return not self._empty
-
-
-def narrows(instance: Instance) -> bool:
-    """Whether it brings in an operator whose kernel overflows before what it replaces, in fp16."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
-    return any(op.narrow for op in right) and not any(op.narrow for op in left)
-
-
-def _depth(values: Iterable[Value]) -> int:
-    """The most operators on a way down from `values`; constants are none."""
-    depths: dict[Node, int] = {}
-    for node in walk(values):
-        inner = max((depths[value.node] for value in node.inputs), default=0)
-        depths[node] = 0 if node.constant or isinstance(node.op, Leaf) else inner + 1
-    return max((depths[value.node] for value in values), default=0)
-
-
-def _only_grows(instance: Instance) -> bool:
-    """Whether both sides act on elements alone and the right one has more operators."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
-    return all(op.elementwise for op in (*left, *right)) and len(right) > len(left)
-
-
-def _may_stay(instance: Instance) -> bool:
-    """Whether it adds no operators if all inputs but one are constants."""
-    leaves = [node for node in walk(instance.lhs) if isinstance(node.op, Leaf)]
-    return any(
-        len(_readers(instance.rhs, leaf)) <= len(_readers(instance.lhs, leaf)) for leaf in leaves
-    )
-
-
-def _below(nodes: Iterable[Node]) -> list[Node]:
-    """What `nodes` read, constants aside: these may have been computed before."""
-    return [value.node for node in nodes for value in node.inputs if not value.is_constant]
-
-
-def _operators_of(nodes: Iterable[Node]) -> frozenset[Operator]:
-    return frozenset(node.op for node in nodes if isinstance(node.op, Operator))
-
-
-def _readers(values: Iterable[Value], source: Node) -> set[Node]:
-    """The operators under `values` whose results depend on `source`."""
-    found = {source}
-    for node in walk(values):
-        if any(value.node in found for value in node.inputs):
-            found.add(node)
-    return found - {source}
-
-
-def _renames(instance: Instance) -> bool:
-    """Whether both sides act on elements alone, with as many operators, but not the same ones."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
-    return (
-        all(op.elementwise for op in (*left, *right))
-        and len(right) == len(left)
-        and Counter(left) != Counter(right)
-    )
-
-
-def _operators(values: Iterable[Value]) -> list[Operator]:
-    """The operators of one side of a rule, those left out that are constants."""
-    return [node.op for node in walk(values) if isinstance(node.op, Operator) and node.inputs]
 
 
 @dataclass(frozen=True)
@@ -231,7 +65,7 @@ class View:
 
     def __init__(self, node: Node) -> None:
         numbers: dict[Node, int] = {node: 0}
-        key: list[object] = [node.kind, node.types]
+        key: list[object] = [node.kind, node.types, len(node.inputs)]
         shown: set[Node] = set()
         for value in node.inputs:
             inner = value.node
@@ -245,7 +79,7 @@ class View:
             if not isinstance(inner.op, Operator):
                 key.append(value.type)
                 continue
-            key += (inner.kind, inner.types)
+            key += (inner.kind, inner.types, len(inner.inputs))
             for source in inner.inputs:
                 if source.is_constant:
                     key.append(source)
@@ -258,7 +92,7 @@ class View:
     @property
     def read(self) -> frozenset[Operator]:
         """The operators that the node reads."""
-        return _operators_of(_below(self.nodes[:1]))
+        return operators_of(below(self.nodes[:1]))
 
     def moved(self, steps: Iterable[Step], other: View) -> tuple[Step, ...]:
         """The steps of another node with the same key, as they are here."""
@@ -410,9 +244,9 @@ class Steps:
         present: Counter[object] | None = None,
     ) -> Iterator[Step]:
         """What rules say of `node`; skipped are those with a root operator not `present`."""
-        below = [value.node for value in node.inputs]
-        read = _operators_of(below)
-        deeper = _operators_of(value.node for source in below for value in source.inputs)
+        sources = [value.node for value in node.inputs]
+        read = operators_of(sources)
+        deeper = operators_of(value.node for source in sources for value in source.inputs)
         for entry in entries:
             if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
                 continue

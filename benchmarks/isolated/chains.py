@@ -10,7 +10,8 @@ from collections.abc import Hashable
 from isolated.forms import form
 from xflow.graph import Graph
 from xflow.match import ConstantLookup
-from xflow.steps import RuleIndex, Steps
+from xflow.rule_index import RuleIndex
+from xflow.steps import Steps
 
 STATES = 4000
 """Graphs that are looked at before the search gives up."""
