@@ -110,7 +110,7 @@ class Rule:
     @cached_property
     def root(self) -> str | None:
         """The name of the operator that gives the left side's first output; None for an input."""
-        tree = ast.parse(self.lhs, mode="eval").body
+        tree = _tree(self.lhs)
         tree = tree.elts[0] if isinstance(tree, ast.Tuple) else tree
         tree = tree.value if isinstance(tree, ast.Subscript) else tree
         return (
@@ -499,8 +499,14 @@ def conditions_at(texts: Iterable[str], scope: _Scope) -> Iterator[Constraint]:
             yield condition
 
 
+@cache
+def _tree(text: str) -> ast.expr:
+    """An expression of a rule, parsed once for all ranks."""
+    return ast.parse(text, mode="eval").body
+
+
 def _side(text: str, scope: _Scope) -> tuple[Value, ...]:
-    tree = ast.parse(text, mode="eval").body
+    tree = _tree(text)
     trees = tree.elts if isinstance(tree, ast.Tuple) else [tree]
     return tuple(_value(item, scope) for item in trees)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from xflow.graph import Graph, Leaf, Node, Value, walk
 from xflow.numerics import EVERYWHERE, NARROW
-from xflow.ops.registry import Operator
+from xflow.ops.registry import Operator, Shape
 from xflow.rule import Instance, Rule
 
 VIEWED = 2
@@ -52,12 +52,15 @@ class RuleIndex:
     adding any. Two kinds of them are taken: those that add operators on constants alone (``x / c``
     is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`.
 
-    Rules are read when a graph has the operator at their root: most models have few of all.
+    Rules are read when a graph has the operator at their root, and at a rank when it gives that
+    many axes there: most models have few of all.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._waiting: dict[str, list[Rule]] = {}
         """The rules by the name of the operator at the root, until it is asked for."""
+        self._at_ranks: dict[tuple[str, int], list[tuple[Rule, int]]] = {}
+        """Rules and ranks by the root and how many axes it gives at that rank, likewise."""
         self._single: Index = {}
         self._several: Index = {}
         for rule in rules:
@@ -78,39 +81,67 @@ class RuleIndex:
         """Read the rules with an operator of `graph` at their root."""
         for node in graph.nodes:
             if isinstance(node.op, Operator) and not node.constant:
-                self._read(node.op)
+                for kind in node.types:
+                    self._read(node.op, len(kind.shape))
 
-    def _read(self, op: Operator) -> None:
+    def _read(self, op: Operator, rank: int) -> None:
         for direction in self._waiting.pop(op.name, ()):
-            self._add(direction)
+            if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
+                self._sort(direction)
+        for direction, at in self._at_ranks.pop((op.name, rank), ()):
+            self._add(direction, at)
 
     def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
-        self._read(op)
+        self._read(op, rank)
         yield from index.get((op, rank), ())
         yield from index.get((op, None), ())
 
-    def _add(self, rule: Rule) -> None:
-        refused = rule.numerics.refused if rule.numerics else frozenset[str]()
-        if refused >= EVERYWHERE:
+    def _sort(self, rule: Rule) -> None:
+        """Note at which ranks of its root a rule is to be read.
+
+        Each vector in the shape of the root has as many elements as the rule's rank, so two ranks
+        tell all.
+        """
+        assert rule.root is not None
+        first, *others = rule.usable_ranks
+        shape = self._add(rule, first)
+        if shape is None or not others:
             return
-        for instance in rule.usable_instances():
-            op = instance.lhs[0].node.op
-            usable = instance.is_determined or instance.is_fillable
-            if not isinstance(op, Operator) or not usable:
-                continue
-            grows = _only_grows(instance)
-            expands = grows and len(_operators(instance.lhs)) == 1
-            if grows and not expands and not _may_stay(instance):
-                continue
-            index = self._single if len(instance.lhs) == 1 else self._several
-            rank = None if instance.broadcast else len(instance.lhs[0].shape)
-            read = below([instance.lhs[0].node])
-            needs = operators_of(read), operators_of(below(read))
-            lost = refused | NARROW if narrows(instance) else refused
-            deep = _depth(instance.lhs) > VIEWED
-            renames = _renames(instance)
-            entry = Entry(rule.name, instance, lost, needs, grows, deep, expands, renames)
-            index.setdefault((op, rank), []).append(entry)
+        axes = len(shape)
+        slope = (len(rule.instance(others[0]).lhs[0].shape) - axes) // (others[0] - first)
+        for rank in others:
+            waiting = self._at_ranks.setdefault((rule.root, axes + slope * (rank - first)), [])
+            waiting.append((rule, rank))
+
+    def _add(self, rule: Rule, at: int) -> Shape | None:
+        """Index a rule at one rank; returns the shape of its root, None where that may be any."""
+        instance = rule.instance(at)
+        root = instance.lhs[0].node
+        shape = None if instance.broadcast else instance.lhs[0].shape
+        usable = instance.is_determined or instance.is_fillable
+        if not isinstance(root.op, Operator) or not usable:
+            return shape
+        left, right = _operators(instance.lhs), _operators(instance.rhs)
+        pointwise = all(op.elementwise for op in (*left, *right))
+        grows = pointwise and len(right) > len(left)
+        expands = grows and len(left) == 1
+        if grows and not expands and not _may_stay(instance):
+            return shape
+        read = below([root])
+        refused = rule.numerics.refused if rule.numerics else frozenset[str]()
+        entry = Entry(
+            rule.name,
+            instance,
+            refused | NARROW if _narrows(left, right) else refused,
+            (operators_of(read), operators_of(below(read))),
+            grows,
+            _depth(instance.lhs) > VIEWED,
+            expands,
+            pointwise and len(right) == len(left) and Counter(left) != Counter(right),
+        )
+        index = self._single if len(instance.lhs) == 1 else self._several
+        index.setdefault((root.op, None if shape is None else len(shape)), []).append(entry)
+        return shape
 
     def __bool__(self) -> bool:
         return not self._empty
@@ -118,7 +149,10 @@ class RuleIndex:
 
 def narrows(instance: Instance) -> bool:
     """Whether it brings in an operator whose kernel overflows before what it replaces, in fp16."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    return _narrows(_operators(instance.lhs), _operators(instance.rhs))
+
+
+def _narrows(left: Iterable[Operator], right: Iterable[Operator]) -> bool:
     return any(op.narrow for op in right) and not any(op.narrow for op in left)
 
 
@@ -129,12 +163,6 @@ def _depth(values: Iterable[Value]) -> int:
         inner = max((depths[value.node] for value in node.inputs), default=0)
         depths[node] = 0 if node.constant or isinstance(node.op, Leaf) else inner + 1
     return max((depths[value.node] for value in values), default=0)
-
-
-def _only_grows(instance: Instance) -> bool:
-    """Whether both sides act on elements alone and the right one has more operators."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
-    return all(op.elementwise for op in (*left, *right)) and len(right) > len(left)
 
 
 def _may_stay(instance: Instance) -> bool:
@@ -161,16 +189,6 @@ def _readers(values: Iterable[Value], source: Node) -> set[Node]:
         if any(value.node in found for value in node.inputs):
             found.add(node)
     return found - {source}
-
-
-def _renames(instance: Instance) -> bool:
-    """Whether both sides act on elements alone, with as many operators, but not the same ones."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
-    return (
-        all(op.elementwise for op in (*left, *right))
-        and len(right) == len(left)
-        and Counter(left) != Counter(right)
-    )
 
 
 def _operators(values: Iterable[Value]) -> list[Operator]:
