@@ -12,8 +12,11 @@ from operator_cases import cases
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost
 from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
+from xflow.match import no_constants
+from xflow.memory import Memory, Remembered
 from xflow.ops.registry import Attribute
 from xflow.plain import from_plain, to_plain
+from xflow.region import Constants, cut
 from xflow.rule import Rule, parse_rules
 from xflow.search import SearchResult, search
 from xflow.size import symbol
@@ -110,6 +113,17 @@ def test_other_rules_seeds_and_budgets_are_other_searches() -> None:
     asked = cost.asked
     search(network(), RULES, cost, deadline=time.monotonic() + 10.0, seed=1)
     assert cost.asked > asked
+
+
+def test_what_was_found_with_less_effort_is_not_the_last_word() -> None:
+    cost = Noting()
+    memory = Memory(cost, RULES, 10.0)
+    region, *_ = cut(network(), Constants(no_constants))
+    memory.put(region, Remembered(None, final=False, effort=1))
+    assert memory.get(region, 1) == Remembered(None, effort=1)
+    assert memory.get(region, 10) is None
+    memory.put(region, Remembered(None, effort=10))
+    assert memory.get(region, 1) == memory.get(region, 10) == Remembered(None, effort=10)
 
 
 def test_damaged_notes_are_not_believed() -> None:

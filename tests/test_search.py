@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from fractions import Fraction
@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.backtrack import Limits
+from xflow.backtrack import Limits, State
 from xflow.cost.estimate import EstimatedCost
-from xflow.explorers import Explorers, Setting
+from xflow.explorers import Explorers, Found, Setting
 from xflow.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque, run
 from xflow.match import no_constants
 from xflow.ops.registry import Array, Attribute, Operator
-from xflow.region import Constants, cut
+from xflow.region import Constants, Region, cut
 from xflow.rule import parse_rules
 from xflow.rule_index import RuleIndex
 from xflow.search import SearchResult, apply_replacements, search, without
@@ -420,6 +420,32 @@ def test_every_region_gets_its_share_of_the_time() -> None:
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
     left = range(len(regions), 0, -1)
     assert asked == pytest.approx([100.0 * min(1.0, 2 / count) for count in left], rel=0.05)
+
+
+def test_only_what_was_cut_short_is_searched_again_with_more_effort(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[int, list[object]] = {}
+    ended: dict[object, bool] = {}
+
+    def explore(
+        self: Explorers, regions: Sequence[Region], *_: object, effort: int, **__: object
+    ) -> Iterator[tuple[int, Found]]:
+        """Every other region is exhausted."""
+        for number, region in enumerate(regions):
+            asked.setdefault(effort, []).append(region.key)
+            exhausted = ended.setdefault(region.key, len(ended) % 2 == 0)
+            yield number, Found([State(region.graph, 1.0)], exhausted)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    found(network(12), Stopwatch([1.0]))
+    low, high = asked
+    assert low < high
+    assert set(asked[low]) == set(ended)
+    assert sorted(map(hash, asked[high])) == sorted(hash(key) for key in ended if not ended[key])
+    asked.clear()
+    found(network(12))
+    assert list(asked) == [low]  # where nothing is measured there is one effort
 
 
 def test_lost_processes_cost_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:
