@@ -14,7 +14,7 @@ import yaml
 from products import RULES, two_products
 
 import xflow
-from xflow import api, cli, gate, pipeline, rule_files
+from xflow import api, cli, finder, gate, rule_files
 from xflow.errors import ExitCode
 from xflow.rule_files import default_directory, load_rules, select_rules
 
@@ -86,7 +86,7 @@ def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "default_directory", lambda: workplace / "some")
     monkeypatch.setenv("XFLOW_CACHE", str(workplace / "costs.sqlite"))
     monkeypatch.setattr(gate, "TIMING_S", (0.2, 0.3))
-    monkeypatch.setattr(pipeline, "calibrated", lambda *_: None)
+    monkeypatch.setattr(finder, "calibrated", lambda *_: None)
 
 
 @pytest.mark.parametrize("command", commands())

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from random_models import models
 
 import xflow
-from xflow import files, pipeline
+from xflow import files, finder
 from xflow.check import check_equivalent, check_interface
 from xflow.cost.estimate import EstimatedCost
 from xflow.errors import ValidationFailed
@@ -48,7 +48,7 @@ class Whim(EstimatedCost):
 def optimized(path: Path, whimsical: bool, budget: float) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         if whimsical:
-            patch.setattr(pipeline, "EstimatedCost", Whim)
+            patch.setattr(finder, "EstimatedCost", Whim)
         return xflow.optimize(
             path, cost="estimated", budget=budget, threads=1, check=1, rules=suites.rules()
         )
