@@ -35,6 +35,8 @@ LATEST_KNOWN = 20
 """The opset of regions of models that use none of ONNX's own operators."""
 EXACT_GAIN = 1e-9
 """Least relative gain for which a region is rewritten where it is known without a measurement."""
+FIRST = 2 / 3
+"""The part of the budget for the search with all calls inlined, where another one may follow."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -82,21 +84,24 @@ class Finder:
         """What the search finds, with as many calls inlined as it takes; None where it cannot look.
 
         It looks at the model with all calls inlined, and then only with those that the rewrites
-        reach into, in half of the time each.
+        reach into.
         """
         base, seconds = begin(self.source, self.run), self.run.budget
         whole = None if self.obstacle or not has_calls(base.model) else self.all_inlined(base)
         if whole is None or whole.inlined is None:
             return self.kept(self.attempt(base, rules, seconds))
-        first = self.attempt(whole, rules, seconds / 2)
+        end = time.monotonic() + seconds
+        first = self.attempt(whole, rules, FIRST * seconds)
+        # Not more than the first one had: then what it remembers of regions counts.
+        left = min(FIRST * seconds, max(end - time.monotonic(), (1 - FIRST) * seconds))
         if first is None or not (first.replacements or first.prepared.bodies):
-            return self.kept(self.attempt(base, rules, seconds / 2))
+            return self.kept(self.attempt(base, rules, left))
         places = {number for number, _ in first.prepared.bodies}
         calls = worthwhile(whole.inlined, first.imported, first.replacements, places)
         if calls == whole.inlined.calls:
             return self.kept(first)
         some = with_calls(base, inlined(base.model, calls)) if calls else base
-        second = self.attempt(some, rules, seconds / 2)
+        second = self.attempt(some, rules, left)
         if second is None or len(second.prepared.bodies) < len(places):
             return self.kept(first)
         return self.kept(second if second.gain >= AS_GOOD * first.gain else first)
