@@ -11,6 +11,7 @@ from products import two_products
 
 from xflow import check
 from xflow.cost import child
+from xflow.cost.worker import Worker
 from xflow.pages import release
 
 SIZE = 2**22
@@ -82,13 +83,13 @@ def test_a_large_model_is_checked_with_its_pages_given_back(
 ) -> None:
     monkeypatch.setattr(check, "LARGE", 0)
     asked = []
-    ask = check.Worker.ask
+    ask = Worker.ask
 
-    def spy(worker: check.Worker, request: dict[str, object], *rest: float) -> object:
+    def spy(worker: Worker, request: dict[str, object], *rest: float) -> object:
         asked.append(request.get("mapped"))
         return ask(worker, request, *rest)
 
-    monkeypatch.setattr(check.Worker, "ask", spy)
+    monkeypatch.setattr(Worker, "ask", spy)
     path = tmp_path / "model.onnx"
     onnx.save(
         two_products(), path, save_as_external_data=True, location="model.data", size_threshold=0
