@@ -121,7 +121,7 @@ def main() -> int:
             print("rules:", {use["name"]: use["count"] for use in found["rules"]})
         if after.exists():
             onnx.checker.check_model(str(after))
-        return 0 if max(own for _, _, own in peaks.values()) <= bound else 1
+        return 0 if max(resident for _, resident, _ in peaks.values()) <= bound else 1
 
 
 if __name__ == "__main__":

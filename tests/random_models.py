@@ -22,6 +22,7 @@ UNARY = ("Relu", "Neg", "Sigmoid", "Tanh", "Abs", "Softplus", "Identity", "Leaky
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax")
 MINE = "tests.functions"
+FUNCTIONS = ("Twice", "Squared", "Leaky", "Nested", "Choose")
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,9 @@ def sequence(b: Builder) -> None:
 def call(b: Builder) -> None:
     if x := b.some():
         b.uses_functions = True
-        b.node("Twice" if b.number(0, 1) else "Squared", [x.name], x.shape, domain=MINE)
+        name = FUNCTIONS[b.number(0, len(FUNCTIONS) - 1)]
+        given = {"alpha": 0.25} if name == "Leaky" and b.number(0, 1) else {}
+        b.node(name, [x.name], x.shape, domain=MINE, **given)
 
 
 def conditional(b: Builder) -> None:
@@ -393,6 +396,43 @@ SHAPES: tuple[tuple[Size, ...], ...] = (
 )
 
 
+def _functions(opset: int) -> list[onnx.FunctionProto]:
+    """Functions of one value: with an attribute, calls of one another, and control flow."""
+
+    def node(kind: str, *names: str, **attributes: object) -> onnx.NodeProto:
+        domain = MINE if kind in FUNCTIONS else ""
+        return helper.make_node(kind, names[:-1], names[-1:], domain=domain, **attributes)
+
+    leaky = node("LeakyRelu", "x", "l")
+    leaky.attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+    branches = [
+        helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=nodes[-1].output[0])])
+        for name, nodes in (
+            ("then", [node("Twice", "h", "t"), node("Relu", "t", "r"), node("Relu", "r", "u")]),
+            ("else", [node("Neg", "x", "v")]),
+        )
+    ]
+    choice = node("If", "c", "i", then_branch=branches[0], else_branch=branches[1])
+    yes = numpy_helper.from_array(np.array(True))
+    bodies = {
+        "Twice": [node("Add", "x", "x", "y")],
+        "Squared": [node("Mul", "x", "x", "y")],
+        "Leaky": [leaky, node("Relu", "l", "r"), node("Relu", "r", "y")],
+        "Nested": [node("Twice", "x", "t"), node("Leaky", "t", "s"), node("Neg", "s", "y")],
+        "Choose": [
+            *(node("Constant", "c", value=yes), node("Tanh", "x", "h"), choice),
+            node("Add", "i", "x", "y"),
+        ],
+    }
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MINE, 1)]
+    return [
+        helper.make_function(
+            MINE, name, ["x"], ["y"], body, opsets, ["alpha"] if name == "Leaky" else []
+        )
+        for name, body in bodies.items()
+    ]
+
+
 @st.composite
 def models(draw: Draw, most: int = 10) -> onnx.ModelProto:
     """A model of up to so many operators, apart from those inside its control flow."""
@@ -405,12 +445,9 @@ def models(draw: Draw, most: int = 10) -> onnx.ModelProto:
     several = [b.pick(b.values) for _ in range(b.number(1, 3))]
     outputs = list(dict.fromkeys([b.values[-1], *several]))
     graph = b.graph("random", inputs, outputs)
-    functions = []
+    functions: list[onnx.FunctionProto] = []
     if b.uses_functions:
-        opsets = [helper.make_opsetid("", opset)]
-        for name, kind in (("Twice", "Add"), ("Squared", "Mul")):
-            body = [helper.make_node(kind, ["x", "x"], ["y"])]
-            functions.append(helper.make_function(MINE, name, ["x"], ["y"], body, opsets))
+        functions = _functions(opset)
     ids = [helper.make_opsetid("", opset)]
     ids += [helper.make_opsetid(MINE, 1)] if functions else []
     # A graph inside an operator cannot have weights in IR version 3.

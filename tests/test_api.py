@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
-from xflow import api, pipeline
+from xflow import api, finder
 from xflow.check import check_equivalent
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
@@ -134,7 +134,7 @@ def _is_relu(node: Node) -> bool:
 def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipeline, "search", eager_search)
+    monkeypatch.setattr(finder, "search", eager_search)
     result = estimated(separated(), RULES)
     assert result.report.changed
     assert [use.name for use in result.report.rules] == ["relu-of-relu"]
@@ -148,7 +148,7 @@ def test_models_that_show_a_wrong_rewrite_are_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They hold what was rewritten and nothing else, and the checks tell them apart."""
-    monkeypatch.setattr(pipeline, "search", eager_search)
+    monkeypatch.setattr(finder, "search", eager_search)
     result = estimated(separated(), RULES, save_repro=tmp_path / "repro")
     assert any("rewrite-1" in text for text in result.report.warnings)
     place = tmp_path / "repro" / "rewrite-1"
@@ -202,7 +202,7 @@ def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
     low: float, passes: int, changed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low, passes))
-    monkeypatch.setattr(pipeline, "WorstOf", lambda *a, **k: Unmeasured())
+    monkeypatch.setattr(finder, "WorstOf", lambda *a, **k: Unmeasured())
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert result.report.changed is changed
     assert len(operators(result)) == (2 if changed else 5)

@@ -11,7 +11,7 @@ import pytest
 from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
-from xflow import api, pipeline, validate
+from xflow import api, finder, validate
 from xflow.attribution import Replacements, attribute_time, groups, leave_out
 from xflow.check import CheckResult, check_equivalent
 from xflow.cost.comparison import Comparison, Timing
@@ -137,7 +137,7 @@ def time_by_relus(self: Measurer, before: Path, after: Path, *_: object, **__: o
 def staged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Models take a second for each Relu; nothing else is measured."""
     monkeypatch.setattr(Measurer, "compare", time_by_relus)
-    monkeypatch.setattr(pipeline, "WorstOf", lambda *_: Unmeasured())
+    monkeypatch.setattr(finder, "WorstOf", lambda *_: Unmeasured())
     path = tmp_path / "model.onnx"
     onnx.save(separated(), path)
     return path
@@ -150,7 +150,7 @@ def optimized(model: api.Model, **settings: Any) -> api.Result:
 def test_a_group_that_slows_the_model_down_is_dropped(
     staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "search", proposing("more", "fewer"))
+    monkeypatch.setattr(finder, "search", proposing("more", "fewer"))
     report = optimized(staged).report
     assert report.changed
     assert [(use.name, use.gain, use.gain_from) for use in report.rules] == [
@@ -162,7 +162,7 @@ def test_a_group_that_slows_the_model_down_is_dropped(
 
 
 def test_harm_alone_changes_nothing(staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "search", proposing("more"))
+    monkeypatch.setattr(finder, "search", proposing("more"))
     report = optimized(staged).report
     assert not report.changed
     assert any("not measurably faster" in text for text in report.messages)
@@ -171,7 +171,7 @@ def test_harm_alone_changes_nothing(staged: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_rewrite_that_slows_down_is_dropped_for_other_objectives_too(
     staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "search", proposing("more", "fewer"))
+    monkeypatch.setattr(finder, "search", proposing("more", "fewer"))
     report = optimized(staged, objective="nodes").report
     assert [use.name for use in report.rules] == ["fewer"]
     assert (report.amount_before, report.amount_after) == (7, 6)
@@ -190,7 +190,7 @@ def test_the_worst_setting_decides(
         return compared(ratios[shapes["x"]], 1.0)
 
     monkeypatch.setattr(Measurer, "compare", by_shape)
-    monkeypatch.setattr(pipeline, "search", proposing("fewer"))
+    monkeypatch.setattr(finder, "search", proposing("fewer"))
     result = optimized(staged, input_shapes=SETTINGS)
     report = result.report
     assert report.changed is changed

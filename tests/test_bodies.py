@@ -1,14 +1,27 @@
 """Graphs inside operators are optimized, too, and read what they read from outside."""
 
+import json
+from collections.abc import Callable
+from importlib.resources import files as resources
+from pathlib import Path
+
+import jsonschema
 import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 from products import RULES
+from test_certify import Json, proved
+from test_certify import optimized as optimized_files
 
 import xflow
+from xflow import cli
 from xflow.api import Result
+from xflow.certify import certify
+from xflow.errors import ExitCode, NotCertified
+from xflow.log import read_report
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 BRANCHES = """g (bool c, float[N,4] x, float[4,4] a) => (float[N,4] y)
@@ -121,3 +134,113 @@ def test_weights_from_outside_are_folded_and_new_names_are_new_everywhere() -> N
     (node,) = [node for node in after.graph.node if node.op_type == "If"]
     made = [tensor.name for attribute in node.attribute for tensor in attribute.g.initializer]
     assert made == ["b_folded_1"]
+
+
+def verdict(before: Path, after: Path, report: Path) -> str:
+    """The objection of `certify`; nothing where it certifies."""
+    try:
+        certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
+    except NotCertified as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "text", [BRANCHES, LOOP, SCAN, NESTED], ids=["If", "Loop", "Scan", "nested"]
+)
+def test_rewritten_bodies_are_replayed_and_certified(text: str, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(HEAD + text)
+    before, after, report = optimized_files(model, tmp_path)
+    told = json.loads(report.read_text())
+    schema = json.loads((resources("xflow") / "report.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(told, schema)
+    assert told["log"]["bodies"]
+    assert verdict(before, after, report) == ""
+    again = tmp_path / "again.onnx"
+    assert cli.main(["replay", str(report), str(before), str(again), "-q"]) == ExitCode.OK
+    assert again.read_bytes() == after.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A model, what it is rewritten to in its branches, and the report."""
+    model = onnx.parser.parse_model(HEAD + BRANCHES)
+    return optimized_files(model, tmp_path_factory.mktemp("branches"))
+
+
+def _without_a_body(log: Json) -> None:
+    del log["bodies"][0]
+
+
+def _another_attribute(log: Json) -> None:
+    log["bodies"][0]["attribute"] = "else"
+
+
+def _another_node(log: Json) -> None:
+    log["bodies"][0]["node"] = 0
+
+
+def _fewer_rewrites(log: Json) -> None:
+    log["bodies"][1]["log"]["rounds"] = []
+
+
+def _another_place(log: Json) -> None:
+    log["bodies"][1]["log"]["rounds"][0][0]["steps"][0]["at"][0][0] += 1
+
+
+def _a_wrong_rule(log: Json) -> None:
+    rules = log["bodies"][0]["log"]["rules"]
+    name = next(name for name in rules if name == "relu-of-relu")
+    rules[name] = rules[name].replace("to       Relu(x)", "to       Neg(Neg(x))")
+    assert "Neg" in rules[name]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_without_a_body, _another_attribute, _another_node, _fewer_rewrites, _another_place),
+        _a_wrong_rule,
+    ],
+)
+def test_a_changed_log_of_a_body_is_not_certified(
+    change: Callable[[Json], None], branches: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    told = json.loads(branches[2].read_text())
+    change(told["log"])
+    (tmp_path / "r.json").write_text(json.dumps(told))
+    assert verdict(*branches[:2], tmp_path / "r.json")
+
+
+OWN_WEIGHT = """g (bool c, float[4] x) => (float[4] y)
+    { y = If (c) <
+        then_branch = one () => (float[4] u)
+            <float[4] w = {1, 2, 3, 4}> { m = Mul(x, w) r = Relu(m) u = Relu(r) },
+        else_branch = two () => (float[4] v) { v = Neg(x) }> }"""
+
+
+def changed_weight(model: onnx.ModelProto, steps: int) -> onnx.ModelProto:
+    """The model with an element of the only weight in a branch moved by so many last places."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    (node,) = [node for node in model.graph.node if node.op_type == "If"]
+    (weight,) = [each for attribute in node.attribute for each in attribute.g.initializer]
+    array = numpy_helper.to_array(weight).copy()
+    for _ in range(steps):
+        array.flat[0] = np.nextafter(array.flat[0], np.float32(100))
+    weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    return model
+
+
+def test_what_was_computed_for_a_body_may_differ_by_one_unit_in_the_last_place(
+    branches: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    for steps, objection in ((1, ""), (2, "1 of its 16 elements")):
+        onnx.save(changed_weight(onnx.load(branches[1]), steps), tmp_path / "o.onnx")
+        found = verdict(branches[0], tmp_path / "o.onnx", branches[2])
+        assert objection in found
+        assert bool(objection) == bool(found)
+
+
+def test_weights_of_a_body_must_be_the_same(tmp_path: Path) -> None:
+    before, after, report = optimized_files(onnx.parser.parse_model(HEAD + OWN_WEIGHT), tmp_path)
+    onnx.save(changed_weight(onnx.load(after), 1), after)
+    assert "its data is another" in verdict(before, after, report)

@@ -5,6 +5,8 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,7 @@ import pytest
 import yaml
 from products import RULES, two_products
 
-import xflow
-from xflow import api, cli, gate, pipeline, rule_files
+from xflow import api, cli, finder, gate, rule_files
 from xflow.errors import ExitCode
 from xflow.rule_files import default_directory, load_rules, select_rules
 
@@ -86,7 +87,7 @@ def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "default_directory", lambda: workplace / "some")
     monkeypatch.setenv("XFLOW_CACHE", str(workplace / "costs.sqlite"))
     monkeypatch.setattr(gate, "TIMING_S", (0.2, 0.3))
-    monkeypatch.setattr(pipeline, "calibrated", lambda *_: None)
+    monkeypatch.setattr(finder, "calibrated", lambda *_: None)
 
 
 @pytest.mark.parametrize("command", commands())
@@ -151,15 +152,47 @@ def test_every_document_is_on_the_site() -> None:
     assert {page.name for page in PAGES[1:]} | {"index.md", "catalogue.md"} == shown
 
 
-def test_the_workflow_and_the_image_are_whole(workplace: Path) -> None:
+def lint(tool: str, *arguments: str, text: str | None = None) -> None:
+    """Run one of the development tools, which must find nothing."""
+    line = [str(Path(sys.executable).with_name(tool)), *arguments]
+    done = subprocess.run(line, input=text, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_action_is_one_by_github_s_schema_and_its_scripts_are_sound() -> None:
+    lint("check-jsonschema", "--builtin-schema", "vendor.github-actions", str(ROOT / "action.yml"))
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    script = action["runs"]["steps"][-1]["run"]
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    inputs = {name.upper().replace("-", "_") for name in action["inputs"]}
-    assert set(re.findall(r"\$\{?([A-Z_]{3,})\b", script)) <= inputs | {"GITHUB_OUTPUT"}
+    given = {"GITHUB_ACTION_PATH"}
+    for step in action["runs"]["steps"]:
+        given.update(step.get("env", {}))
+        for name in re.findall(r"inputs\.([a-z]+)", str(step.get("env", ""))):
+            assert name in action["inputs"]
+        if "run" in step:
+            assert set(re.findall(r"\$\{?([A-Z_]{3,})\b", step["run"])) <= given
+            lint("shellcheck", "--shell", step["shell"], "-", text=step["run"])
+
+
+def test_the_recipe_for_workflows_is_one_by_github_s_schema(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    steps = yaml.safe_load(recipe)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    assert all(set(step["with"]) <= set(action["inputs"]) for step in steps)
+    jobs = {"faster": {"runs-on": "ubuntu-latest", "steps": steps}}
+    path = tmp_path / "workflow.yml"
+    path.write_text(yaml.safe_dump({"on": "push", "jobs": jobs}))
+    lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(path))
+
+
+def test_the_image_is_sound_and_copies_what_the_package_needs() -> None:
+    lint("hadolint", str(ROOT / "Dockerfile"))
     image = (ROOT / "Dockerfile").read_text()
     assert 'ENTRYPOINT ["xflow"]' in image
-    assert xflow.__version__
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not {"xflow", "generator", "verifier", "rules", "pyproject.toml"} & set(ignored)
+    extras = re.findall(r"/source\[(\w+)\]", image)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras) <= project["optional-dependencies"].keys()
 
 
 def test_the_drawings_are_those_of_their_program() -> None:

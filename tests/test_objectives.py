@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 import xflow
-from xflow import api, pipeline
+from xflow import api, finder
 from xflow.cost import OBJECTIVES
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer
@@ -220,7 +220,7 @@ def test_a_group_that_makes_nothing_better_is_left_out(monkeypatch: pytest.Monke
         steps = (fewer, more)
         return SearchResult(apply_replacements(graph, steps), steps)
 
-    monkeypatch.setattr(pipeline, "search", proposing)
+    monkeypatch.setattr(finder, "search", proposing)
     result = estimated(network("t = Tanh(x)", "r = Relu(t)", "y = Relu(r)"), objective="nodes")
     assert [use.name for use in result.report.rules] == ["fewer"]
     assert operators(result) == ["Tanh", "Relu"]

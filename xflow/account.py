@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import onnx_ir as ir
-
 from xflow.blocks.account import account_for_blocks
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
@@ -16,6 +14,7 @@ from xflow.drawing import draw, missed, traced
 from xflow.log import record
 from xflow.onnx_import import Imported
 from xflow.opset import ceiling
+from xflow.preparation import Prepared
 from xflow.replay import Unfounded
 from xflow.report import Block, Missed
 from xflow.rule import Rule
@@ -36,37 +35,34 @@ class Account:
 
 def account_for(
     run: Run,
-    source: ir.Model,
     before: Path,
+    prepared: Prepared,
     imported: Imported,
-    *,
-    changed: bool,
-    bodies: bool,
     replacements: Sequence[Replacement],
+    *,
     rules: Iterable[Rule],
 ) -> Account:
-    """The account of the replacements made in the model `source` of the file `before`.
+    """The account of the replacements made in the model of the file `before`, once `prepared`.
 
-    If it was not `changed`, there are none. Without a log, and with a warning of the run, where
-    they cannot be repeated. That is also so where `bodies` became better ones: a log speaks of the
-    main graph alone.
+    Without a log, and with a warning of the run, where they cannot be repeated. Of a graph inside
+    an operator, the log is all.
     """
     with run.phase("log"):
         try:
-            if changed and bodies:
-                raise Unfounded("the model", "graphs inside its operators were rewritten, too")
             log = record(
-                before,
+                None if run.inner else before,
                 imported,
                 replacements,
                 rules,
                 target_opset=run.target_opset,
                 size_threshold=run.size_threshold,
-                frozen=changed and imported.model is not source,
+                prepared=prepared,
             )
         except Unfounded as error:
             run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")
             log = None
+        if run.inner:
+            return Account(log)
         trace, graph = traced(imported.graph, replacements)
         estimator = Estimator(TargetModel(threads=run.target.threads))
         limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)

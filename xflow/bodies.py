@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import onnx
 import onnx_ir as ir
 
 from xflow.external_data import has_external_data
 from xflow.onnx_nodes import captured_values, graph_attributes
-from xflow.onnx_types import infer_types
+from xflow.onnx_types import infer_shapes, infer_types
 
-Optimize = Callable[[ir.Model, float], tuple[ir.Model, Sequence[str]] | None]
-"""Gives a better model and the rules that led to it, or None; the number is a share of the time."""
+Place: TypeAlias = tuple[int, str]
+"""Where a body is: the number of its node in the main graph, and the attribute."""
+
+Optimize = Callable[[Place, ir.Model, float], tuple[ir.Model, Sequence[str]] | None]
+"""Gives a better model and what led to it, or None; the number is a share of the time."""
 
 WEIGHT_BYTES = 64 * 2**20
 """Larger weights from outside are inputs of a body, as are those that lie in a file."""
@@ -27,9 +31,10 @@ LEAST = 2
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A model with better bodies, and for each of these where it is and by which rules."""
+    """A model with better bodies, and for each of these where it is and what led to it."""
 
     model: ir.Model
+    places: tuple[Place, ...]
     notes: tuple[str, ...]
 
 
@@ -40,33 +45,46 @@ def optimize_bodies(model: ir.Model, optimize: Optimize) -> Rewritten | None:
     """
     copy = model.clone()
     types = infer_types(copy)[0]
-    places = [(node, attr, body) for node in copy.graph for attr, body in _bodies(node)]
+    places = [
+        (position, node, attribute, body)
+        for position, node in enumerate(copy.graph)
+        for attribute, body in _bodies(node, copy)
+    ]
     taken = set(_names(copy.graph))
-    notes = []
-    for number, (node, attribute, body) in enumerate(places):
+    done: list[Place] = []
+    notes: list[str] = []
+    for number, (position, node, attribute, body) in enumerate(places):
+        place = position, attribute
         alone = _standalone(copy, node, attribute, body, types)
-        found = None if alone is None else optimize(alone, 1 / (len(places) - number))
+        found = None if alone is None else optimize(place, alone, 1 / (len(places) - number))
         if alone is None or found is None:
             continue
         better, rules = found
-        if dict(better.graph.opset_imports) != dict(copy.graph.opset_imports):
+        imports = copy.graph.opset_imports
+        if {**better.graph.opset_imports, **imports} != dict(better.graph.opset_imports):
             continue
+        imports.update(better.graph.opset_imports)  # what an inlined function imports, too
         outer = {value.name or "": value for value in captured_values(node)}
         made = _body_of(better.graph, body, outer, taken)
         node.attributes[attribute] = ir.AttrGraph(attribute, made)
         where = f"{node.op_type} {node.name}".strip()
+        done.append(place)
         notes.append(f"The {attribute} of {where} was rewritten by {', '.join(rules)}.")
-    return Rewritten(copy, tuple(notes)) if notes else None
+    return Rewritten(copy, tuple(done), tuple(notes)) if done else None
 
 
 def has_bodies(model: ir.Model) -> bool:
     """Whether some operator of a model has a graph in it that is worth a look."""
-    return any(_bodies(node) for node in model.graph)
+    return any(_bodies(node, model) for node in model.graph)
 
 
-def _bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
-    """The graphs of a node that are large enough, by attribute."""
-    return [(name, graph) for name, graph in graph_attributes(node) if len(graph) >= LEAST]
+def _bodies(node: ir.Node, model: ir.Model) -> list[tuple[str, ir.Graph]]:
+    """The graphs of a node that are large enough, or call functions, by attribute."""
+    return [
+        (name, graph)
+        for name, graph in graph_attributes(node)
+        if len(graph) >= LEAST or any(each.op_identifier() in model.functions for each in graph)
+    ]
 
 
 def _standalone(
@@ -97,8 +115,10 @@ def _standalone(
     if has_external_data(alone):  # its files are elsewhere
         return None
     try:
+        if not all(output.type.ByteSize() for output in graph.output):  # as in functions
+            alone = infer_shapes(alone)
         onnx.checker.check_model(alone)
-    except Exception:  # outputs without types, and the like
+    except Exception:  # inputs without types, and the like
         return None
     made: ir.Model = ir.from_proto(alone)
     return made

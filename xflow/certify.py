@@ -7,7 +7,8 @@ follows. What it rests on besides: how ONNX models are read and written, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow import files
-from xflow.errors import NotCertified, ShapeError
+from xflow.bodies import Place, optimize_bodies
+from xflow.calls import Call, inlined
+from xflow.errors import ModelError, NotCertified, ShapeError
 from xflow.freeze import frozen, overridable
-from xflow.isomorphism import difference
+from xflow.isomorphism import IsWeight, difference
 from xflow.log import Log, digest_of
 from xflow.masks import RAISED
 from xflow.onnx_export import export_model
@@ -45,6 +48,8 @@ class Certified:
     """Weights that were inputs, too, and are constants."""
     masks: int = 0
     """Rewrites behind which a mask was raised by one unit in the last place, see `xflow.masks`."""
+    calls: int = 0
+    """Calls of the model's functions that were inlined."""
 
 
 def same_digest(path: Path, log: Log) -> bool:
@@ -57,7 +62,7 @@ def replayed(model: ir.Model, log: Log) -> tuple[Imported, ir.Model]:
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
-    imported = import_model(frozen(model) if log.frozen else model)
+    imported = import_model(_prepared(model, log))
     try:
         graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
         return imported, export_model(imported, graph, log.target_opset, log.size_threshold)
@@ -65,6 +70,44 @@ def replayed(model: ir.Model, log: Log) -> tuple[Imported, ir.Model]:
         raise NotCertified(error.why, error.where) from None
     except (UnwritableError, ShapeError) as error:
         raise NotCertified(str(error), "the last rewrite") from None
+
+
+def _prepared(model: ir.Model, log: Log) -> ir.Model:
+    """The model with what the log says was done to it before any rewrite of its main graph."""
+    model = frozen(model) if log.frozen else model
+    if log.inlined:
+        model = _with_calls(model, log.inlined)
+    if not log.bodies:
+        return model
+
+    def again(place: Place, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
+        inner = log.bodies.get(place)
+        if inner is None:
+            return None
+        try:
+            return replayed(body, inner)[1], ()
+        except (NotCertified, ModelError) as error:
+            raise NotCertified(str(error), f"in the {place[1]} of operator {place[0]}") from None
+
+    found = optimize_bodies(model, again)
+    places = () if found is None else found.places
+    for number, attribute in log.bodies.keys() - set(places):
+        raise NotCertified("there is no such graph to rewrite", f"the {attribute} of {number}")
+    assert found is not None
+    return found.model
+
+
+def _with_calls(model: ir.Model, calls: frozenset[Call]) -> ir.Model:
+    """The model with these calls inlined. Raises NotCertified."""
+    try:
+        found = inlined(model, calls)
+    except Exception as error:  # calls that go round in circles, and the like
+        reason = " ".join(str(error).split())[:200]
+        raise NotCertified(f"they cannot be inlined ({reason})", "the calls") from None
+    for call in sorted(calls - found.calls):
+        place = " in ".join(f"operator {number}" for number in reversed(call))
+        raise NotCertified("there is no call that can be inlined", place)
+    return found.model
 
 
 def certify(
@@ -81,28 +124,54 @@ def certify(
     source, written = files.load_model(before), files.load_model(after)
     if not same_digest(before, log):
         raise NotCertified("this is not the model that the report speaks of", str(before))
-    for number, rule in enumerate(log.rules, 1):
-        progress("prove", {"rule": number, "of": len(log.rules)})
+    logs = list(log.all())
+    rules = list({str(rule): rule for each in logs for rule in each.rules}.values())
+    for number, rule in enumerate(rules, 1):
+        progress("prove", {"rule": number, "of": len(rules)})
         reason = prover(rule)
         if reason:
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
     imported, expected = replayed(source, log)
     progress("compare", {})
-    weights = {
-        id(value.const_value)
-        for value in imported.model.graph.initializers.values()
-        if value.const_value is not None
-    }
-    fault = difference(expected, written, lambda tensor: id(tensor) in weights)
+    fault = difference(expected, written, _weights(imported, source, log))
     if fault is not None:
         raise NotCertified(f"behind the last step, {fault}", str(after))
-    items = [item for each in log.rounds for item in each]
+    items = [item for each in logs for some in each.rounds for item in some]
     steps = sum(len(item.steps or ()) for item in items)
     facts = sum(bool(item.fact) and item.steps is None for item in items)
     masks = sum(item.fact == RAISED for item in items)
     weights_kept = len(overridable(source)) if log.frozen else 0
-    return Certified(len(log.rules), len(items), steps, facts, weights_kept, masks)
+    calls = sum(len(each.inlined) for each in logs)
+    return Certified(len(rules), len(items), steps, facts, weights_kept, masks, calls)
+
+
+def _weights(imported: Imported, source: ir.Model, log: Log) -> IsWeight:
+    """Which tensors are weights of the model, and were not computed.
+
+    Those of graphs inside operators are copied on the way, and known by what they hold.
+    """
+    own = {
+        id(value.const_value)
+        for value in imported.model.graph.initializers.values()
+        if value.const_value is not None
+    }
+    if not log.bodies:
+        return lambda tensor: id(tensor) in own
+    held = {
+        _hash(value.const_value)
+        for graph in source.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None
+    }
+    return lambda tensor: id(tensor) in own or _hash(tensor) in held
+
+
+def _hash(tensor: ir.TensorProtocol) -> tuple[object, ...]:
+    """What a tensor holds, as a key."""
+    if tensor.dtype == ir.DataType.STRING:
+        return tuple(tensor.numpy().reshape(-1).tolist())
+    return tensor.dtype, tuple(tensor.shape), hashlib.sha256(tensor.tobytes()).digest()
 
 
 def prove_again(rule: Rule) -> str:

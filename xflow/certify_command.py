@@ -36,7 +36,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
         )
     with Progress(options.quiet, options.verbose) as progress:
         progress("replay", {})
-        if not log.rounds and not log.frozen:  # unchanged means unchanged: the very bytes
+        if log.empty:  # unchanged means unchanged: the very bytes
             files.write_model_atomically(source.read_bytes(), options.output, source=source)
         else:
             imported, model = replayed(given, log)
@@ -45,9 +45,9 @@ def replay(options: argparse.Namespace) -> ExitCode:
             _check(imported, model, source, shapes, options)
             files.write_model_atomically(model, options.output, source=source)
     if not options.quiet:
-        steps = [step for items in log.rounds for item in items for step in item.steps or ()]
-        count = sum(map(len, log.rounds))
-        print(f"{_count(count, 'rewrite')} made again, in {_count(len(steps), 'step')}")
+        made = [item for each in log.all() for items in each.rounds for item in items]
+        steps = sum(len(item.steps or ()) for item in made)
+        print(f"{_count(len(made), 'rewrite')} made again, in {_count(steps, 'step')}")
     return ExitCode.OK
 
 
@@ -97,6 +97,8 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
             print(
                 f"{_count(found.masks, 'rewrite')} with masks raised by one unit in the last place"
             )
+        if found.calls:
+            print(f"{_count(found.calls, 'call')} of functions of the model inlined")
         if found.frozen:
             print(f"{_count(found.frozen, 'weight')} that could be given as inputs made constant")
     return ExitCode.OK

@@ -77,9 +77,10 @@ def check_equivalent(
         check_provider(target, worker)
         model = load_model(before)
         options = target.session_options()
-        if max(map(_weight_bytes, (before, after))) > LARGE:
+        large = max(map(_weight_bytes, (before, after))) > LARGE
+        if large:
             options["entries"]["session.disable_prepacking"] = "1"
-        check = _Check(before, after, rtol, atol, options, worker, deadline)
+        check = _Check(before, after, rtol, atol, options, worker, deadline, large)
         seeds = np.random.SeedSequence(seed).generate_state(samples + 1).tolist()
         chosen = default_shapes(model, shapes)
         # Every other sample is positive, for models that take roots and logarithms.
@@ -116,6 +117,8 @@ class _Check:
     """The description of sessions, see `Target.session_options`."""
     worker: Worker
     deadline: float
+    large: bool
+    """Whether the weights are held in memory once at most."""
 
     def on(self, feeds: Sequence[Mapping[str, np.ndarray]]) -> CheckResult:
         """Compare the models on some sets of inputs."""
@@ -149,6 +152,7 @@ class _Check:
             "kind": "run",
             "model": model_to_wire(model),
             "options": self.options,
+            "mapped": self.mapped(model),
             "feeds": [{name: to_wire(value) for name, value in feed.items()} for feed in feeds],
             "limit_s": remaining,
         }
@@ -156,6 +160,12 @@ class _Check:
         if isinstance(answer, Failed):
             return answer
         return [{name: from_wire(value) for name, value in each.items()} for each in answer]
+
+    def mapped(self, model: ModelSource) -> list[str]:
+        """Return the files of a large model's weights, whose pages need not stay in memory."""
+        if isinstance(model, bytes) or not self.large:
+            return []
+        return [str(file.resolve()) for file in data_files(model)]
 
     def _compare(
         self, reference: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]

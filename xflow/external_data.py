@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from xflow.pages import release
+
 SMALL = 1024
 """Tensors of fewer bytes stay in the model: shapes and scalars are read without the data."""
 
@@ -266,6 +268,8 @@ def _dump(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
     """Append the bytes of `tensor` to `file`, without a copy in memory where it can."""
     if isinstance(tensor, ir.Tensor | ir.ExternalTensor):
         tensor.tofile(file)
+        if isinstance(tensor, ir.Tensor):
+            release(tensor.numpy())
     else:
         file.write(tensor.tobytes())
 

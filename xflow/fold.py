@@ -12,6 +12,7 @@ from xflow.errors import ShapeError, SizeError
 from xflow.graph import Leaf, Node, TensorType, Value, walk
 from xflow.ops.registry import Array, Operator, Shape
 from xflow.ops.sorts import FLOATS
+from xflow.pages import release
 from xflow.size import Expr, product
 
 ConstantLookup = Callable[[Value], Array | None]
@@ -128,6 +129,10 @@ class Folder:
             MemoryError,
         ):  # a size or a real without a value, an index out of range, or more than there is
             return None
+        finally:
+            for source in sources.values():
+                if source.nbytes >= LARGE:
+                    release(source)
         return in_file(array) if array.nbytes >= LARGE else array
 
 
@@ -180,6 +185,8 @@ def _by_parts(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
         result[part] = _computed(
             value, nodes, {node: whole[part] for node, whole in spread.items()}
         )
+        for array in sources.values():
+            release(array)
     return result
 
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from xflow.bodies import Place
+from xflow.calls import Call
 from xflow.derivation import Application, numbering, place_of, read_place
 from xflow.errors import ReportError, RuleFileError
 from xflow.external_data import external_locations, has_external_data
 from xflow.graph import Graph
 from xflow.limits import GROWTH
 from xflow.onnx_import import Imported
+from xflow.preparation import Prepared
 from xflow.replay import Rewrite, Round, Unfounded, replay
 from xflow.report import FORMAT_VERSION
 from xflow.rule import Rule, parse_rules
@@ -37,11 +40,12 @@ _CHUNK = 2**22
 class Log:
     """What was written down of a run.
 
-    `digest` is that of the input model, see `digest_of`. `rules` are all rules that the steps
-    name. Without any round the output is the input's own model.
+    `digest` is that of the input model, see `digest_of`; there is none for a graph inside an
+    operator. `rules` are all rules that the steps name. If it is `empty`, the output is the input's
+    own model.
     """
 
-    digest: Json
+    digest: Json | None
     rules: tuple[Rule, ...]
     rounds: tuple[Round, ...]
     program: str = ""
@@ -49,6 +53,21 @@ class Log:
     size_threshold: int = GROWTH
     frozen: bool = False
     """Whether weights that were inputs, too, became constants before anything else."""
+    inlined: frozenset[Call] = frozenset()
+    """The calls that were inlined behind that."""
+    bodies: Mapping[Place, Log] = field(default_factory=dict)
+    """What was done behind that to graphs inside operators."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was done."""
+        return not (self.rounds or self.frozen or self.inlined or self.bodies)
+
+    def all(self) -> Iterator[Log]:
+        """This log, and those of all graphs inside operators."""
+        yield self
+        for log in self.bodies.values():
+            yield from log.all()
 
     @property
     def directions(self) -> Mapping[str, Rule]:
@@ -75,22 +94,26 @@ def _sha256(path: Path) -> str:
 
 
 def record(
-    before: Path,
+    before: Path | None,
     imported: Imported,
     replacements: Sequence[Replacement],
     rules: Iterable[Rule],
     *,
     target_opset: int | None = None,
     size_threshold: int = GROWTH,
-    frozen: bool = False,
+    prepared: Prepared,
 ) -> Json:
     """The log of a run that made these replacements in the model of the file `before`.
 
-    `target_opset` and `size_threshold` are how the model was written, see `export_model`; `frozen`
-    is whether the imported model is that of the file with weights that are inputs made constants.
+    There is no file for a graph inside an operator. `target_opset` and `size_threshold` are how the
+    model was written, see `export_model`; `prepared` is what was done to the model of the file
+    before it was imported.
 
     Raises Unfounded where they cannot be repeated from what is known of them.
     """
+    for (number, attribute), inner in prepared.bodies.items():
+        if inner is None:
+            raise Unfounded(f"the {attribute} of operator {number}", "there is no log of it")
     made = [
         [_rewrite(graph, item, imported) for item in items]
         for graph, items in rounds(imported.graph, replacements)
@@ -103,12 +126,17 @@ def record(
     }
     log: Json = {
         "program": f"xflow {version('xflow-onnx')}",
-        "input": digest_of(before),
+        "input": before and digest_of(before),
         "rules": {rule.name: str(rule) for rule in rules if rule.name in used},
         "rounds": made,
         "target_opset": target_opset,
         "size_threshold": size_threshold,
-        "frozen": frozen,
+        "frozen": prepared.frozen,
+        "inlined": [] if prepared.inlined is None else sorted(prepared.inlined.calls),
+        "bodies": [
+            {"node": place[0], "attribute": place[1], "log": inner}
+            for place, inner in prepared.bodies.items()
+        ],
     }
     if any(item["steps"] is None and not item["fact"] for items in made for item in items):
         return log
@@ -155,8 +183,13 @@ def read_report(path: str | Path) -> tuple[Json, Log]:
     if not isinstance(report.get("log"), dict):
         raise ReportError("the report holds no log", str(path), "optimize the model again")
     try:
-        return report, _read(report["log"])
-    except (LookupError, TypeError, ValueError, AttributeError, RuleFileError) as error:
+        log = _read(report["log"])
+        if log.digest is None:
+            raise ValueError("no hash of the model")
+        return report, log
+    except (
+        *(LookupError, TypeError, ValueError, AttributeError, RuleFileError, RecursionError),
+    ) as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())[:120]
         raise ReportError(f"its log makes no sense ({reason})", str(path)) from None
 
@@ -168,7 +201,8 @@ def _read(log: Json) -> Log:
         (rule,) = parse_rules(text, f"rule {name} of the log")
         rules.append(rule)
     made = tuple(tuple(_read_rewrite(item) for item in items) for items in log["rounds"])
-    if not isinstance(log["input"]["sha256"], str):
+    digest = log["input"] and dict(log["input"])
+    if digest and not isinstance(digest["sha256"], str):
         raise TypeError("the hash is no text")
     opset, threshold, frozen = log["target_opset"], log["size_threshold"], log["frozen"]
     if not isinstance(threshold, int) or not isinstance(opset, int | None):
@@ -176,7 +210,19 @@ def _read(log: Json) -> Log:
     if not isinstance(frozen, bool):
         raise TypeError("frozen is neither true nor false")
     program = str(log["program"])
-    return Log(dict(log["input"]), tuple(rules), made, program, opset, threshold, frozen)
+    calls = frozenset(_read_call(call) for call in log.get("inlined", ()))
+    bodies = {
+        (int(item["node"]), str(item["attribute"])): _read(item["log"])
+        for item in log.get("bodies", ())
+    }
+    settings = (program, opset, threshold, frozen, calls, bodies)
+    return Log(digest or None, tuple(rules), made, *settings)
+
+
+def _read_call(call: Sequence[Any]) -> Call:
+    if not all(isinstance(number, int) for number in call):
+        raise TypeError("a call is no list of numbers")
+    return tuple(call)
 
 
 def _read_rewrite(item: Json) -> Rewrite:

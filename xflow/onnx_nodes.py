@@ -80,6 +80,15 @@ def has_foreign_operators(model: ir.Model) -> bool:
     )
 
 
+def is_defined_elsewhere(node: ir.Node) -> bool:
+    """Whether ONNX or the runtime has an operator of this name, or may have one.
+
+    If the model defines it as well, ONNX leaves open which of the two is meant.
+    """
+    of_the_runtime = node.domain.startswith(_KNOWN_DOMAINS[1:])
+    return of_the_runtime or bool(onnx.defs.has(node.op_type, domain=node.domain))
+
+
 def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
     """The tensor that a Constant node holds; None for other nodes and sparse constants."""
     if node.op_type != "Constant" or node.domain != "" or len(node.attributes) != 1:

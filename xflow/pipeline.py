@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,43 +10,24 @@ import onnx_ir as ir
 
 from xflow import summary
 from xflow.account import Account, account_for
-from xflow.attribution import Replacements, prune
-from xflow.bodies import has_bodies, optimize_bodies
-from xflow.cost import CostModel
-from xflow.cost.calibrate import SECONDS as CALIBRATION_S
-from xflow.cost.calibrate import calibrated, stored
+from xflow.attribution import Replacements
 from xflow.cost.comparison import Comparison
-from xflow.cost.estimate import EstimatedCost
-from xflow.cost.measure import Measurer
-from xflow.cost.model import Costs, WorstOf
-from xflow.cost.objectives import EXACT, ExactCost
-from xflow.cost.store import Place, Store
-from xflow.cost.target import TargetModel
-from xflow.domains import within
-from xflow.errors import ModelError, UnfeedableInput, ValidationFailed
-from xflow.freeze import CONSTANTS, frozen, listed, overridable
+from xflow.cost.objectives import EXACT
+from xflow.errors import UnfeedableInput
+from xflow.finder import Finder
+from xflow.freeze import CONSTANTS, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
-from xflow.machine import processor_name, usable_cores
-from xflow.onnx_import import Imported, import_model
+from xflow.machine import processor_name
+from xflow.onnx_import import Imported
 from xflow.onnx_types import interface
 from xflow.ops.registry import CONTRIB
-from xflow.opset import ceiling, current_opset, keeping_opset
+from xflow.opset import current_opset, keeping_opset
+from xflow.preparation import Inside, Prepared
 from xflow.report import Report, Target
 from xflow.rule import Rule
-from xflow.run import AFTERWARDS_S, Run
-from xflow.search import GAIN, search
-from xflow.validate import Verdict, write_temporary
-
-BODIES = 0.3
-"""The part of the budget that is for graphs inside operators, where there are any."""
-DEPTH = 3
-"""How deep inside one another such graphs are looked at."""
-
-LATEST_KNOWN = 20
-"""The opset of regions of models that use none of ONNX's own operators."""
-EXACT_GAIN = 1e-9
-"""Least relative gain for which a region is rewritten where it is known without a measurement."""
+from xflow.run import Run
+from xflow.validate import Verdict
 
 
 @dataclass(frozen=True)
@@ -86,10 +64,6 @@ class Pipeline:
             """The shapes of all inputs, at each setting."""
         except UnfeedableInput as error:
             self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
-        self.costs: tuple[ExactCost, ...] = ()
-        """What the objective counts, at each setting; nothing for latency."""
-        self.notes: tuple[str, ...] = ()
-        """Which bodies have become better, and by which rules."""
 
     def optimize(self, rules: Sequence[Rule]) -> Result:
         """The model that the rules lead to, or the input's own.
@@ -97,18 +71,15 @@ class Pipeline:
         Raises ValidationFailed where the input model does not run.
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
-        prepared = self.prepared(rules)
         account = Account()
-        with self.run.phase("import"):
-            imported = self.imported(prepared)
-        if imported is not None:
-            self.costs = self.exact_costs(imported)
-            replacements = self.search(imported, within(rules, self.run.domains))
-            gains = self.gains_by_preparation(imported)
-            if replacements or gains:
-                run, costs = self.run, self.costs
-                gate = Gate(run, imported, self.before, self.settings, costs, prepared=gains)
-                judgement = gate.improve(self.judge(gate, imported, replacements))
+        finder = Finder(self.run, self.source, self.settings, self.obstacle, self.inside(rules))
+        found = finder.found(rules)
+        prepared = found is not None and self.gains_by_preparation(found.prepared)
+        if found is not None and (found.replacements or prepared):
+            imported, costs = found.imported, found.costs
+            gate = Gate(self.run, imported, self.before, self.settings, costs, prepared=prepared)
+            judgement = gate.improve(self.judge(gate, imported, found.replacements))
+        changed = not judgement.objection
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
             f"The measuring process was lost and started again: {reason}."
@@ -116,27 +87,52 @@ class Pipeline:
         ]
         if judgement.objection:
             self.run.messages.append(judgement.objection)
-        elif prepared is not self.source:
-            self.run.messages += self.notes
-            names = () if self.run.keep_initializer_inputs else overridable(self.source)
-            if names:
-                self.run.warnings.append(
-                    f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
-                    "are constants now (--keep-initializer-inputs keeps them)."
-                )
-        if imported is not None and not self.run.inner:
-            changed = not judgement.objection
+        elif found is not None:
+            self.tell(found.prepared)
+        if found is not None:
             account = account_for(
                 self.run,
-                self.source,
                 self.before,
-                imported,
-                changed=changed,
-                bodies=bool(self.notes),
-                replacements=judgement.verdict.replacements if changed else (),
+                found.prepared if changed else Prepared(self.source),
+                found.imported,
+                judgement.verdict.replacements if changed else (),
                 rules=rules,
             )
         return self.result(judgement, account)
+
+    def gains_by_preparation(self, prepared: Prepared) -> bool:
+        """Whether the model is better before any rewrite of its main graph.
+
+        That is: by its bodies, or since the runtime can do more for the weights that became
+        constants. In models of old IR versions, it takes all of them for constants.
+        """
+        new = self.source.ir_version >= CONSTANTS
+        return bool(prepared.bodies) or (prepared.frozen and new)
+
+    def tell(self, prepared: Prepared) -> None:
+        """Say what was done to the model besides rewrites."""
+        self.run.messages += prepared.notes
+        if prepared.inlined is not None:
+            count = len(prepared.inlined.calls)
+            self.run.messages.append(
+                f"{count} {'call' if count == 1 else 'calls'} of functions of the model inlined, "
+                "since rewrites reach into them."
+            )
+        if prepared.frozen:
+            names = overridable(self.source)
+            self.run.warnings.append(
+                f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
+                "are constants now (--keep-initializer-inputs keeps them)."
+            )
+
+    def inside(self, rules: Sequence[Rule]) -> Inside:
+        """What optimizes the graphs inside operators."""
+
+        def optimize(run: Run, body: ir.Model, before: Path) -> tuple[ir.Model, Report]:
+            result = Pipeline(run, body, before).optimize(rules)
+            return result.model, result.report
+
+        return optimize
 
     def judge(self, gate: Gate, imported: Imported, replacements: Replacements) -> Judgement:
         """What the replacements are worth; or those that keep the opset, if all do not pay."""
@@ -152,131 +148,6 @@ class Pipeline:
             return judgement
         self.run.messages.append(f"Rewrites that need a newer opset than {opset} did not pay.")
         return kept
-
-    def prepared(self, rules: Sequence[Rule]) -> ir.Model:
-        """The model before the search: without weights that are inputs, and with better bodies."""
-        model = self.source if self.run.keep_initializer_inputs else frozen(self.source)
-        if self.obstacle or self.run.inner >= DEPTH or not has_bodies(model):
-            return model
-        deadline = time.monotonic() + BODIES * self.run.budget
-
-        def optimize(body: ir.Model, share: float) -> tuple[ir.Model, Sequence[str]] | None:
-            budget = share * (deadline - time.monotonic())
-            if budget <= 0:
-                return None
-            with tempfile.TemporaryDirectory(dir=self.run.folder) as folder:
-                before = Path(folder) / "before.onnx"
-                write_temporary(body, before)
-                run = self.run.inside(Path(folder), budget)
-                try:
-                    result = Pipeline(run, body, before).optimize(rules)
-                except (ModelError, ValidationFailed):  # it does not run by itself
-                    return None
-            names = [use.name for use in result.report.rules]
-            return (result.model, names) if result.report.changed else None
-
-        try:
-            with self.run.phase("bodies"):
-                found = optimize_bodies(model, optimize)
-        except Exception as error:  # whatever is odd about it: the model is as good without
-            self.run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
-            return model
-        if found is None:
-            return model
-        self.notes = found.notes
-        return found.model
-
-    def imported(self, model: ir.Model) -> Imported | None:
-        """A model as a graph; None, and a warning, where that is not possible."""
-        try:
-            if self.obstacle:
-                raise ModelError(self.obstacle)
-            imported = import_model(model)
-        except ModelError as error:
-            self.run.warnings.append(f"The model was left as it is: {error}.")
-            return None
-        self.run.warnings += imported.warnings
-        return imported
-
-    def gains_by_preparation(self, imported: Imported) -> bool:
-        """Whether the model is better before any rewrite of its main graph.
-
-        That is: by its bodies, or since the runtime can do more for the weights that became
-        constants. In models of old IR versions, it takes all of them for constants.
-        """
-        if imported.model is self.source:
-            return False
-        return bool(self.notes) or self.source.ir_version >= CONSTANTS
-
-    def exact_costs(self, imported: Imported) -> tuple[ExactCost, ...]:
-        """What the objective counts, at each setting; nothing for latency."""
-        kind = EXACT.get(self.run.objective)
-        return () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
-
-    def search(self, imported: Imported, rules: Sequence[Rule]) -> Replacements:
-        """The replacements that the search finds."""
-        run = self.run
-        opset = current_opset(self.source) or LATEST_KNOWN
-        limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
-        if limit.obstacle:
-            run.messages.append(
-                f"The opset was kept, since {limit.obstacle} cannot be raised to a newer one."
-            )
-        with contextlib.ExitStack() as stack:
-            store = None
-            model = TargetModel(threads=run.target.threads)
-            if run.measured and not self.costs:
-                store = stack.enter_context(Store())
-                model = self.measured_target(store) or model
-            deadline = time.monotonic() + run.budget
-            # What is begun before it, as a region that hangs, must leave the check its time.
-            overrun = deadline + AFTERWARDS_S / 4
-            stack.enter_context(run.phase("search"))
-            measured: WorstOf | None = None
-            costs: CostModel = EstimatedCost(model)
-            if self.costs:
-                costs = self.costs[0]
-            elif store is not None:
-                measurer = Measurer(run.target, run.worker, deadline=overrun)
-                known = imported.constants
-                sizes = map(imported.sizes, self.settings)
-                costs = measured = WorstOf(
-                    [
-                        Costs(measurer, store, known, sizes=each, opset=opset, model=model)
-                        for each in sizes
-                    ]
-                )
-            found = search(
-                imported.graph,
-                rules,
-                costs,
-                deadline=deadline,
-                gain=EXACT_GAIN if self.costs else GAIN,
-                seed=run.tolerance.seed,
-                constants=imported.constants,
-                opset=limit.opset or opset,
-                processes=usable_cores(),
-                progress=run.progress,
-            )
-            if store is not None and measured is not None:
-                run.warnings += [*store.warnings, *measured.warnings]
-            replacements = found.replacements
-            if self.costs:
-                replacements = prune(imported.graph, replacements, self.costs, until=overrun)
-        run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
-        return replacements
-
-    def measured_target(self, store: Store) -> TargetModel | None:
-        """What is known of this machine; short runs do not measure it first."""
-        run = self.run
-        with run.phase("calibrate"):
-            place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
-            if run.budget < CALIBRATION_S:
-                return stored(place, store)
-            start = time.monotonic()
-            found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
-            run.end += time.monotonic() - start
-            return found
 
     def result(self, judgement: Judgement, account: Account) -> Result:
         """The result of the run."""
@@ -322,7 +193,7 @@ class Pipeline:
             rules=summary.rule_uses(
                 judgement.verdict.replacements,
                 judgement.gains,
-                "region" if self.run.measured and not self.costs else "estimate",
+                "region" if self.run.measured and self.run.objective not in EXACT else "estimate",
             )
             if changed
             else (),

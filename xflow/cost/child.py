@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 BOOKMARK = struct.Struct("<QQ")
@@ -36,6 +36,8 @@ MEMORY_TROUBLE = ("bad_alloc", "bad allocation", "Failed to allocate memory", "o
 NO_TIME = "no time was left to time it"
 WARM_UP_RUNS = 3
 RESULT_BYTES = 2**31  # of all outputs of one request: the parent has to hold them twice
+RESIDENT_BYTES = 2**28  # of mapped files, from which on their pages are given back
+PAGES_SECONDS = 5e-3  # between two looks at them: at most some ten megabytes are read meanwhile
 SAMPLE_SECONDS = 2e-3  # a sample shorter than this mostly measures the clock and the scheduler
 
 
@@ -164,6 +166,79 @@ class Runner:
         return {name: wire(value) for name, value in zip(names, outputs, strict=True)}
 
 
+class Pages:
+    """The pages of weights that the runtime maps, given back while a model runs.
+
+    They count as resident memory from the first use on, all gigabytes of them. A mapping that the
+    runtime has written to is left alone; the others are made read-only, so that nothing can be
+    written that would be lost: the system reads them again from the file.
+    """
+
+    def __init__(self, files: list[str]) -> None:
+        self._files = {(info.st_dev, info.st_ino) for info in map(os.stat, files)}
+        self._library = ctypes.CDLL(None)
+        for start, length, mode in self._mappings():
+            if mode.startswith("rw"):
+                self._call("mprotect", start, length, mmap.PROT_READ)
+
+    def _call(self, name: str, start: int, length: int, what: int) -> None:
+        getattr(self._library, name)(ctypes.c_void_p(start), ctypes.c_size_t(length), what)
+
+    def _mappings(self) -> list[tuple[int, int, str]]:
+        """Return start, length and mode of each mapping of the files that is as the file is."""
+        found: list[tuple[int, int, str]] = []
+        current: tuple[int, int, str] | None = None
+        with open("/proc/self/smaps") as text:
+            for line in text:
+                words = line.split()
+                if not words[0].endswith(":"):  # address, mode, offset, device, inode, path
+                    low, high = (int(part, 16) for part in words[0].split("-"))
+                    major, minor = (int(part, 16) for part in words[3].split(":"))
+                    ours = (os.makedev(major, minor), int(words[4])) in self._files
+                    current = (low, high - low, words[1]) if ours else None
+                elif current is not None and words[0] == "Anonymous:" and words[1] == "0":
+                    found.append(current)
+        return found
+
+    def release(self) -> None:
+        """Give them back, if there are many."""
+        with open("/proc/self/statm") as text:
+            resident = int(text.read().split()[2]) * mmap.PAGESIZE
+        if resident > RESIDENT_BYTES:
+            for start, length, mode in self._mappings():
+                if mode.startswith("r--"):
+                    self._call("madvise", start, length, mmap.MADV_DONTNEED)
+
+
+@contextlib.contextmanager
+def giving_back(files: list[str]) -> Iterator[None]:
+    """While models run in this block, give back the pages of these files, where that can be done.
+
+    Sessions must neither be made nor end in it: what is unmapped may become something else.
+    """
+    pages = None
+    if files and sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            pages = Pages(files)
+    if pages is None:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while not over.wait(PAGES_SECONDS):
+                pages.release()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def wire(value: Any) -> Any:
     """Return a runtime value as something that can be pickled without the runtime."""
     if not value.has_value():
@@ -190,12 +265,13 @@ def run_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[st
     runner = Runner(runtime, request["model"], request["options"])
     results = []
     size = 0
-    for feeds in request["feeds"]:
-        steps.at(1)
-        results.append(runner.outputs(feeds))
-        size += sum(map(bytes_of, results[-1].values()))
-        if size > RESULT_BYTES:
-            raise MemoryError
+    with giving_back(request.get("mapped", [])):
+        for feeds in request["feeds"]:
+            steps.at(1)
+            results.append(runner.outputs(feeds))
+            size += sum(map(bytes_of, results[-1].values()))
+            if size > RESULT_BYTES:
+                raise MemoryError
     steps.at(0)
     return results
 

@@ -1,0 +1,222 @@
+"""What the search finds in a model, with as many of its calls inlined as that takes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from xflow.attribution import Replacements, prune
+from xflow.calls import has_calls, inlined, worthwhile
+from xflow.cost import CostModel
+from xflow.cost.calibrate import SECONDS as CALIBRATION_S
+from xflow.cost.calibrate import calibrated, stored
+from xflow.cost.estimate import EstimatedCost
+from xflow.cost.measure import Measurer
+from xflow.cost.model import Costs, WorstOf
+from xflow.cost.objectives import EXACT, ExactCost
+from xflow.cost.store import Place, Store
+from xflow.cost.target import TargetModel
+from xflow.domains import within
+from xflow.errors import ModelError
+from xflow.inputs import Shapes
+from xflow.machine import usable_cores
+from xflow.onnx_import import Imported, import_model
+from xflow.opset import ceiling, current_opset
+from xflow.preparation import Inside, Prepared, begin, with_bodies, with_calls
+from xflow.rule import Rule
+from xflow.run import AFTERWARDS_S, Run
+from xflow.search import GAIN, search
+
+LATEST_KNOWN = 20
+"""The opset of regions of models that use none of ONNX's own operators."""
+EXACT_GAIN = 1e-9
+"""Least relative gain for which a region is rewritten where it is known without a measurement."""
+FIRST = 2 / 3
+"""The part of the budget for the search with all calls inlined, where another one may follow."""
+AS_GOOD = 0.95
+"""The part of what is gained with all calls inlined for which some are left as they are."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model before the search, as a graph, and what the search found."""
+
+    prepared: Prepared
+    imported: Imported
+    costs: tuple[ExactCost, ...]
+    """What the objective counts, at each setting; nothing for latency."""
+    replacements: Replacements
+    messages: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def gain(self) -> float:
+        """What all rewrites gain by themselves, in seconds or in what the objective counts."""
+        return sum(item.gain for item in self.replacements)
+
+
+class Finder:
+    """Searches the model `source` at the `settings` of its input shapes.
+
+    `obstacle` says why it cannot be run; nothing where it can. `inside` optimizes what is in its
+    operators.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        source: ir.Model,
+        settings: Sequence[Shapes],
+        obstacle: str,
+        inside: Inside,
+    ) -> None:
+        self.run = run
+        self.source = source
+        self.settings = settings
+        self.obstacle = obstacle
+        self.inside = inside
+
+    def found(self, rules: Sequence[Rule]) -> Found | None:
+        """What the search finds, with as many calls inlined as it takes; None where it cannot look.
+
+        It looks at the model with all calls inlined, and then only with those that the rewrites
+        reach into.
+        """
+        base, seconds = begin(self.source, self.run), self.run.budget
+        whole = None if self.obstacle or not has_calls(base.model) else self.all_inlined(base)
+        if whole is None or whole.inlined is None:
+            return self.kept(self.attempt(base, rules, seconds))
+        end = time.monotonic() + seconds
+        first = self.attempt(whole, rules, FIRST * seconds)
+        # Not more than the first one had: then what it remembers of regions counts.
+        left = min(FIRST * seconds, max(end - time.monotonic(), (1 - FIRST) * seconds))
+        if first is None or not (first.replacements or first.prepared.bodies):
+            return self.kept(self.attempt(base, rules, left))
+        places = {number for number, _ in first.prepared.bodies}
+        calls = worthwhile(whole.inlined, first.imported, first.replacements, places)
+        if calls == whole.inlined.calls:
+            return self.kept(first)
+        some = with_calls(base, inlined(base.model, calls)) if calls else base
+        second = self.attempt(some, rules, left)
+        if second is None or len(second.prepared.bodies) < len(places):
+            return self.kept(first)
+        return self.kept(second if second.gain >= AS_GOOD * first.gain else first)
+
+    def all_inlined(self, base: Prepared) -> Prepared | None:
+        """The model with all calls inlined; None, and a warning, where that is not possible."""
+        try:
+            return with_calls(base, inlined(base.model))
+        except Exception as error:  # whatever is odd about them: the model is as good without
+            self.run.warnings.append(f"The functions were left as they are: {error}.")
+            return None
+
+    def attempt(self, prepared: Prepared, rules: Sequence[Rule], seconds: float) -> Found | None:
+        """What the search finds in so much time, bodies first; None where there is no graph."""
+        told = len(self.run.messages), len(self.run.warnings)
+        if not self.obstacle:
+            prepared = with_bodies(prepared, self.run, self.inside, seconds)
+        with self.run.phase("import"):
+            imported = self.imported(prepared.model)
+        if imported is None:
+            return None
+        kind = EXACT.get(self.run.objective)
+        costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
+        allowed = within(rules, self.run.domains)
+        replacements = self.search(imported, allowed, costs, seconds)
+        messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
+        del self.run.messages[told[0] :], self.run.warnings[told[1] :]
+        return Found(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
+
+    def kept(self, found: Found | None) -> Found | None:
+        """The one of several attempts that counts; what it has to tell is told."""
+        if found is not None:
+            self.run.messages += found.messages
+            self.run.warnings += found.warnings
+        return found
+
+    def imported(self, model: ir.Model) -> Imported | None:
+        """A model as a graph; None, and a warning, where that is not possible."""
+        try:
+            if self.obstacle:
+                raise ModelError(self.obstacle)
+            imported = import_model(model)
+        except ModelError as error:
+            self.run.warnings.append(f"The model was left as it is: {error}.")
+            return None
+        self.run.warnings += imported.warnings
+        return imported
+
+    def search(
+        self,
+        imported: Imported,
+        rules: Sequence[Rule],
+        exact: tuple[ExactCost, ...],
+        seconds: float,
+    ) -> Replacements:
+        """The replacements that the search finds in so much time."""
+        run = self.run
+        opset = current_opset(self.source) or LATEST_KNOWN
+        limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
+        if limit.obstacle:
+            run.messages.append(
+                f"The opset was kept, since {limit.obstacle} cannot be raised to a newer one."
+            )
+        with contextlib.ExitStack() as stack:
+            store = None
+            model = TargetModel(threads=run.target.threads)
+            if run.measured and not exact:
+                store = stack.enter_context(Store())
+                model = self.measured_target(store) or model
+            deadline = time.monotonic() + seconds
+            # What is begun before it, as a region that hangs, must leave the check its time.
+            overrun = deadline + AFTERWARDS_S / 4
+            stack.enter_context(run.phase("search"))
+            measured: WorstOf | None = None
+            costs: CostModel = EstimatedCost(model)
+            if exact:
+                costs = exact[0]
+            elif store is not None:
+                measurer = Measurer(run.target, run.worker, deadline=overrun)
+                known = imported.constants
+                sizes = map(imported.sizes, self.settings)
+                costs = measured = WorstOf(
+                    [
+                        Costs(measurer, store, known, sizes=each, opset=opset, model=model)
+                        for each in sizes
+                    ]
+                )
+            found = search(
+                imported.graph,
+                rules,
+                costs,
+                deadline=deadline,
+                gain=EXACT_GAIN if exact else GAIN,
+                seed=run.tolerance.seed,
+                constants=imported.constants,
+                opset=limit.opset or opset,
+                processes=usable_cores(),
+                progress=run.progress,
+            )
+            if store is not None and measured is not None:
+                run.warnings += [*store.warnings, *measured.warnings]
+            replacements = found.replacements
+            if exact:
+                replacements = prune(imported.graph, replacements, exact, until=overrun)
+        run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
+        return replacements
+
+    def measured_target(self, store: Store) -> TargetModel | None:
+        """What is known of this machine; short runs do not measure it first."""
+        run = self.run
+        with run.phase("calibrate"):
+            place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
+            if run.budget < CALIBRATION_S:
+                return stored(place, store)
+            start = time.monotonic()
+            found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
+            run.end += time.monotonic() - start
+            return found
