@@ -74,9 +74,6 @@ def _vector(name: str, size: int, start: float) -> str:
     return f"float[{size}] {name} = {{{numbers}}}"
 
 
-NUMBER = "a number that is an extent is not tied to it by a rule: sums divided by it stay sums"
-SQUARES = "the rule has powers of 2, and a product far from its root is not renamed for its sake"
-
 WIDTH = 64
 TOKENS = f"float[$N, $S, {WIDTH}]"
 _PARAMETERS = ", ".join((_vector("gain", WIDTH, 0.5), _vector("shift", WIDTH, -0.5)))
@@ -123,11 +120,7 @@ LAYER_NORMALIZATION = Composite(
             d = Sub(x, m) n = Div(d, r) s = Mul(n, gain) y = Add(s, shift)""",
         "without a shift": f"""{_VARIANCE} r = Sqrt(e) n = Div(d, r) y = Mul(n, gain)""",
     },
-    {
-        "a sum over its number": NUMBER,
-        "two means of sums": NUMBER,
-        "the mean of squares less a square": SQUARES,
-    },
+    {},
 )
 
 RMS_NORMALIZATION = Composite(
@@ -154,7 +147,7 @@ RMS_NORMALIZATION = Composite(
         "the gain on the tensor": """x2 = Pow(x, two) v = ReduceMean(x2, last) e = Add(v, eps)
             r = Sqrt(e) i = Reciprocal(r) g = Mul(x, gain) y = Mul(g, i)""",
     },
-    {"a sum over its number": NUMBER, "a sum of squares": NUMBER},
+    {},
 )
 
 _GELU = _scalars(
@@ -193,7 +186,6 @@ GELU = Composite(
             t = Sigmoid(a) y = Mul(x, t)""",
     },
     {
-        "by tanh, factored to the end": SQUARES,
         "by a sigmoid": "the direction is refused: 1 + tanh loses digits where a sigmoid has them",
     },
 )

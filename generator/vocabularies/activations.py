@@ -288,35 +288,46 @@ CUBIC_GELUS = Vocabulary(
     chain=True,
 )
 
-FACTORED_GELUS = Vocabulary(
-    "gelus by tanh of x times a square",
-    (anywhere("x"),),
-    (
-        numbers("one", 1),
-        numbers("two", 2),
-        numbers("half", HALF),
-        numbers("c", Fraction(8943, 200000)),
-        Production("Pi", (), "pi"),
-        applied("Div", "two", "pi", "ratio"),
-        Production("Sqrt", ("ratio",), "root"),
-        applied("Mul", "c", "root", "slope"),
-        applied("Pow", X, "two", "square"),
-        applied("Mul", "square", "slope", "term"),
-        applied("Add", "term", "root", "line"),
-        applied("Mul", X, "line", "argument"),
-        Production("Tanh", ("argument",), "tanh"),
-        applied("Add", "tanh", "one", "factor"),
-        applied("Mul", X, "half", "part"),
-        applied("Mul", "part", "factor", OUT),
-        Production("Gelu", (X,), OUT, choices(approximate=["tanh"])),
-    ),
-    (9,) * 9,
-    free=frozenset({"one", "two", "half", "c", "pi", "ratio", "root", "slope"}),
-    roots=frozenset({OUT}),
-    exact=False,
-    chain=True,
+
+def _factored_gelus(name: str, square: Production) -> Vocabulary:
+    """With the root multiplied in, as compilers leave it, and squares in one form.
+
+    Beside the others, no term is built on it.
+    """
+    return Vocabulary(
+        name,
+        (anywhere("x"),),
+        (
+            numbers("one", 1),
+            numbers("two", 2),
+            numbers("half", HALF),
+            numbers("c", Fraction(8943, 200000)),
+            Production("Pi", (), "pi"),
+            applied("Div", "two", "pi", "ratio"),
+            Production("Sqrt", ("ratio",), "root"),
+            applied("Mul", "c", "root", "slope"),
+            square,
+            applied("Mul", "square", "slope", "term"),
+            applied("Add", "term", "root", "line"),
+            applied("Mul", X, "line", "argument"),
+            Production("Tanh", ("argument",), "tanh"),
+            applied("Add", "tanh", "one", "factor"),
+            applied("Mul", X, "half", "part"),
+            applied("Mul", "part", "factor", OUT),
+            Production("Gelu", (X,), OUT, choices(approximate=["tanh"])),
+        ),
+        (9,) * 9,
+        free=frozenset({"one", "two", "half", "c", "pi", "ratio", "root", "slope"}),
+        roots=frozenset({OUT}),
+        exact=False,
+        chain=True,
+    )
+
+
+FACTORED_GELUS = (
+    _factored_gelus("gelus by tanh of x times a square", applied("Pow", X, "two", "square")),
+    _factored_gelus("gelus by tanh of x times a product", applied("Mul", X, X, "square")),
 )
-"""With the root multiplied in, as compilers leave it: beside the others, no term is built on it."""
 
 ACTIVATIONS = Family(
     "activations",
@@ -332,7 +343,7 @@ ACTIVATIONS = Family(
         GELUS,
         QUOTIENT_GELUS,
         CUBIC_GELUS,
-        FACTORED_GELUS,
+        *FACTORED_GELUS,
         SIGMOIDS,  # last, since with its gates the others follow, by long ways
     ),
     about="elementwise functions at any shape, and the forms in which exporters write them",
