@@ -272,7 +272,16 @@ ATTENTION = Composite(
     f"{_ROWS} q, {_ROWS} k, {_ROWS} v, float[$N, 1, $S, $S] mask, bool[$N, 1, $S, $S] seen",
     f"{_ROWS} y",
     f"int64[4] split = {{0, 0, {HEADS}, {HEAD}}}, int64[3] flat = {{0, 0, {HEADS * HEAD}}}, "
-    + _scalars(scale=HEAD**-0.5, root=HEAD**0.5, part=HEAD**-0.25, quarter=HEAD**0.25, never=-1e9),
+    + _scalars(
+        scale=HEAD**-0.5,
+        root=HEAD**0.5,
+        part=HEAD**-0.25,
+        quarter=HEAD**0.25,
+        never=-1e9,
+        zero=0.0,
+        one=1.0,
+        least=-3.4028234663852886e38,
+    ),
     {
         "scaled behind, by Mul": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
             w = Mul(m, scale) {_WEIGHTED}""",
@@ -300,11 +309,20 @@ ATTENTION = Composite(
             w = Add(mask, m) {_WEIGHTED}""",
         "a mask by Where": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt) c = Mul(m, scale)
             w = Where(seen, c, never) {_WEIGHTED}""",
+        "a mask of the least float by Where": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
+            c = Mul(m, scale) w = Where(seen, c, least) {_WEIGHTED}""",
+        "a mask by Where, turned round": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
+            c = Mul(m, scale) u = Not(seen) w = Where(u, least, c) {_WEIGHTED}""",
+        "a mask made of Booleans": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt) c = Mul(m, scale)
+            a = Where(seen, zero, least) w = Add(c, a) {_WEIGHTED}""",
+        "a mask made of numbers, as BERT has it": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
+            c = Div(m, root) f = Cast<to = 1>(seen) g = Sub(one, f) a = Mul(g, least)
+            w = Add(c, a) {_WEIGHTED}""",
         "not scaled": f"{_SPLIT} {_KEYS} w = MatMul(hq, kt) {_WEIGHTED}",
     },
     {
-        "a mask by Where": "not equal over the reals: a number takes the place of the score, and a "
-        "mask is added to it",
+        "a mask by Where": "not equal over the reals, and beside -1e9 a score is not lost: nothing "
+        "tells that scores are not as low",
     },
 )
 
