@@ -28,6 +28,7 @@ from xflow.generator.vocabularies import (
     normalization,
     parts,
     reductions,
+    rotary,
     shapes,
 )
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
@@ -271,7 +272,7 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
         (
             reductions.COUNTED,
             "x[*B, n]",
-            "Div(ReduceSum(x, axes=[-1]), ReduceSum(Ones(shape=[n]), keepdims=0))",
+            "Mul(ReduceSum(x, axes=[-1]), Reciprocal(ReduceSum(Ones(shape=[n]), keepdims=0)))",
             "ReduceMean(x, axes=[-1])",
         ),
         (
@@ -286,6 +287,21 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "Slice(Slice(x, starts=[h], ends=[j], axes=[-2], steps=[1]), "
             "starts=[k], ends=[l], axes=[-1], steps=[1])",
             "Slice(x, starts=[h, k], ends=[j, l], axes=[-2, -1], steps=[1, 1])",
+        ),
+        (
+            rotary.ROTATED[1],
+            "x[B, H, S, 2*D] c[1, S, D] s[1, S, D]",
+            "Add(Mul(x, Unsqueeze(Concat(c, c, axis=2), axes=[1])), "
+            "Mul(Concat(Neg(Split(x, axis=3, split=[D, D])[1]), "
+            "Split(x, axis=3, split=[D, D])[0], axis=3), "
+            "Unsqueeze(Concat(s, s, axis=2), axes=[1])))",
+            "RotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
+        ),
+        (
+            activations.COMPLEMENTS[0],
+            "x[...]",
+            "Div(Mul(x, Sub(1, Erf(Mul(x, Neg(Reciprocal(Sqrt(2))))))), 2)",
+            "Gelu(x)",
         ),
         (
             activations.GELUS,

@@ -205,12 +205,17 @@ SIGMOIDS = Vocabulary(
 )
 
 
-def _gelus(name: str, scaled: Production) -> Vocabulary:
-    """Gelu by the error function of the input divided by the root of 2.
+def _gelus(name: str, by: str, constant: str, *, complement: bool = False) -> Vocabulary:
+    """Gelu by the error function of the input divided by the root of 2, or by its complement.
 
-    Models hold 1/sqrt(2) as a number, in which nobody sees a reciprocal: the form with a product
-    has a vocabulary of its own, where no shorter one stands for it.
+    Models hold 1/sqrt(2) as a number, in which nobody sees a reciprocal, and -1/sqrt(2) likewise:
+    each form has a vocabulary of its own, where no shorter one stands for it.
     """
+    scaled: tuple[Production, ...] = (applied(by, X, constant, "scaled"),)
+    factor, sign = applied("Add", "error", "one", "factor"), "Add"
+    if complement:
+        scaled = (Production("Neg", (constant,), "opposite"), applied(by, X, "opposite", "scaled"))
+        factor, sign = applied("Sub", "one", "error", "factor"), "Sub"
     return Vocabulary(
         name,
         (anywhere("x"),),
@@ -220,9 +225,9 @@ def _gelus(name: str, scaled: Production) -> Vocabulary:
             numbers("half", HALF),
             Production("Sqrt", ("two",), "root"),
             Production("Reciprocal", ("root",), "inverse"),
-            scaled,
+            *scaled,
             Production("Erf", ("scaled",), "error"),
-            applied("Add", "error", "one", "factor"),
+            factor,
             applied("Mul", "factor", "half", "factor"),
             applied("Mul", X, "half", "part"),
             applied("Div", X, "two", "part"),
@@ -232,19 +237,23 @@ def _gelus(name: str, scaled: Production) -> Vocabulary:
             applied("Mul", "product", "half", OUT),
             applied("Div", "product", "two", OUT),
             applied("Mul", "part", "error", "rest"),
-            applied("Add", "part", "rest", OUT),
+            applied(sign, "part", "rest", OUT),
             Production("Gelu", (X,), OUT),
         ),
         (5, 5, 5, 5, 5, 5),
-        free=frozenset({"one", "two", "half", "root", "inverse"}),
+        free=frozenset({"one", "two", "half", "root", "inverse", "opposite"}),
         roots=frozenset({OUT, "part"}),
         exact=False,
         chain=True,
     )
 
 
-GELUS = _gelus("gelus by a product", applied("Mul", X, "inverse", "scaled"))
-QUOTIENT_GELUS = _gelus("gelus by a quotient", applied("Div", X, "root", "scaled"))
+GELUS = _gelus("gelus by a product", "Mul", "inverse")
+QUOTIENT_GELUS = _gelus("gelus by a quotient", "Div", "root")
+COMPLEMENTS = (
+    _gelus("gelus by the complement of a product", "Mul", "inverse", complement=True),
+    _gelus("gelus by the complement of a quotient", "Div", "root", complement=True),
+)
 
 CUBIC_GELUS = Vocabulary(
     "gelus by tanh",
@@ -342,6 +351,7 @@ ACTIVATIONS = Family(
         HARD,
         GELUS,
         QUOTIENT_GELUS,
+        *COMPLEMENTS,
         CUBIC_GELUS,
         *FACTORED_GELUS,
         SIGMOIDS,  # last, since with its gates the others follow, by long ways

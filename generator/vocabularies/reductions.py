@@ -84,7 +84,6 @@ COUNTED = Vocabulary(
         Production("ReduceSum", ("ones",), "number", choices(axes=[(0,)], keepdims=[0])),
         Production("Reciprocal", ("number",), "inverse"),
         Production("ReduceSum", (X,), "sum", choices(axes=[(1,)], keepdims=[0, 1])),
-        applied("Div", "sum", "number", "mean"),
         applied("Mul", "sum", "inverse", "mean"),
         Production("ReduceMean", (X,), "mean", choices(axes=[(1,)], keepdims=[0, 1])),
     ),
@@ -96,7 +95,8 @@ COUNTED = Vocabulary(
     chain=True,
     by_example=True,
 )
-"""Models hold the number as a constant; as the sum of so many ones it is tied to the extent."""
+"""Models hold 1/n as a constant; by the sum of so many ones it is tied to the extent. Sums divided
+by n are products with what is then computed."""
 
 REDUCTIONS = Family(
     "reductions",
