@@ -89,9 +89,10 @@ def test_attention_takes_such_a_mask_even_where_it_covers_a_row() -> None:
     after = ir.to_proto(result.model)
     assert "Attention" in {node.op_type for node in after.graph.node}
     rng = np.random.default_rng(0)
-    feeds = {name: rng.standard_normal((2, 3, 16, 8)).astype(np.float32) for name in "qkv"}
-    feeds["seen"] = rng.random((2, 1, 16, 16)) < 0.5
-    feeds["seen"][:, :, 3] = False
+    seen = rng.random((2, 1, 16, 16)) < 0.5
+    seen[:, :, 3] = False
+    heads = {name: rng.standard_normal((2, 3, 16, 8)).astype(np.float32) for name in "qkv"}
+    feeds = {**heads, "seen": seen}
     first, second = (
         ort.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(
             None, feeds
