@@ -119,8 +119,25 @@ LAYER_NORMALIZATION = Composite(
             q = ReduceMean(x2, last) m2 = Mul(m, m) v = Sub(q, m2) e = Add(v, eps) r = Sqrt(e)
             d = Sub(x, m) n = Div(d, r) s = Mul(n, gain) y = Add(s, shift)""",
         "without a shift": f"""{_VARIANCE} r = Sqrt(e) n = Div(d, r) y = Mul(n, gain)""",
+        "moments of x, as Flax has it": """m = ReduceMean(x, last) x2 = Mul(x, x)
+            q = ReduceMean(x2, last) m2 = Mul(m, m) v = Sub(q, m2) e = Add(v, eps) d = Sub(x, m)
+            r = Sqrt(e) i = Reciprocal(r) g = Mul(i, gain) s = Mul(d, g) y = Add(s, shift)""",
+        "moments of x apart, as Keras has it": """m = ReduceMean(x, last) x2 = Mul(x, x)
+            q = ReduceMean(x2, last) m2 = Mul(m, m) v = Sub(q, m2) e = Add(v, eps) r = Sqrt(e)
+            i = Reciprocal(r) g = Mul(i, gain) a = Mul(x, g) b = Mul(m, g) c = Sub(shift, b)
+            y = Add(a, c)""",
+        "the axis put back": """a = ReduceSum<keepdims = 0>(x, last) u = Unsqueeze(a, last)
+            m = Div(u, width) d = Sub(x, m) d2 = Mul(d, d) b = ReduceSum<keepdims = 0>(d2, last)
+            w = Unsqueeze(b, last) v = Div(w, width) e = Add(v, eps) r = Sqrt(e) n = Div(d, r)
+            s = Mul(n, gain) y = Add(s, shift)""",
+        "a variance that is kept above zero": """m = ReduceMean(x, last) x2 = Mul(x, x)
+            q = ReduceMean(x2, last) m2 = Mul(m, m) v0 = Sub(q, m2) v = Relu(v0) e = Add(v, eps)
+            d = Sub(x, m) r = Sqrt(e) n = Div(d, r) s = Mul(n, gain) y = Add(s, shift)""",
     },
-    {},
+    {
+        "a variance that is kept above zero": "the prover does not know that a mean of squares is "
+        "at least the square of the mean",
+    },
 )
 
 RMS_NORMALIZATION = Composite(
@@ -146,6 +163,13 @@ RMS_NORMALIZATION = Composite(
             r = Sqrt(e) g = Div(gain, r) y = Mul(x, g)""",
         "the gain on the tensor": """x2 = Pow(x, two) v = ReduceMean(x2, last) e = Add(v, eps)
             r = Sqrt(e) i = Reciprocal(r) g = Mul(x, gain) y = Mul(g, i)""",
+        "divided by a power": """x2 = Mul(x, x) v = ReduceMean(x2, last) e = Add(v, eps)
+            r = Pow(e, half) n = Div(x, r) y = Mul(n, gain)""",
+        "without a gain": """x2 = Pow(x, two) v = ReduceMean(x2, last) e = Add(v, eps)
+            r = Sqrt(e) y = Div(x, r)""",
+        "the axis put back": """x2 = Mul(x, x) a = ReduceSum<keepdims = 0>(x2, last)
+            u = Unsqueeze(a, last) v = Div(u, width) e = Add(v, eps) r = Sqrt(e) n = Div(x, r)
+            y = Mul(n, gain)""",
     },
     {},
 )
@@ -182,6 +206,15 @@ GELU = Composite(
             a = Mul(f, scale) t = Tanh(a) s = Add(t, one) h = Mul(s, half) y = Mul(x, h)""",
         "by tanh, factored to the end": """q = Mul(x, x) k = Mul(q, inner) l = Add(k, scale)
             a = Mul(x, l) t = Tanh(a) s = Add(t, one) h = Mul(x, half) y = Mul(h, s)""",
+        "by the complement": """g = Neg(x) a = Mul(g, over) e = Erf(a) s = Sub(one, e)
+            h = Mul(x, half) y = Mul(h, s)""",
+        "by tanh, a slope first": """w = Mul(x, scale) k = Mul(x, cubic) q = Mul(k, x)
+            l = Add(q, one) a = Mul(w, l) t = Tanh(a) s = Add(t, one) h = Mul(x, half)
+            y = Mul(h, s)""",
+        "by tanh, three products": """k = Mul(x, cubic) q = Mul(k, x) c = Mul(q, x) l = Add(x, c)
+            a = Mul(l, scale) t = Tanh(a) s = Add(t, one) h = Mul(x, half) y = Mul(h, s)""",
+        "by tanh, half inside": """q = Mul(x, x) c = Mul(x, q) k = Mul(cubic, c) l = Add(x, k)
+            a = Mul(scale, l) t = Tanh(a) s = Add(one, t) h = Mul(half, s) y = Mul(x, h)""",
         "by a sigmoid": """c = Pow(x, three) k = Mul(c, cubic) l = Add(x, k) a = Mul(l, double)
             t = Sigmoid(a) y = Mul(x, t)""",
     },
@@ -252,6 +285,9 @@ SOFTMAX = Composite(
         "one over the sum": """m = ReduceMax(x, last) d = Sub(x, m) e = Exp(d)
             t = ReduceSum(e, last) i = Div(one, t) y = Mul(i, e)""",
         "the power of a LogSoftmax": "l = LogSoftmax<axis = -1>(x) y = Exp(l)",
+        "the axis put back": """m = ReduceMax<keepdims = 0>(x, last) u = Unsqueeze(m, last)
+            d = Sub(x, u) e = Exp(d) a = ReduceSum<keepdims = 0>(e, last) t = Unsqueeze(a, last)
+            y = Div(e, t)""",
         "by the logarithm of the sum": """l = ReduceLogSumExp(x, last) d = Sub(x, l)
             y = Exp(d)""",
     },
