@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from xflow.generator.enumeration.propose import Proposal
 from xflow.generator.minimize import is_linear, is_permutation, repeats_itself
 from xflow.generator.vocabulary import Vocabulary
-from xflow.graph import Value, walk
+from xflow.graph import Leaf, Value, walk
 from xflow.ops.registry import Operator
 
 
@@ -14,7 +16,8 @@ def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
 
     An equation between sides that cost the same only helps search to get elsewhere; of these
     the ones are kept that read each activation once, and do more than exchange inputs, and those
-    that say that one operator is another.
+    that say that one operator is another. One operator, on views of weights too, may stand for
+    what repeats a term, as a rotation of heads does.
     """
     source, target = proposal.source, proposal.target
     free = {item.name for item in vocabulary.inputs if item.sort in vocabulary.free}
@@ -23,7 +26,8 @@ def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
     if is_one_operator(target) and (is_one_operator(source) or is_linear(target, free)):
         return False
     if repeats_itself(source) or repeats_itself(target):
-        return True
+        by_views = is_one_operator(target, free) and is_linear(target)
+        return proposal.saves_nothing or not by_views
     return proposal.saves_nothing and not (
         is_linear(source, free) and is_linear(target, free) and not is_permutation(source, target)
     )
@@ -41,10 +45,20 @@ def may_matter(proposal: Proposal) -> bool:
     )
 
 
-def is_one_operator(value: Value) -> bool:
-    """Whether a term is one operator on inputs and constants."""
+def is_one_operator(value: Value, free: Collection[str] = ()) -> bool:
+    """Whether a term is one operator on inputs and constants, and on views of the inputs `free`."""
     return not value.is_leaf and all(
-        source.is_leaf or not source.node.inputs for source in value.node.inputs
+        source.is_leaf or not source.node.inputs or _is_view(source, free)
+        for source in value.node.inputs
+    )
+
+
+def _is_view(value: Value, free: Collection[str]) -> bool:
+    op = value.node.op
+    return (
+        isinstance(op, Operator)
+        and op.role == "view"
+        and all(isinstance(v.node.op, Leaf) and v.node.op.key in free for v in value.node.inputs)
     )
 
 

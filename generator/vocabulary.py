@@ -102,9 +102,10 @@ class Vocabulary:
     literal: frozenset[str] = frozenset()
     """Operators whose integers stand for themselves in every rule."""
     by_example: bool = False
-    """What operators leave open of sizes is as enumerated: which axes a `Reshape` splits and merges
-    and which channels a convolution groups; sizes that mean different things must differ then. The
-    end of a slice is free from the start, and a convolution may have to have one group."""
+    """What operators leave open of sizes is as enumerated: which axes a `Reshape` splits and
+    merges, which channels a convolution groups, which extents a constant has. Sizes that mean
+    different things must differ then. The end of a slice is free from the start, and a convolution
+    may have to have one group."""
 
     @property
     def drawn(self) -> Drawn:

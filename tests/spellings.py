@@ -74,9 +74,6 @@ def _vector(name: str, size: int, start: float) -> str:
     return f"float[{size}] {name} = {{{numbers}}}"
 
 
-NUMBER = "a number that is an extent is not tied to it by a rule: sums divided by it stay sums"
-SQUARES = "the rule has powers of 2, and a product far from its root is not renamed for its sake"
-
 WIDTH = 64
 TOKENS = f"float[$N, $S, {WIDTH}]"
 _PARAMETERS = ", ".join((_vector("gain", WIDTH, 0.5), _vector("shift", WIDTH, -0.5)))
@@ -122,11 +119,24 @@ LAYER_NORMALIZATION = Composite(
             q = ReduceMean(x2, last) m2 = Mul(m, m) v = Sub(q, m2) e = Add(v, eps) r = Sqrt(e)
             d = Sub(x, m) n = Div(d, r) s = Mul(n, gain) y = Add(s, shift)""",
         "without a shift": f"""{_VARIANCE} r = Sqrt(e) n = Div(d, r) y = Mul(n, gain)""",
+        "moments of x, as Flax has it": """m = ReduceMean(x, last) x2 = Mul(x, x)
+            q = ReduceMean(x2, last) m2 = Mul(m, m) v = Sub(q, m2) e = Add(v, eps) d = Sub(x, m)
+            r = Sqrt(e) i = Reciprocal(r) g = Mul(i, gain) s = Mul(d, g) y = Add(s, shift)""",
+        "moments of x apart, as Keras has it": """m = ReduceMean(x, last) x2 = Mul(x, x)
+            q = ReduceMean(x2, last) m2 = Mul(m, m) v = Sub(q, m2) e = Add(v, eps) r = Sqrt(e)
+            i = Reciprocal(r) g = Mul(i, gain) a = Mul(x, g) b = Mul(m, g) c = Sub(shift, b)
+            y = Add(a, c)""",
+        "the axis put back": """a = ReduceSum<keepdims = 0>(x, last) u = Unsqueeze(a, last)
+            m = Div(u, width) d = Sub(x, m) d2 = Mul(d, d) b = ReduceSum<keepdims = 0>(d2, last)
+            w = Unsqueeze(b, last) v = Div(w, width) e = Add(v, eps) r = Sqrt(e) n = Div(d, r)
+            s = Mul(n, gain) y = Add(s, shift)""",
+        "a variance that is kept above zero": """m = ReduceMean(x, last) x2 = Mul(x, x)
+            q = ReduceMean(x2, last) m2 = Mul(m, m) v0 = Sub(q, m2) v = Relu(v0) e = Add(v, eps)
+            d = Sub(x, m) r = Sqrt(e) n = Div(d, r) s = Mul(n, gain) y = Add(s, shift)""",
     },
     {
-        "a sum over its number": NUMBER,
-        "two means of sums": NUMBER,
-        "the mean of squares less a square": SQUARES,
+        "a variance that is kept above zero": "the prover does not know that a mean of squares is "
+        "at least the square of the mean",
     },
 )
 
@@ -153,8 +163,15 @@ RMS_NORMALIZATION = Composite(
             r = Sqrt(e) g = Div(gain, r) y = Mul(x, g)""",
         "the gain on the tensor": """x2 = Pow(x, two) v = ReduceMean(x2, last) e = Add(v, eps)
             r = Sqrt(e) i = Reciprocal(r) g = Mul(x, gain) y = Mul(g, i)""",
+        "divided by a power": """x2 = Mul(x, x) v = ReduceMean(x2, last) e = Add(v, eps)
+            r = Pow(e, half) n = Div(x, r) y = Mul(n, gain)""",
+        "without a gain": """x2 = Pow(x, two) v = ReduceMean(x2, last) e = Add(v, eps)
+            r = Sqrt(e) y = Div(x, r)""",
+        "the axis put back": """x2 = Mul(x, x) a = ReduceSum<keepdims = 0>(x2, last)
+            u = Unsqueeze(a, last) v = Div(u, width) e = Add(v, eps) r = Sqrt(e) n = Div(x, r)
+            y = Mul(n, gain)""",
     },
-    {"a sum over its number": NUMBER, "a sum of squares": NUMBER},
+    {},
 )
 
 _GELU = _scalars(
@@ -189,11 +206,19 @@ GELU = Composite(
             a = Mul(f, scale) t = Tanh(a) s = Add(t, one) h = Mul(s, half) y = Mul(x, h)""",
         "by tanh, factored to the end": """q = Mul(x, x) k = Mul(q, inner) l = Add(k, scale)
             a = Mul(x, l) t = Tanh(a) s = Add(t, one) h = Mul(x, half) y = Mul(h, s)""",
+        "by the complement": """g = Neg(x) a = Mul(g, over) e = Erf(a) s = Sub(one, e)
+            h = Mul(x, half) y = Mul(h, s)""",
+        "by tanh, a slope first": """w = Mul(x, scale) k = Mul(x, cubic) q = Mul(k, x)
+            l = Add(q, one) a = Mul(w, l) t = Tanh(a) s = Add(t, one) h = Mul(x, half)
+            y = Mul(h, s)""",
+        "by tanh, three products": """k = Mul(x, cubic) q = Mul(k, x) c = Mul(q, x) l = Add(x, c)
+            a = Mul(l, scale) t = Tanh(a) s = Add(t, one) h = Mul(x, half) y = Mul(h, s)""",
+        "by tanh, half inside": """q = Mul(x, x) c = Mul(x, q) k = Mul(cubic, c) l = Add(x, k)
+            a = Mul(scale, l) t = Tanh(a) s = Add(one, t) h = Mul(half, s) y = Mul(x, h)""",
         "by a sigmoid": """c = Pow(x, three) k = Mul(c, cubic) l = Add(x, k) a = Mul(l, double)
             t = Sigmoid(a) y = Mul(x, t)""",
     },
     {
-        "by tanh, factored to the end": SQUARES,
         "by a sigmoid": "the direction is refused: 1 + tanh loses digits where a sigmoid has them",
     },
 )
@@ -260,6 +285,9 @@ SOFTMAX = Composite(
         "one over the sum": """m = ReduceMax(x, last) d = Sub(x, m) e = Exp(d)
             t = ReduceSum(e, last) i = Div(one, t) y = Mul(i, e)""",
         "the power of a LogSoftmax": "l = LogSoftmax<axis = -1>(x) y = Exp(l)",
+        "the axis put back": """m = ReduceMax<keepdims = 0>(x, last) u = Unsqueeze(m, last)
+            d = Sub(x, u) e = Exp(d) a = ReduceSum<keepdims = 0>(e, last) t = Unsqueeze(a, last)
+            y = Div(e, t)""",
         "by the logarithm of the sum": """l = ReduceLogSumExp(x, last) d = Sub(x, l)
             y = Exp(d)""",
     },
@@ -280,7 +308,16 @@ ATTENTION = Composite(
     f"{_ROWS} q, {_ROWS} k, {_ROWS} v, float[$N, 1, $S, $S] mask, bool[$N, 1, $S, $S] seen",
     f"{_ROWS} y",
     f"int64[4] split = {{0, 0, {HEADS}, {HEAD}}}, int64[3] flat = {{0, 0, {HEADS * HEAD}}}, "
-    + _scalars(scale=HEAD**-0.5, root=HEAD**0.5, part=HEAD**-0.25, quarter=HEAD**0.25, never=-1e9),
+    + _scalars(
+        scale=HEAD**-0.5,
+        root=HEAD**0.5,
+        part=HEAD**-0.25,
+        quarter=HEAD**0.25,
+        never=-1e9,
+        zero=0.0,
+        one=1.0,
+        least=-3.4028234663852886e38,
+    ),
     {
         "scaled behind, by Mul": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
             w = Mul(m, scale) {_WEIGHTED}""",
@@ -308,11 +345,20 @@ ATTENTION = Composite(
             w = Add(mask, m) {_WEIGHTED}""",
         "a mask by Where": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt) c = Mul(m, scale)
             w = Where(seen, c, never) {_WEIGHTED}""",
+        "a mask of the least float by Where": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
+            c = Mul(m, scale) w = Where(seen, c, least) {_WEIGHTED}""",
+        "a mask by Where, turned round": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
+            c = Mul(m, scale) u = Not(seen) w = Where(u, least, c) {_WEIGHTED}""",
+        "a mask made of Booleans": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt) c = Mul(m, scale)
+            a = Where(seen, zero, least) w = Add(c, a) {_WEIGHTED}""",
+        "a mask made of numbers, as BERT has it": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
+            c = Div(m, root) f = Cast<to = 1>(seen) g = Sub(one, f) a = Mul(g, least)
+            w = Add(c, a) {_WEIGHTED}""",
         "not scaled": f"{_SPLIT} {_KEYS} w = MatMul(hq, kt) {_WEIGHTED}",
     },
     {
-        "a mask by Where": "not equal over the reals: a number takes the place of the score, and a "
-        "mask is added to it",
+        "a mask by Where": "not equal over the reals, and beside -1e9 a score is not lost: nothing "
+        "tells that scores are not as low",
     },
 )
 

@@ -27,6 +27,8 @@ from xflow.generator.vocabularies import (
     logic,
     normalization,
     parts,
+    reductions,
+    rotary,
     shapes,
 )
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
@@ -46,6 +48,9 @@ MATRICES = Vocabulary(
     (0, 0, 0, 0),
     ranks=(0, 1, 2),
 )
+
+ROOTS = [v for v in normalization.STEPWISE if v.name.startswith("root mean square")]
+"""Squares as powers, and as products."""
 
 
 def rules_of(vocabulary: Vocabulary) -> list[Rule]:
@@ -255,11 +260,20 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "Where(Not(c), x, y)",
             "Where(c, y, x)",
         ),
+        *(
+            (
+                stages,
+                "x[*B, n]",
+                f"Div(x, Sqrt(Add(ReduceMean({square}, axes=[-1]), Scalar(value=epsilon))))",
+                "RMSNormalization(x, Ones(shape=[n]), epsilon=epsilon)",
+            )
+            for stages, square in zip(ROOTS, ("Pow(x, 2)", "Mul(x, x)"), strict=True)
+        ),
         (
-            normalization.ROOT_MEAN_SQUARE,
+            reductions.COUNTED,
             "x[*B, n]",
-            "Div(x, Sqrt(Add(ReduceMean(Pow(x, 2), axes=[-1]), Scalar(value=epsilon))))",
-            "RMSNormalization(x, Ones(shape=[n]), epsilon=epsilon)",
+            "Mul(ReduceSum(x, axes=[-1]), Reciprocal(ReduceSum(Ones(shape=[n]), keepdims=0)))",
+            "ReduceMean(x, axes=[-1])",
         ),
         (
             shapes.GATHERED,
@@ -273,6 +287,21 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "Slice(Slice(x, starts=[h], ends=[j], axes=[-2], steps=[1]), "
             "starts=[k], ends=[l], axes=[-1], steps=[1])",
             "Slice(x, starts=[h, k], ends=[j, l], axes=[-2, -1], steps=[1, 1])",
+        ),
+        (
+            rotary.ROTATED[1],
+            "x[B, H, S, 2*D] c[1, S, D] s[1, S, D]",
+            "Add(Mul(x, Unsqueeze(Concat(c, c, axis=2), axes=[1])), "
+            "Mul(Concat(Neg(Split(x, axis=3, split=[D, D])[1]), "
+            "Split(x, axis=3, split=[D, D])[0], axis=3), "
+            "Unsqueeze(Concat(s, s, axis=2), axes=[1])))",
+            "RotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
+        ),
+        (
+            activations.COMPLEMENTS[0],
+            "x[...]",
+            "Div(Mul(x, Sub(1, Erf(Mul(x, Neg(Reciprocal(Sqrt(2))))))), 2)",
+            "Gelu(x)",
         ),
         (
             activations.GELUS,
@@ -303,7 +332,7 @@ def test_places_are_integers_and_a_run_of_them_is_a_slice() -> None:
 
 
 def test_a_chain_of_stages_is_not_cut_off() -> None:
-    chain = normalization.ROOT_MEAN_SQUARE
+    chain = ROOTS[0]
     assert enumerate_terms(chain, 0, 1).classes == enumerate_terms(chain, 0, 9).classes
     cut = replace(chain, chain=False)
     assert enumerate_terms(cut, 0, 1).classes < enumerate_terms(chain, 0, 1).classes

@@ -136,3 +136,10 @@ def test_a_rotation_by_other_angles_in_each_half_is_no_rotary_embedding() -> Non
     cos, sin = tables(repeats=False)
     source = imported(ROTATED, cos=cos, sin=sin)
     assert not list(repeated(source.graph, source.constants))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 16, 32), (1, 16, 32), (16, 32)])
+def test_tables_without_leading_axes_are_told_by_their_halves(shape: tuple[int, ...]) -> None:
+    cos, sin = (table.reshape(shape) for table in tables(repeats=True))
+    text = ROTATED.replace("float[1, 1, 16, 32]", f"float[{', '.join(map(str, shape))}]")
+    assert computed(optimized(imported(text, cos=cos, sin=sin))) == {"RotaryEmbedding": 1}

@@ -261,3 +261,20 @@ def test_equations_are_solved_from_each_other() -> None:
     assert solve([(p, 3), (p, 4)]) is None
     assert solve([(p * q, 6), (p, 2), (q // p, 1)]) == {"p": 2, "q": 3}
     assert solve([(p // q, 6), (p, 2), (q, 0)]) is None
+
+
+MEAN = instance("""in x[N, n]
+from Div(ReduceSum(x, axes=[-1]), ReduceSum(Ones(shape=[n]), keepdims=0))
+to ReduceMean(x, axes=[-1])
+where n >= 1""")
+
+
+@pytest.mark.parametrize(
+    ("extent", "number", "applies"), [(64, 64, True), (63, 64, False), (symbol("S"), 64, False)]
+)
+def test_a_number_is_an_extent_only_where_they_are_known_to_agree(
+    extent: Size, number: float, applies: bool
+) -> None:
+    total = call("ReduceSum", tensor("x", symbol("N"), extent), axes=(1,), keepdims=1)
+    mean = call("Div", total, tensor("c", constant=True))
+    assert len(matches(MEAN, mean, c=np.asarray(number, np.float32))) == applies

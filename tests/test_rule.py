@@ -39,6 +39,12 @@ def test_rule_has_one_instance_for_each_rank() -> None:
     assert not any(instance.free_symbols for instance in rule.instances())
 
 
+def test_negative_axes_of_an_unsqueeze_are_those_of_its_output() -> None:
+    text = "rule r\n in x[*B, n]\n rank 1\n from Unsqueeze(x, axes=[-2, -1])\n to x"
+    (rule,) = parse_rules(text)
+    assert rule.instance(1).lhs[0].node.attributes["axes"] == (2, 3)
+
+
 def test_reverse_swaps_the_sides_and_the_conditions() -> None:
     text = "rule r\n  in x[N, M]\n  from Relu(Relu(x))\n  to Relu(x)\n  where N >= 1\n"
     (rule,) = parse_rules(text + "  reverse M >= 2\n")

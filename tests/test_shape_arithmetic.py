@@ -154,6 +154,20 @@ def test_sizes_that_the_model_does_not_compute_are_read_off_its_inputs() -> None
     assert added.node.inputs[1].node.attributes["shape"] == (symbol("n"), symbol("s"))
 
 
+def test_a_constant_of_dynamic_sizes_is_made_at_run_time() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s] x) => (float[n, s] y) <float[1] c = {3}> { y = Mul(x, c) }""")
+    source = imported(model)
+    (old,) = source.graph.outputs
+    x, c = old.node.inputs
+    (wide,) = apply("Expand", [c], {"shape": x.shape})
+    (new,) = apply("Mul", [x, wide], {})
+    after = ir.to_proto(export_model(source, source.graph.replace({old: new})))
+    assert [node.op_type for node in after.graph.node][-2:] == ["Expand", "Mul"]
+    given = {"x": np.ones((2, 5), np.float32)}
+    np.testing.assert_array_equal(run(after, given), run(model, given))
+
+
 def test_a_guard_behind_a_mask_made_by_range_has_the_sizes_of_the_scores() -> None:
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
         g (float[n, s] x) => (float[n, s] y) <int64 start = {0}, int64 step = {1}, float c = {0}>

@@ -100,6 +100,13 @@ def tanh_gelu(x: Value) -> Value:
     return call("Mul", call("Mul", x, number(0.5)), call("Add", curve, number(1.0)))
 
 
+def slope_gelu(x: Value) -> Value:
+    slope = call("Mul", call("Mul", x, number(0.044715)), x)
+    scaled = call("Mul", x, number((2 / np.pi) ** 0.5))
+    curve = call("Tanh", call("Mul", scaled, call("Add", slope, number(1.0))))
+    return call("Mul", call("Mul", x, number(0.5)), call("Add", curve, number(1.0)))
+
+
 SUM = call("Add", X, Y)
 PATTERNS = {
     "add-then-normalization": (normal(SUM),),
@@ -113,6 +120,7 @@ PATTERNS = {
     "gelu": (spelled_gelu(X),),
     "gelu-halved-early": (spelled_gelu(X, half_last=False),),
     "gelu-by-tanh": (call("Relu", tanh_gelu(X)),),
+    "gelu-by-tanh-of-a-slope": (call("Relu", slope_gelu(X)),),
     "swish": (call("Mul", X, call("Sigmoid", X)),),
     "swish-of-other": (call("Mul", X, call("Sigmoid", Y)),),
     "swish-with-factor": (call("Mul", X, call("Sigmoid", call("Mul", X, number(1.7)))),),

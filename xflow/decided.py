@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from xflow.absorbed import absorbed
 from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup
 from xflow.graph import Graph, Node, Opaque, Value, apply
@@ -25,13 +26,15 @@ TESTS = {"IsNaN": "no-number-is-nan", "IsInf": "no-number-is-infinite"}
 def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Value, str]]:
     """Values of `graph` of which a fact tells what else they are, that, and the fact's name.
 
-    They read a test that is false, or a constant whose data tells, see `xflow.repeats`.
+    They read a test that is false, or a constant whose data tells, see `xflow.repeats` and
+    `xflow.absorbed`.
     """
+    ranges = Ranges(constants)
     yield from repeated(graph, constants)
+    yield from absorbed(graph, ranges)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]
-    ranges = Ranges(constants)
     for node in tests:
         known = ranges.of(node.inputs[0])
         if known is None or not known.is_real:

@@ -18,7 +18,7 @@ from xflow.onnx_import import Imported
 from xflow.onnx_nodes import captured_values, subgraphs
 from xflow.onnx_sizes import SHAPE_OF_AXES, Extent, extents
 from xflow.onnx_writer import Plan, UnwritableError, Writer, attribute, foreign_domains
-from xflow.ops.registry import Array, Attribute, OnnxCall, Operator
+from xflow.ops.registry import Array, Attribute, OnnxCall, Operator, is_concrete
 from xflow.opset import Raising, current_opset, needed_opset
 from xflow.size import Size
 
@@ -145,8 +145,10 @@ class _ModelWriter(Writer):
         or it is neither.
         """
         op = value.node.op
-        if not isinstance(op, Operator) or not op.computed or value.is_constant:
+        if not isinstance(op, Operator) or not op.computed:
             return None
+        if value.is_constant and is_concrete(value.node.attributes):
+            return None  # it is folded
         if self.call(value.node) is not None:
             return None
         ((name, position),) = op.computed.items()

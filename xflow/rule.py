@@ -574,11 +574,13 @@ def _call(tree: ast.Call, scope: _Scope, dtype: str) -> tuple[Value, ...]:
         if keyword.arg is None or keyword.arg not in op.attributes:
             raise RuleFileError(f"{name} has no attribute {keyword.arg}")
         spec = op.attributes[keyword.arg]
-        attributes[keyword.arg] = _attribute(keyword.value, spec.kind, args, scope)
+        attributes[keyword.arg] = _attribute(keyword.value, spec.kind, args, scope, op.adds_axes)
     return apply(op, args, attributes, dtype=dtype)
 
 
-def _attribute(tree: ast.expr, kind: Kind, args: list[Value], scope: _Scope) -> Attribute:
+def _attribute(
+    tree: ast.expr, kind: Kind, args: list[Value], scope: _Scope, adds_axes: bool
+) -> Attribute:
     if kind is Kind.REAL:
         return _real(tree, scope)
     if kind is Kind.TEXT:
@@ -593,7 +595,7 @@ def _attribute(tree: ast.expr, kind: Kind, args: list[Value], scope: _Scope) -> 
         raise RuleFileError(f"{ast.unparse(tree)!r} is no list")
     items = scope.items(tree.elts)
     if kind in (Kind.AXES, Kind.PERMUTATION):
-        rank = len(args[0].shape)
+        rank = len(args[0].shape) + (len(items) if adds_axes else 0)
         items = tuple(i + rank if isinstance(i, int) and i < 0 else i for i in items)
     return items
 

@@ -11,7 +11,7 @@ from typing import Any
 from xflow.generator.enumeration.collector import without_collector
 from xflow.generator.enumeration.enumerate import Candidate, draws_for
 from xflow.generator.enumeration.fingerprint import Evaluator
-from xflow.generator.enumeration.replay import Replay, other_sizes
+from xflow.generator.enumeration.replay import Replay, other_constants, other_sizes
 from xflow.generator.generalization.skeleton import Point, Skeleton, take_apart
 from xflow.generator.vocabulary import Vocabulary
 from xflow.graph import Value
@@ -101,7 +101,8 @@ def _sound(
     for draws, inputs in zip(RECHECKS, sizes, strict=True):
         evaluator = Evaluator(seed, draws, False, vocabulary.drawn, first)
         first += draws
-        replay = Replay(table, rows, evaluator, inputs)
+        constants = None if inputs is None else other_constants(vocabulary, inputs)
+        replay = Replay(table, rows, evaluator, inputs, constants)
         for text, candidate in candidates:
             pair = candidate.source.row, candidate.target.row
             if text in compared and not replay.agree(*pair):

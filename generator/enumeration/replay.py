@@ -43,10 +43,25 @@ def _larger(item: Input, vocabulary: Vocabulary, more: Mapping[str, int]) -> tup
     )
 
 
+def other_constants(vocabulary: Vocabulary, inputs: Mapping[str, Value]) -> dict[int, int]:
+    """What the sizes of constants become, such as those of ones: as those of the inputs do.
+
+    Only where sizes that mean different things differ; elsewhere they stay.
+    """
+    if not vocabulary.by_example:
+        return {}
+    return {
+        size: int(str(other))
+        for item in vocabulary.inputs
+        for size, other in zip(item.sizes, inputs[item.name].shape, strict=True)
+    }
+
+
 class Replay:
     """The values of some terms of a table under an evaluator, all terms of a segment together.
 
-    `inputs` replace those of the table. A term that does not fit them has no values.
+    `inputs` replace those of the table, and `constants` the integers of operators without inputs.
+    A term that does not fit them has no values.
     """
 
     def __init__(
@@ -55,10 +70,12 @@ class Replay:
         rows: Iterable[int],
         evaluator: Evaluator,
         inputs: Mapping[str, Value] | None = None,
+        constants: Mapping[int, int] | None = None,
     ):
         self._table = table
         self._evaluator = evaluator
         self._inputs = inputs
+        self._constants = constants or {}
         self._values: dict[int, Stack | None] = {}
         self._calls: dict[object, Call | None] = {}
         wanted: dict[int, None] = {}
@@ -127,6 +144,8 @@ class Replay:
 
     def _call(self, segment: Segment, types: tuple[TensorType, ...]) -> Call | None:
         assert segment.call is not None
+        if not types and self._constants:
+            return segment.call.resized(self._constants)
         if types == tuple(pool.type for pool in segment.pools):
             return segment.call
         key = (segment.call.written, types)

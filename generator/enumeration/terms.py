@@ -8,7 +8,7 @@ and the places of its arguments, and a million of them take a few bytes each.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -20,7 +20,7 @@ from xflow.generator.enumeration.batch import CELLS, Batch, Stack
 from xflow.generator.enumeration.fingerprint import Evaluator, digests, evaluate_stacks
 from xflow.generator.vocabulary import type_made
 from xflow.graph import TensorType, Value, apply, leaf
-from xflow.ops.registry import Array, Attributes, Operator, operator
+from xflow.ops.registry import Array, Attribute, Attributes, Operator, operator
 
 
 class Call:
@@ -45,6 +45,17 @@ class Call:
         """The same for other types. Raises ShapeError."""
         op, attributes, then = self.written
         return Call(op, dict(attributes), types, then)
+
+    def resized(self, sizes: Mapping[int, int]) -> Call:
+        """The same with other integers for those that `sizes` names, for a call without inputs."""
+        op, attributes, then = self.written
+        made: dict[str, Attribute] = dict(attributes)
+        for name, value in attributes:
+            if isinstance(value, tuple):
+                made[name] = tuple(sizes.get(n, n) if isinstance(n, int) else n for n in value)
+            elif isinstance(value, int):
+                made[name] = sizes.get(value, value)
+        return Call(op, made, (), then)
 
     def _finish(self, outputs: Iterable[Value]) -> tuple[Value, ...]:
         if self._then is None:

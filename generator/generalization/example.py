@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import gcd
+from typing import cast
 
 from xflow.errors import SizeError
 from xflow.generator.generalization.skeleton import Built
@@ -108,21 +109,28 @@ def factors(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[Siz
 
 
 def pieces(built: Built, known: Mapping[str, int]) -> Iterator[Size]:
-    """For each piece of a `Split` that nothing determines, that it is as long as the axis of an
-    input that is as long in the example, where the symbols have the `known` values."""
+    """For each piece of a `Split`, and each axis of a constant, that nothing determines, that it is
+    as long as the axis of an input that is as long in the example, where the symbols have the
+    `known` values."""
     inputs = [value for value in built.steps if value.is_leaf]
     extents = dict.fromkeys(size for value in inputs for size in value.shape)
     told = {name for size in extents for name in free_symbols(size)}
     for value in built.steps:
-        if isinstance(value.node.op, Operator) and value.node.op.name == "Split":
-            split = value.node.attributes["split"]
-            assert isinstance(split, tuple)
-            for piece in split:
-                assert isinstance(piece, int | Expr)
-                if free_symbols(piece).isdisjoint(told):
-                    for size in extents:
-                        if evaluate(piece - size, known) == 0:
-                            yield piece - size
+        for piece in _free_extents(value):
+            if free_symbols(piece).isdisjoint(told):
+                for size in extents:
+                    if evaluate(piece - size, known) == 0:
+                        yield piece - size
+
+
+def _free_extents(value: Value) -> Sequence[Size]:
+    """The sizes that the operator of a value has of its own accord."""
+    node = value.node
+    if not isinstance(node.op, Operator):
+        return ()
+    if node.op.name == "Split":
+        return cast("tuple[Size, ...]", node.attributes["split"])
+    return () if node.inputs else value.shape
 
 
 def _division(equation: Size) -> tuple[Size, Size] | None:

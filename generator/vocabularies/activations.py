@@ -205,12 +205,17 @@ SIGMOIDS = Vocabulary(
 )
 
 
-def _gelus(name: str, scaled: Production) -> Vocabulary:
-    """Gelu by the error function of the input divided by the root of 2.
+def _gelus(name: str, by: str, constant: str, *, complement: bool = False) -> Vocabulary:
+    """Gelu by the error function of the input divided by the root of 2, or by its complement.
 
-    Models hold 1/sqrt(2) as a number, in which nobody sees a reciprocal: the form with a product
-    has a vocabulary of its own, where no shorter one stands for it.
+    Models hold 1/sqrt(2) as a number, in which nobody sees a reciprocal, and -1/sqrt(2) likewise:
+    each form has a vocabulary of its own, where no shorter one stands for it.
     """
+    scaled: tuple[Production, ...] = (applied(by, X, constant, "scaled"),)
+    factor, sign = applied("Add", "error", "one", "factor"), "Add"
+    if complement:
+        scaled = (Production("Neg", (constant,), "opposite"), applied(by, X, "opposite", "scaled"))
+        factor, sign = applied("Sub", "one", "error", "factor"), "Sub"
     return Vocabulary(
         name,
         (anywhere("x"),),
@@ -220,9 +225,9 @@ def _gelus(name: str, scaled: Production) -> Vocabulary:
             numbers("half", HALF),
             Production("Sqrt", ("two",), "root"),
             Production("Reciprocal", ("root",), "inverse"),
-            scaled,
+            *scaled,
             Production("Erf", ("scaled",), "error"),
-            applied("Add", "error", "one", "factor"),
+            factor,
             applied("Mul", "factor", "half", "factor"),
             applied("Mul", X, "half", "part"),
             applied("Div", X, "two", "part"),
@@ -232,19 +237,23 @@ def _gelus(name: str, scaled: Production) -> Vocabulary:
             applied("Mul", "product", "half", OUT),
             applied("Div", "product", "two", OUT),
             applied("Mul", "part", "error", "rest"),
-            applied("Add", "part", "rest", OUT),
+            applied(sign, "part", "rest", OUT),
             Production("Gelu", (X,), OUT),
         ),
         (5, 5, 5, 5, 5, 5),
-        free=frozenset({"one", "two", "half", "root", "inverse"}),
+        free=frozenset({"one", "two", "half", "root", "inverse", "opposite"}),
         roots=frozenset({OUT, "part"}),
         exact=False,
         chain=True,
     )
 
 
-GELUS = _gelus("gelus by a product", applied("Mul", X, "inverse", "scaled"))
-QUOTIENT_GELUS = _gelus("gelus by a quotient", applied("Div", X, "root", "scaled"))
+GELUS = _gelus("gelus by a product", "Mul", "inverse")
+QUOTIENT_GELUS = _gelus("gelus by a quotient", "Div", "root")
+COMPLEMENTS = (
+    _gelus("gelus by the complement of a product", "Mul", "inverse", complement=True),
+    _gelus("gelus by the complement of a quotient", "Div", "root", complement=True),
+)
 
 CUBIC_GELUS = Vocabulary(
     "gelus by tanh",
@@ -288,35 +297,46 @@ CUBIC_GELUS = Vocabulary(
     chain=True,
 )
 
-FACTORED_GELUS = Vocabulary(
-    "gelus by tanh of x times a square",
-    (anywhere("x"),),
-    (
-        numbers("one", 1),
-        numbers("two", 2),
-        numbers("half", HALF),
-        numbers("c", Fraction(8943, 200000)),
-        Production("Pi", (), "pi"),
-        applied("Div", "two", "pi", "ratio"),
-        Production("Sqrt", ("ratio",), "root"),
-        applied("Mul", "c", "root", "slope"),
-        applied("Pow", X, "two", "square"),
-        applied("Mul", "square", "slope", "term"),
-        applied("Add", "term", "root", "line"),
-        applied("Mul", X, "line", "argument"),
-        Production("Tanh", ("argument",), "tanh"),
-        applied("Add", "tanh", "one", "factor"),
-        applied("Mul", X, "half", "part"),
-        applied("Mul", "part", "factor", OUT),
-        Production("Gelu", (X,), OUT, choices(approximate=["tanh"])),
-    ),
-    (9,) * 9,
-    free=frozenset({"one", "two", "half", "c", "pi", "ratio", "root", "slope"}),
-    roots=frozenset({OUT}),
-    exact=False,
-    chain=True,
+
+def _factored_gelus(name: str, square: Production) -> Vocabulary:
+    """With the root multiplied in, as compilers leave it, and squares in one form.
+
+    Beside the others, no term is built on it.
+    """
+    return Vocabulary(
+        name,
+        (anywhere("x"),),
+        (
+            numbers("one", 1),
+            numbers("two", 2),
+            numbers("half", HALF),
+            numbers("c", Fraction(8943, 200000)),
+            Production("Pi", (), "pi"),
+            applied("Div", "two", "pi", "ratio"),
+            Production("Sqrt", ("ratio",), "root"),
+            applied("Mul", "c", "root", "slope"),
+            square,
+            applied("Mul", "square", "slope", "term"),
+            applied("Add", "term", "root", "line"),
+            applied("Mul", X, "line", "argument"),
+            Production("Tanh", ("argument",), "tanh"),
+            applied("Add", "tanh", "one", "factor"),
+            applied("Mul", X, "half", "part"),
+            applied("Mul", "part", "factor", OUT),
+            Production("Gelu", (X,), OUT, choices(approximate=["tanh"])),
+        ),
+        (9,) * 9,
+        free=frozenset({"one", "two", "half", "c", "pi", "ratio", "root", "slope"}),
+        roots=frozenset({OUT}),
+        exact=False,
+        chain=True,
+    )
+
+
+FACTORED_GELUS = (
+    _factored_gelus("gelus by tanh of x times a square", applied("Pow", X, "two", "square")),
+    _factored_gelus("gelus by tanh of x times a product", applied("Mul", X, X, "square")),
 )
-"""With the root multiplied in, as compilers leave it: beside the others, no term is built on it."""
 
 ACTIVATIONS = Family(
     "activations",
@@ -331,8 +351,9 @@ ACTIVATIONS = Family(
         HARD,
         GELUS,
         QUOTIENT_GELUS,
+        *COMPLEMENTS,
         CUBIC_GELUS,
-        FACTORED_GELUS,
+        *FACTORED_GELUS,
         SIGMOIDS,  # last, since with its gates the others follow, by long ways
     ),
     about="elementwise functions at any shape, and the forms in which exporters write them",

@@ -35,10 +35,15 @@ NUMBERS = (
 )
 
 
-def _spread(deviation: str) -> tuple[Production, ...]:
+def _square(sort: str, result: str, *, product: bool) -> Production:
+    """The square of a tensor: as a product with itself, or as a power."""
+    return applied("Mul", sort, sort, result) if product else applied("Pow", sort, "two", result)
+
+
+def _spread(deviation: str, *, product: bool) -> tuple[Production, ...]:
     """From a deviation to it divided by the root of its mean square."""
     return (
-        applied("Pow", deviation, "two", "square"),
+        _square(deviation, "square", product=product),
         Production("ReduceMean", ("square",), "variance", LAST),
         *_normal(deviation),
     )
@@ -93,45 +98,63 @@ def _normalization(name: str, op: str, *stages: Production, arities: tuple[int, 
     )
 
 
-LAYER = _normalization(
-    "layer normalisation",
-    "LayerNormalization",
-    Production("ReduceMean", (X,), "mean", LAST),
-    applied("Sub", X, "mean", "deviation"),
-    *_spread("deviation"),
-    applied("Mul", "inverse", VECTOR, "gain"),
-    applied("Div", VECTOR, "root", "gain"),
-    applied("Mul", "deviation", "gain", "scaled"),
-    applied("Mul", X, "gain", "part"),
-    applied("Mul", "mean", "gain", "offset"),
-    applied("Sub", VECTOR, "offset", "rest"),
-    applied("Add", "part", "rest", OUT),
-    arities=(2, 3),
-)
-ROOT_MEAN_SQUARE = _normalization(
-    "root mean square",
-    "RMSNormalization",
-    *_spread(X),
-    applied("Mul", "inverse", VECTOR, "gain"),
-    applied("Div", VECTOR, "root", "gain"),
-    applied("Mul", X, "gain", "scaled"),
-    arities=(2,),
-)
+def _layer(name: str, *, product: bool) -> Vocabulary:
+    return _normalization(
+        name,
+        "LayerNormalization",
+        Production("ReduceMean", (X,), "mean", LAST),
+        applied("Sub", X, "mean", "deviation"),
+        *_spread("deviation", product=product),
+        applied("Mul", "inverse", VECTOR, "gain"),
+        applied("Div", VECTOR, "root", "gain"),
+        applied("Mul", "deviation", "gain", "scaled"),
+        applied("Mul", X, "gain", "part"),
+        applied("Mul", "mean", "gain", "offset"),
+        applied("Sub", VECTOR, "offset", "rest"),
+        applied("Add", "part", "rest", OUT),
+        arities=(2, 3),
+    )
 
-LAYER_OF_MOMENTS = _normalization(
-    "layer normalisation by the mean of squares",
-    "LayerNormalization",
-    Production("ReduceMean", (X,), "mean", LAST),
-    applied("Sub", X, "mean", "deviation"),
-    applied("Pow", X, "two", "square"),
-    Production("ReduceMean", ("square",), "second", LAST),
-    applied("Pow", "mean", "two", "known"),
-    applied("Sub", "second", "known", "variance"),
-    *_normal("deviation"),
-    arities=(2,),
+
+def _root_mean_square(name: str, *, product: bool) -> Vocabulary:
+    return _normalization(
+        name,
+        "RMSNormalization",
+        *_spread(X, product=product),
+        applied("Mul", "inverse", VECTOR, "gain"),
+        applied("Div", VECTOR, "root", "gain"),
+        applied("Mul", X, "gain", "scaled"),
+        arities=(2,),
+    )
+
+
+def _layer_of_moments(name: str, *, product: bool) -> Vocabulary:
+    """The variance as the mean of squares less the square of the mean."""
+    return _normalization(
+        name,
+        "LayerNormalization",
+        Production("ReduceMean", (X,), "mean", LAST),
+        applied("Sub", X, "mean", "deviation"),
+        _square(X, "square", product=product),
+        Production("ReduceMean", ("square",), "second", LAST),
+        _square("mean", "known", product=product),
+        applied("Sub", "second", "known", "variance"),
+        *_normal("deviation"),
+        arities=(2,),
+    )
+
+
+STEPWISE = tuple(
+    make(f"{name}, squares as {'products' if product else 'powers'}", product=product)
+    for make, name in (
+        (_layer, "layer normalisation"),
+        (_layer_of_moments, "layer normalisation by the mean of squares"),
+        (_root_mean_square, "root mean square"),
+    )
+    for product in (False, True)
 )
-"""The variance as the mean of squares less the square of the mean: were it beside the other one,
-terms would be built on one of the two alone."""
+"""Each on its own: where two forms of one thing are beside each other, terms are built on one of
+the two alone."""
 
 AFFINE = Vocabulary(
     "normalisation and vectors",
@@ -215,6 +238,6 @@ CHANNELS = _softmax("softmax along the channels", "N C *S", (2, 3, N), 1, (1, 2,
 
 NORMALIZATION = Family(
     "normalization",
-    (LAYER, LAYER_OF_MOMENTS, ROOT_MEAN_SQUARE, AFFINE, SOFTMAX, CHANNELS),
+    (*STEPWISE, AFFINE, SOFTMAX, CHANNELS),
     about="normalisations and softmax, in one operator and step by step",
 )

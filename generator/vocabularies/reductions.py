@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
 from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
-from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 
 def _reduced(layout: Layout) -> Vocabulary:
@@ -75,11 +75,35 @@ def _expanded(layout: Layout) -> Vocabulary:
     )
 
 
+LENGTH = 4
+COUNTED = Vocabulary(
+    "sums divided by their number",
+    (Input("x", X, "*B n", (3, LENGTH)),),
+    (
+        Production("Ones", (), "ones", choices(shape=[(LENGTH,)])),
+        Production("ReduceSum", ("ones",), "number", choices(axes=[(0,)], keepdims=[0])),
+        Production("Reciprocal", ("number",), "inverse"),
+        Production("ReduceSum", (X,), "sum", choices(axes=[(1,)], keepdims=[0, 1])),
+        applied("Mul", "sum", "inverse", "mean"),
+        Production("ReduceMean", (X,), "mean", choices(axes=[(1,)], keepdims=[0, 1])),
+    ),
+    (3, 3, 3),
+    free=frozenset({"ones", "number", "inverse"}),
+    exact=False,
+    ranks=(0, 1, 2, 3),
+    roots=frozenset({"mean"}),
+    chain=True,
+    by_example=True,
+)
+"""Models hold 1/n as a constant; by the sum of so many ones it is tied to the extent. Sums divided
+by n are products with what is then computed."""
+
 REDUCTIONS = Family(
     "reductions",
     (
         *(make(layout) for layout in (SECOND, LAST) for make in (_reduced, _expanded)),
         _expanded(INNER),
+        COUNTED,
     ),
     about="reductions along the second or last axis, and operands that are expanded",
 )

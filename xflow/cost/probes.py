@@ -223,6 +223,7 @@ FUSED_CONSTANTS: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("Gelu", "Erf"): {"c": math.sqrt(2), "c1": 1.0, "c2": 0.5},
     ("Gelu", "Tanh"): {
         "c": 3.0, "c1": 0.044715, "c2": 0.5, "c3": math.sqrt(2 / math.pi), "c4": 1.0,
+        "c5": 1.0,
     },
     ("QuickGelu", "Sigmoid"): {"c": 1.702},
 }  # fmt: skip

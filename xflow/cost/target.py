@@ -69,6 +69,7 @@ def _read(tree: ast.expr) -> Term:
 _CENTRED = "Sub(x, ReduceMean(x))"
 _NORMAL = f"Add(Mul(Div({_CENTRED}, Sqrt(Add(ReduceMean(Pow({_CENTRED}, c)), c0))), c1), c2)"
 _CUBIC = "Add(x, Mul(Pow(x, c), c1))"
+_SLOPE = "Add(Mul(Mul(x, c1), x), c5)"
 
 FUSIONS = (
     Fusion("SkipLayerNormalization", "LayerNormalization(Add(x, y), c1, c2)"),
@@ -78,6 +79,7 @@ FUSIONS = (
     Fusion("Gelu", "Mul(Mul(x, Add(Erf(Div(x, c)), c1)), c2)"),
     Fusion("Gelu", "Mul(Mul(x, c2), Add(Erf(Div(x, c)), c1))"),
     Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul({_CUBIC}, c3)), c4))"),
+    Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul(Mul(x, c3), {_SLOPE})), c4))"),
     Fusion("QuickGelu", "Mul(x, Sigmoid(x))"),
     Fusion("QuickGelu", "Mul(x, Sigmoid(Mul(x, c)))"),
 )

@@ -174,6 +174,8 @@ class Operator:
     the sizes of the output."""
     elementwise: ClassVar[bool] = False
     """Acts on elements alone, with ONNX broadcasting, whatever the shape."""
+    adds_axes: ClassVar[bool] = False
+    """Whether its axes are those of the output that the input does not have."""
     takes: ClassVar[tuple[str, ...]] = (ELEMENT,)
     """Element types of the inputs: ``T``, one type for all, or ``BOOL`` or ``INT``. The last one
     repeats."""

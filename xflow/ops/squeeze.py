@@ -46,6 +46,7 @@ class Unsqueeze(AxesParameter):
 
     name = op_type = "Unsqueeze"
     role = "view"
+    adds_axes = True
     examples = (
         Example(((2, 3),), {"axes": (0,)}),
         Example(((2, 3),), {"axes": (1, 3)}),

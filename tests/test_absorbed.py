@@ -1,0 +1,102 @@
+"""Masks that replace scores become masks that are added where floats make that the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spellings import rules_over
+
+import xflow
+from xflow.absorbed import FACT
+from xflow.decided import decided
+from xflow.onnx_import import import_model
+from xflow.ranges import LARGEST
+
+LEAST = -LARGEST["FLOAT"]
+
+
+def facts(model: onnx.ModelProto) -> list[str]:
+    """What is known of the masks in a model."""
+    imported = import_model(ir.from_proto(model))
+    return [fact for *_, fact in decided(imported.graph, imported.constants)]
+
+
+def masked(body: str, mask: float = LEAST) -> onnx.ModelProto:
+    """Products q @ k, called s, of which `body` makes y where `seen` says so."""
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[2, 4, 8] q, float[2, 8, 4] k, bool[2, 4, 4] seen, float[2, 4, 4] bias)
+            => (float[2, 4, 4] y) <float mask = {{0}}, float scale = {{0.5}}>
+        {{ s = MatMul(q, k) {body} }}"""
+    model = onnx.parser.parse_model(text)
+    (given,) = [item for item in model.graph.initializer if item.name == "mask"]
+    given.CopyFrom(onnx.numpy_helper.from_array(np.asarray(mask, np.float32), "mask"))
+    return onnx.shape_inference.infer_shapes(model)
+
+
+@pytest.mark.parametrize("mask", [LEAST, -np.inf, -(2.0**100)])
+@pytest.mark.parametrize("sides", ["w, mask", "mask, w"])
+def test_a_mask_beside_which_scores_are_lost_is_one_that_is_added(mask: float, sides: str) -> None:
+    model = masked(f"w = Mul(s, scale) m = Where(seen, {sides}) y = Softmax<axis = -1>(m)", mask)
+    assert facts(model) == [FACT]
+
+
+@pytest.mark.parametrize(
+    ("body", "mask"),
+    [
+        ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", -1e9),
+        ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", -LEAST),
+        ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", np.nan),
+        ("w = Add(s, bias) m = Where(seen, w, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("m = Where(seen, bias, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("m = Where(seen, s, mask) y = Relu(m)", LEAST),
+    ],
+    ids=["a score leaves a trace", "no mask", "no number", "a bias of infinities", "an input",
+         "no softmax"],
+)  # fmt: skip
+def test_other_choices_stay(body: str, mask: float) -> None:
+    assert not facts(masked(body, mask))
+
+
+@given(
+    st.lists(st.floats(-(2.0**63), 2.0**63, width=32), min_size=1),
+    st.sampled_from([LEAST, -np.inf, -(2.0**100)]),
+    st.data(),
+)
+def test_scores_are_lost_in_floats(numbers: list[float], mask: float, data: st.DataObject) -> None:
+    scores, low = np.asarray(numbers, np.float32), np.float32(mask)
+    size = len(numbers)
+    seen = np.asarray(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    added = scores + np.where(seen, np.float32(0), low)
+    np.testing.assert_array_equal(np.where(seen, scores, low), added)
+
+
+def test_attention_takes_such_a_mask_even_where_it_covers_a_row() -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[2, 3, 16, 8] q, float[2, 3, 16, 8] k, float[2, 3, 16, 8] v,
+           bool[2, 1, 16, 16] seen) => (float[2, 3, 16, 8] y)
+        <float least = {{{LEAST!r}}}, float scale = {{0.5}}> {{
+            t = Transpose<perm = [0, 1, 3, 2]>(k) m = MatMul(q, t) c = Mul(m, scale)
+            w = Where(seen, c, least) p = Softmax<axis = -1>(w) y = MatMul(p, v) }}"""
+    )
+    rules = rules_over("MatMul", "Softmax", "Attention", "Mul", "Add", "Transpose", "Scalar")
+    result = xflow.optimize(model, cost="estimated", budget=60, check=1, rules=rules)
+    after = ir.to_proto(result.model)
+    assert "Attention" in {node.op_type for node in after.graph.node}
+    rng = np.random.default_rng(0)
+    seen = rng.random((2, 1, 16, 16)) < 0.5
+    seen[:, :, 3] = False
+    heads = {name: rng.standard_normal((2, 3, 16, 8)).astype(np.float32) for name in "qkv"}
+    feeds = {**heads, "seen": seen}
+    first, second = (
+        ort.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+            None, feeds
+        )[0]
+        for each in (model, after)
+    )
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
