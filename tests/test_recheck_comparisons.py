@@ -76,6 +76,16 @@ rule positive-scale-through-a-maximum
   from     ReduceMax(Mul(x, Exp(s)), axes=[1], keepdims=1)
   to       Mul(ReduceMax(x, axes=[1], keepdims=1), Exp(s))
 
+rule exponential-of-a-maximum
+  in       x[...]
+  from     Tanh(Relu(x))
+  to       Relu(Tanh(x))
+
+rule exponentials-of-opposite-numbers
+  in       x[...]
+  from     Tanh(Abs(x))
+  to       Abs(Tanh(x))
+
 rule composite-unfolded
   in       x[...]
   from     Sigmoid(x)

@@ -5,6 +5,7 @@ Each fact is true whatever finite value a function is given where it is not defi
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +22,8 @@ VALUES = {
     ("exp", Fraction(0)): Fraction(1),
 }
 """What functions are at some points; of an element it is hardly ever known that it is at one."""
+MAX_ORDERED = 5
+"""Exponentials, and 1, whose order is spelled out."""
 
 
 class RealTerms:
@@ -31,6 +34,7 @@ class RealTerms:
         self.real = self.manager.getRealSort()
         self.facts: list[Any] = []
         self._functions: dict[tuple[str, int], Any] = {}
+        self._exponentials: dict[Any, Any] = {}
 
     def make(self, kind: Any, *args: Any) -> Any:
         """A term; a sum or a product of one is that one."""
@@ -100,6 +104,7 @@ class RealTerms:
                 at_point = self.make(kinds.EQUAL, args[0], self.number(point))
                 self.implies(at_point, self.make(kinds.EQUAL, value, self.number(there)))
         if name == "exp":
+            self._exponentials[args[0]] = value
             self.facts.append(self.make(kinds.GT, value, nothing))
         elif name == "sqrt":
             (under,) = args
@@ -107,3 +112,26 @@ class RealTerms:
             square = self.make(kinds.EQUAL, self.make(kinds.MULT, value, value), under)
             self.implies(self.make(kinds.GEQ, under, nothing), square)
         return value
+
+    def know_order(self) -> None:
+        """Know that ``a > c`` just where ``exp a > exp c``, and ``exp a exp c = 1`` for ``a = -c``.
+
+        It is said where what they are of holds maxima, where it says more than that equal ones
+        are equal, and of few exponentials: it makes questions harder.
+        """
+        known = [(self.number(0), self.number(1)), *self._exponentials.items()]
+        if len(known) > MAX_ORDERED or not any(map(_has_choice, self._exponentials)):
+            return
+        kinds = cvc5.Kind
+        for (a, b), (c, d) in itertools.combinations(known, 2):
+            for kind in (kinds.GT, kinds.EQUAL):
+                self.facts.append(
+                    self.make(kinds.EQUAL, self.make(kind, a, c), self.make(kind, b, d))
+                )
+            opposite = self.make(kinds.EQUAL, a, self.make(kinds.NEG, c))
+            one = self.make(kinds.EQUAL, self.make(kinds.MULT, b, d), self.number(1))
+            self.implies(opposite, one)
+
+
+def _has_choice(value: Any) -> bool:
+    return value.getKind() == cvc5.Kind.ITE or any(map(_has_choice, value))

@@ -51,7 +51,7 @@ from xflow.verifier.recheck.groups import (
 )
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, written_out
-from xflow.verifier.recheck.unknowns import Given
+from xflow.verifier.recheck.unknowns import LAST_LIMIT, Given
 
 MAX_DEPTH = 12
 MAX_ORDERS = 24
@@ -122,7 +122,8 @@ class Replay:
                 rest = self._by_denominators(rest, path)
             if rest and self._depth <= MAX_ABSTRACTED and is_within_reach(rest):
                 known = self._not_zero(path) if defined else []
-                if vanishes(Sum(tuple(rest)), path, self, known):
+                limit = LAST_LIMIT if defined else None
+                if vanishes(Sum(tuple(rest)), path, self, known, limit):
                     rest = []
                 rest = self._by_summands(rest, path)
         finally:
