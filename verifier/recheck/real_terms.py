@@ -21,18 +21,23 @@ VALUES = {
     **{at: value for at, value in AT_POINT.items() if at[0] != "sqrt"},  # it follows from squares
     ("exp", Fraction(0)): Fraction(1),
 }
-"""What functions are at some points; of an element it is hardly ever known that it is at one."""
+"""What functions are at some points."""
 MAX_ORDERED = 5
 """Exponentials, and 1, whose order is spelled out."""
 
 
 class RealTerms:
-    """Makes terms; `facts` holds what is true of them."""
+    """Makes terms; `facts` holds what is true of them.
+
+    `of_elements` holds what functions of elements are at some points, which are worth a fact only
+    where elements are compared.
+    """
 
     def __init__(self) -> None:
         self.manager = cvc5.TermManager()
         self.real = self.manager.getRealSort()
         self.facts: list[Any] = []
+        self.of_elements: list[Any] = []
         self._functions: dict[tuple[str, int], Any] = {}
         self._exponentials: dict[Any, Any] = {}
 
@@ -98,11 +103,13 @@ class RealTerms:
             less = self.make(kinds.ITE, self.make(kinds.LT, arg, nothing), self.number(-1), nothing)
             return self.make(kinds.ITE, self.make(kinds.GT, arg, nothing), self.number(1), less)
         value = self.apply(name, *args)
-        points = {} if not args or args[0].getKind() == cvc5.Kind.CONSTANT else VALUES
-        for (known, point), there in points.items():
+        for (known, point), there in VALUES.items() if args else ():
             if known == name:
                 at_point = self.make(kinds.EQUAL, args[0], self.number(point))
-                self.implies(at_point, self.make(kinds.EQUAL, value, self.number(there)))
+                is_there = self.make(kinds.EQUAL, value, self.number(there))
+                fact = self.make(kinds.IMPLIES, at_point, is_there)
+                of_element = args[0].getKind() == kinds.CONSTANT
+                (self.of_elements if of_element else self.facts).append(fact)
         if name == "exp":
             self._exponentials[args[0]] = value
             self.facts.append(self.make(kinds.GT, value, nothing))

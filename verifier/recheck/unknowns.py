@@ -133,6 +133,8 @@ class Unknowns(RealTerms):
         while self._signs:  # what is compared may speak of other signs
             sign, value = self._signs.pop()
             self.tie(value, self.sum(sign.body))
+            self.facts += self.of_elements
+            self.of_elements = []
         self.know_order()
         mixed = bool(self._conditional)
         solver = cvc5.Solver(self.manager)
