@@ -5,8 +5,10 @@ proves is evaluated at random sizes through the operators' `numpy` readings, whi
 with the specifications that a proof uses. One that is proved and false is a hole in the prover.
 
 As a program it mutates every rule of the database and of the corpora of true rules in all ways,
-in a process for each core, and prints the counts. That takes hours, so what is done is noted in a
-journal: a run that was interrupted goes on, unless the prover, the operators or the rule changed.
+in a process for each core, and prints the counts. There are hundreds of thousands of mutants. So
+each rule first gets a few of each kind of step, which takes in every rule early, and the others
+after that; and what is done is noted in a journal: a run that was interrupted goes on, unless the
+prover, the operators or the rule changed.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -37,7 +40,7 @@ from xflow.rule import Rule, parse_inputs, parse_rules
 from xflow.rule_files import load_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.database import process_pool
-from xflow.verifier.prove import Proved
+from xflow.verifier.prove import Proved, Unknown
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.refute import Survived, search_counterexample
 
@@ -57,6 +60,9 @@ CONFIRMATIONS = 50
 
 OF_EACH = 3
 """Mutants of one rule in a sample."""
+
+FIRST = 12
+"""Mutants of each rule that are judged before the others of any, ill-typed ones not counted."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +224,16 @@ class Judgement:
         return f"{self.outcome.value}: {self.mutant}{self.detail}"
 
 
+def is_typed(rule: Rule) -> bool:
+    """Whether a rule makes sense at all."""
+    try:
+        for _ in rule.instances():
+            pass
+    except (XflowError, SyntaxError, ValueError, KeyError, ZeroDivisionError):
+        return False
+    return True
+
+
 def judge(mutant: Mutant) -> Judgement:
     """Evaluate a mutant, and ask the prover about it whatever that says.
 
@@ -225,14 +241,11 @@ def judge(mutant: Mutant) -> Judgement:
     may find conditions, and under these it is evaluated again.
     """
     rule = mutant.rule
-    try:
-        for _ in rule.instances():
-            pass
-    except (XflowError, SyntaxError, ValueError, KeyError, ZeroDivisionError) as error:
-        return Judgement(mutant, Outcome.ILL_TYPED, str(error))
+    if not is_typed(rule):
+        return Judgement(mutant, Outcome.ILL_TYPED)
     found = search_counterexample(rule)
     if isinstance(found, Counterexample):
-        if _proof(rule, infer=False) is not None:
+        if _proof(rule, infer=False, thorough=True) is not None:
             return Judgement(mutant, Outcome.FALSE, str(found))
         return Judgement(mutant, Outcome.REFUTED, str(found))
     where = _proof(rule, infer=True)
@@ -247,12 +260,24 @@ def judge(mutant: Mutant) -> Judgement:
     return Judgement(replace(mutant, rule=proved), Outcome.CONFIRMED)
 
 
-def _proof(rule: Rule, infer: bool) -> tuple[str, ...] | None:
-    """The conditions under which the prover proves `rule` where evaluation never objects."""
+def _proof(rule: Rule, infer: bool, thorough: bool = False) -> tuple[str, ...] | None:
+    """The conditions under which the prover proves `rule` where evaluation never objects.
+
+    With `thorough` its quick search is left out, which the thorough one begins with.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(10**6))
+        if thorough:
+            patch.setattr(prover, "_found", _found_thoroughly)
         verdict = prover.prove(rule, infer=infer, both_ways=False)
     return verdict.where if isinstance(verdict, Proved) else None
+
+
+_found = prover._found
+
+
+def _found_thoroughly(rule: Rule, infer: bool, weaken: bool, thorough: bool) -> Proved | Unknown:
+    return _found(rule, infer, weaken, thorough) if thorough else Unknown("not asked")
 
 
 # The whole run
@@ -286,14 +311,58 @@ class Tally:
     holes: tuple[str, ...] = ()
 
 
-def _judge_all(rule: Rule) -> Tally:
-    judged = [judge(mutant) for mutant in mutants(rule)]
-    holes = tuple(str(one) for one in judged if one.outcome is Outcome.FALSE)
-    return Tally(Counter(one.outcome for one in judged), holes)
+def in_turn(rule: Rule) -> list[Mutant]:
+    """The mutants of `rule` with the kinds of steps in turn, each kind in a random order."""
+    kinds: dict[tuple[str, ...], list[Mutant]] = {}
+    found = list(mutants(rule))
+    for mutant in random.Random(str(rule)).sample(found, len(found)):
+        kinds.setdefault(_kind(mutant.step), []).append(mutant)
+    rows = zip_longest(*(kinds[kind] for kind in sorted(kinds)))
+    return [mutant for row in rows for mutant in row if mutant is not None]
+
+
+def _kind(step: str) -> tuple[str, ...]:
+    """The words of a step, with one word for all operators, one for all numbers and so on."""
+    return tuple(
+        word
+        if word in WORDS
+        else "operator"
+        if word[:1].isupper()
+        else "number"
+        if word.lstrip("-").isdigit()
+        else "name"
+        for word in step.split()
+    )
+
+
+WORDS = frozenset(
+    ("left:", "right:", "where:", "without", "is", "with", "exchanged", "out", "+", "-")
+)
+
+
+def _judge(rule: Rule, first: bool) -> Tally:
+    """Judge the first mutants of a rule, or all others."""
+    counts: Counter[Outcome] = Counter()
+    holes: list[str] = []
+    well_typed = 0
+    for mutant in in_turn(rule):
+        is_first, typed = well_typed < FIRST, is_typed(mutant.rule)
+        well_typed += typed
+        if is_first is not first:
+            continue
+        judged = judge(mutant) if typed else Judgement(mutant, Outcome.ILL_TYPED)
+        counts[judged.outcome] += 1
+        if judged.outcome is Outcome.FALSE:
+            holes.append(str(judged))
+    return Tally(counts, tuple(holes))
+
+
+Half: TypeAlias = tuple[Rule, bool]
+"""A rule, and whether its first mutants are meant or all others."""
 
 
 class Journal:
-    """What is known of rules from earlier runs: a line of JSON for each in a file."""
+    """What is known of rules from earlier runs: a line of JSON in a file for each half of one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -307,19 +376,20 @@ class Journal:
             counts = Counter({Outcome(name): n for name, n in entry["counts"].items()})
             self._known[entry["key"]] = Tally(counts, tuple(entry["holes"]))
 
-    def __getitem__(self, rule: Rule) -> Tally | None:
-        return self._known.get(self._key(rule))
+    def __getitem__(self, half: Half) -> Tally | None:
+        return self._known.get(self._key(half))
 
-    def __setitem__(self, rule: Rule, tally: Tally) -> None:
-        self._known[self._key(rule)] = tally
+    def __setitem__(self, half: Half, tally: Tally) -> None:
+        self._known[self._key(half)] = tally
         counts = {outcome.value: n for outcome, n in tally.counts.items()}
-        entry = {"key": self._key(rule), "counts": counts, "holes": tally.holes}
+        entry = {"key": self._key(half), "counts": counts, "holes": tally.holes}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"\n{json.dumps(entry)}\n")  # the last line may have been cut short
 
-    def _key(self, rule: Rule) -> str:
-        text = str(replace(rule, notes={}))
+    def _key(self, half: Half) -> str:
+        rule, first = half
+        text = f"{'first' if first else 'others'} {replace(rule, notes={})}"
         return hashlib.sha256(f"{self._prover}\n{text}".encode()).hexdigest()[:24]
 
 
@@ -338,23 +408,26 @@ def _digest_of_sources() -> str:
 def run(rules: Sequence[Rule], jobs: int, journal: Journal | None = None) -> Counter[Outcome]:
     """Judge all mutants of `rules`; those that are proved and false are printed.
 
-    The rules are taken in a random order, so that what is done at any moment is a sample of all.
+    First come the first mutants of every rule, then all others. The rules are taken in a random
+    order, so that what is done at any moment is a sample of all.
     """
     tallies: list[Tally] = []
-    waiting: list[Rule] = []
-    for rule in random.Random(0).sample(rules, len(rules)):
-        known = None if journal is None else journal[rule]
+    waiting: list[Half] = []
+    shuffled = random.Random(0).sample(rules, len(rules))
+    halves = [(rule, first) for first in (True, False) for rule in shuffled]
+    for half in halves:
+        known = None if journal is None else journal[half]
         if known is None:
-            waiting.append(rule)
+            waiting.append(half)
         else:
             tallies.append(known)
     with process_pool(jobs) as pool:
-        futures = {pool.submit(_judge_all, rule): rule for rule in waiting}
+        futures = {pool.submit(_judge, *half): half for half in waiting}
         for future in as_completed(futures):
             tallies.append(future.result())
             if journal is not None:
                 journal[futures[future]] = tallies[-1]
-            done = f"{len(tallies)} of {len(rules)} rules"
+            done = f"{len(tallies)} of {len(halves)} halves of rules"
             print(f"{done}: {words(_total(tallies))}", file=sys.stderr, flush=True)
     for tally in tallies:
         for hole in tally.holes:

@@ -125,12 +125,34 @@ def test_a_journal_that_was_cut_short_says_what_is_done(tmp_path: Path) -> None:
     ]
     tallies = [mutate.Tally(Counter({Outcome.REFUTED: n}), ("hole",) * n) for n in range(1, 4)]
     path = tmp_path / "folder" / "journal.jsonl"
-    mutate.Journal(path)[rules[0]] = tallies[0]
+    mutate.Journal(path)[rules[0], True] = tallies[0]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut sh')
-    mutate.Journal(path)[rules[1]] = tallies[1]
+    mutate.Journal(path)[rules[1], False] = tallies[1]
     known = mutate.Journal(path)
-    assert [known[rule] for rule in rules] == [*tallies[:2], None]
+    assert [known[rule, True] for rule in rules] == [tallies[0], None, None]
+    assert [known[rule, False] for rule in rules] == [None, tallies[1], None]
+
+
+def test_every_kind_of_step_has_its_turn_and_every_mutant_is_in_one_half(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = mutate.in_turn(CONCATENATED)
+    assert Counter(map(str, turns)) == Counter(map(str, mutants(CONCATENATED)))
+    kinds = {mutate._kind(mutant.step) for mutant in turns}
+    assert {mutate._kind(mutant.step) for mutant in turns[: len(kinds)]} == kinds
+    small = one("rule small\n  in x[n] y[n]\n  from Sub(x, y)\n  to Add(x, Neg(y))\n")
+    judged: list[Mutant] = []
+
+    def judge_quickly(mutant: Mutant) -> mutate.Judgement:
+        judged.append(mutant)
+        return mutate.Judgement(mutant, Outcome.REFUTED)
+
+    monkeypatch.setattr(mutate, "judge", judge_quickly)
+    halves = [mutate._judge(small, first).counts for first in (True, False)]
+    assert halves[0].total() - halves[0][Outcome.ILL_TYPED] == mutate.FIRST
+    assert sum(halves, Counter()).total() == len(mutate.in_turn(small))
+    assert len(judged) == len({str(mutant) for mutant in judged})
 
 
 @pytest.mark.mutation

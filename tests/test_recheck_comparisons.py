@@ -21,6 +21,7 @@ from xflow.verifier.recheck import check
 from xflow.verifier.recheck.abstraction import is_nonnegative, is_positive, vanishes
 from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
 from xflow.verifier.recheck.comparisons import sign_of
+from xflow.verifier.recheck.digits import covers
 from xflow.verifier.recheck.forms import Choice, Factor, Most, Read, Sum, Term, term
 from xflow.verifier.recheck.integers import Range
 from xflow.verifier.recheck.replay import Replay
@@ -75,6 +76,28 @@ rule positive-scale-through-a-maximum
   in       x[n, m] s[n, 1]
   from     ReduceMax(Mul(x, Exp(s)), axes=[1], keepdims=1)
   to       Mul(ReduceMax(x, axes=[1], keepdims=1), Exp(s))
+
+rule exponential-of-a-maximum
+  in       x[...]
+  from     Tanh(Relu(x))
+  to       Relu(Tanh(x))
+
+rule exponentials-of-opposite-numbers
+  in       x[...]
+  from     Tanh(Abs(x))
+  to       Abs(Tanh(x))
+
+rule choices-that-differ-at-a-tie
+  in       x[...]
+  from     Where(Greater(x, 0), Sub(Exp(x), 1), x)
+  to       Where(Less(x, 0), x, Sub(Exp(x), 1))
+
+rule sum-of-products-at-ranks-without-a-certificate
+  in       x[*B, l, n] w[n, m] y[*B, l, k] v[k, m]
+  rank     0 ...
+  from     Add(MatMul(x, w), MatMul(y, v))
+  to       MatMul(Concat(x, y, axis=-1), Concat(w, v, axis=0))
+  types    reals, integers
 
 rule composite-unfolded
   in       x[...]
@@ -283,6 +306,14 @@ def test_equal_places_hold_equal_integers_and_only_those_in_bounds_are_in_range(
     assert questions.implied(below, in_range(i, n))
     assert not questions.implied(below, [at_least(i, 0)])
     assert not questions.implied(less(lookup("q", [i]), m), in_range(i, n))
+
+
+def test_digits_reach_each_index_only_if_none_is_left_out() -> None:
+    q, r, s = symbols("_iq _ir _is")
+    under = Questions([at_least(m, 1), *in_range(i, 2 * m * n)])
+    for count, whole in ((2, True), (1, False)):
+        conditions = [*in_range(q, n), *in_range(r, count), *in_range(s, m)]
+        assert covers([2 * m * q + m * r + s], conditions, [i], under) is whole
 
 
 def test_real_arithmetic_knows_maxima_and_signs() -> None:

@@ -13,10 +13,19 @@ from xflow.verifier.recheck.unknowns import Compares, Unknowns
 Guards = tuple[Constraint, ...]
 
 
-def vanishes(total: Sum, path: Guards, comparing: Compares, defined: Iterable[Factor] = ()) -> bool:
-    """Whether `total` is 0 wherever `path` holds; none of `defined` is 0 there."""
+def vanishes(
+    total: Sum,
+    path: Guards,
+    comparing: Compares,
+    defined: Iterable[Factor] = (),
+    limit: int | None = None,
+) -> bool:
+    """Whether `total` is 0 wherever `path` holds; none of `defined` is 0 there.
+
+    `limit` counts steps of the solver.
+    """
     require_solver()
-    return Unknowns(path, comparing).refute("DISTINCT", total, defined)
+    return Unknowns(path, comparing, limit=limit).refute("DISTINCT", total, defined)
 
 
 def is_nonnegative(total: Sum, path: Guards, comparing: Compares) -> bool:

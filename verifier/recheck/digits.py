@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from xflow.constraint import Constraint, at_least, equal, in_range, less
 from xflow.ops.spec import (
@@ -17,7 +17,7 @@ from xflow.ops.spec import (
     scalar,
     where,
 )
-from xflow.size import Expr, Size, divide, free_symbols, substitute, symbol
+from xflow.size import Expr, Size, atom_size, divide, free_symbols, substitute, symbol
 from xflow.verifier.recheck.expand import changed
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.solver import Questions
@@ -34,7 +34,7 @@ def digits_of(index: Size, size: Size) -> dict[str, Size]:
     names = sorted(name for name in free_symbols(size) if name.startswith("_i"))
     nothing: dict[str, Size] = dict.fromkeys(names, 0)
     weights = {name: substitute(size, {**nothing, name: 1}) for name in names}
-    order = sorted(names, key=lambda name: (_degree(weights[name]), str(weights[name])))
+    order = sorted(names, key=lambda name: (*_degree(weights[name]), str(weights[name])))
     values: dict[str, Size] = {}
     rest = index
     for name, following in zip(order, [*order[1:], None], strict=True):
@@ -51,10 +51,11 @@ def digits_of(index: Size, size: Size) -> dict[str, Size]:
     return values
 
 
-def _degree(size: Size) -> int:
+def _degree(size: Size) -> tuple[int, int]:
+    """The order of weights, each of which may divide the next: m, 2*m, m*n."""
     if isinstance(size, int):
-        return 0
-    return max(len(monomial) for monomial, _ in size.terms)
+        return 0, abs(size)
+    return max((len(monomial), abs(coefficient)) for monomial, coefficient in size.terms)
 
 
 def covers(
@@ -72,7 +73,22 @@ def covers(
             values |= digits_of(i, size) if size != i else {str(i): i}
     if set().union(*(c.symbols for c in conditions)) - values.keys() - _known(under):
         return False
-    return all(under.implied(c.substitute(values)) for c in conditions)
+    flat = tuple(_flattened(values.values(), under))
+    return all(under.implied(c.substitute(values), flat) for c in conditions)
+
+
+def _flattened(sizes: Iterable[Size], questions: Questions) -> Iterator[Constraint]:
+    """``(i // a) // b == i // (a*b)`` for the quotients in `sizes` of that form, a and b positive.
+
+    It follows from what a quotient is, but by products of three numbers.
+    """
+    for size in sizes:
+        for outer in quotients_in(size):
+            for inner in quotients_in(outer.numerator):
+                positive = (at_least(inner.denominator, 1), at_least(outer.denominator, 1))
+                if outer.numerator == atom_size(inner) and all(map(questions.implied, positive)):
+                    both = inner.denominator * outer.denominator
+                    yield equal(atom_size(outer), inner.numerator // both)
 
 
 def _known(questions: Questions) -> frozenset[str]:

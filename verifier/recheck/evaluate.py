@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -40,7 +40,7 @@ MAX_STEPS = 4000
 """Summands that an output element may have."""
 TRIES = 12
 GUESSES = 3000
-"""Random assignments tried at each rank before the solver is asked for one."""
+"""Random assignments of connected symbols tried at each rank before the solver is asked for one."""
 Sizes = Mapping[str, int]
 Reader = Mapping[str, Any]
 
@@ -187,24 +187,64 @@ def _assignments(
             *(free_symbols(size) for value in instance.inputs for size in value.shape),
         )
     )
-    defined = _defined(assumed)
-    holds = compiled_conditions(assumed)
-    low = {name: _least(name, assumed) for name in names}
-    guesses = GUESSES
+    if any(c.decided is False for c in assumed):
+        return
+    parts = [_Part.of(group, conditions) for group, conditions in _independent(names, assumed)]
     for _ in range(tries):
-        while guesses:
-            guesses -= 1
-            sizes = {name: max(low[name], _integer(rng)) for name in names if name not in defined}
-            if _complete(sizes, defined) and holds(sizes):
-                yield sizes
-                break
-        else:
-            wanted = {name: max(low[name], _integer(rng)) for name in rng.sample(names, len(names))}
-            found = find_integers(assumed, wanted)
+        sizes: dict[str, int] = {}
+        for part in parts:
+            found = part.draw(rng)
             if found is None:
                 return
-            if holds(found):
-                yield found
+            sizes |= found
+        yield sizes
+
+
+def _independent(
+    names: Sequence[str], assumed: Sequence[Constraint]
+) -> list[tuple[list[str], list[Constraint]]]:
+    """The names in groups that no condition connects, each with its conditions.
+
+    Each axis of a convolution is one, so that a guess must be lucky for one axis at a time.
+    """
+    groups: list[tuple[set[str], list[Constraint]]] = [({name}, []) for name in names]
+    for condition in assumed:
+        touched = [group for group in groups if group[0] & condition.symbols]
+        if touched:
+            rest = [group for group in groups if not group[0] & condition.symbols]
+            joined = set[str]().union(*(members for members, _ in touched))
+            conditions = [c for _, own in touched for c in own]
+            groups = [*rest, (joined, [*conditions, condition])]
+    return [(sorted(members), own) for members, own in sorted(groups, key=lambda g: min(g[0]))]
+
+
+@dataclass
+class _Part:
+    """Symbols that conditions connect, to be drawn apart from all others."""
+
+    names: Sequence[str]
+    conditions: Sequence[Constraint]
+    defined: Mapping[str, Size]
+    holds: Callable[[Mapping[str, int]], bool]
+    guesses: int = GUESSES
+
+    @classmethod
+    def of(cls, names: Sequence[str], conditions: Sequence[Constraint]) -> _Part:
+        return cls(names, conditions, _defined(conditions), compiled_conditions(conditions))
+
+    def draw(self, rng: random.Random) -> dict[str, int] | None:
+        """Integers that satisfy the conditions; None where none are found."""
+        low = {name: _least(name, self.conditions) for name in self.names}
+        while self.guesses:
+            self.guesses -= 1
+            free = (name for name in self.names if name not in self.defined)
+            sizes = {name: max(low[name], _integer(rng)) for name in free}
+            if _complete(sizes, self.defined) and self.holds(sizes):
+                return sizes
+        order = rng.sample(self.names, len(self.names))
+        wanted = {name: max(low[name], _integer(rng)) for name in order}
+        found = find_integers(tuple(self.conditions), wanted)
+        return found if found is not None and self.holds(found) else None
 
 
 def _least(name: str, assumed: Sequence[Constraint]) -> int:

@@ -5,6 +5,7 @@ Each fact is true whatever finite value a function is given where it is not defi
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -20,17 +21,25 @@ VALUES = {
     **{at: value for at, value in AT_POINT.items() if at[0] != "sqrt"},  # it follows from squares
     ("exp", Fraction(0)): Fraction(1),
 }
-"""What functions are at some points; of an element it is hardly ever known that it is at one."""
+"""What functions are at some points."""
+MAX_ORDERED = 5
+"""Exponentials, and 1, whose order is spelled out."""
 
 
 class RealTerms:
-    """Makes terms; `facts` holds what is true of them."""
+    """Makes terms; `facts` holds what is true of them.
+
+    `of_elements` holds what functions of elements are at some points, which are worth a fact only
+    where elements are compared.
+    """
 
     def __init__(self) -> None:
         self.manager = cvc5.TermManager()
         self.real = self.manager.getRealSort()
         self.facts: list[Any] = []
+        self.of_elements: list[Any] = []
         self._functions: dict[tuple[str, int], Any] = {}
+        self._exponentials: dict[Any, Any] = {}
 
     def make(self, kind: Any, *args: Any) -> Any:
         """A term; a sum or a product of one is that one."""
@@ -94,12 +103,15 @@ class RealTerms:
             less = self.make(kinds.ITE, self.make(kinds.LT, arg, nothing), self.number(-1), nothing)
             return self.make(kinds.ITE, self.make(kinds.GT, arg, nothing), self.number(1), less)
         value = self.apply(name, *args)
-        points = {} if not args or args[0].getKind() == cvc5.Kind.CONSTANT else VALUES
-        for (known, point), there in points.items():
+        for (known, point), there in VALUES.items() if args else ():
             if known == name:
                 at_point = self.make(kinds.EQUAL, args[0], self.number(point))
-                self.implies(at_point, self.make(kinds.EQUAL, value, self.number(there)))
+                is_there = self.make(kinds.EQUAL, value, self.number(there))
+                fact = self.make(kinds.IMPLIES, at_point, is_there)
+                of_element = args[0].getKind() == kinds.CONSTANT
+                (self.of_elements if of_element else self.facts).append(fact)
         if name == "exp":
+            self._exponentials[args[0]] = value
             self.facts.append(self.make(kinds.GT, value, nothing))
         elif name == "sqrt":
             (under,) = args
@@ -107,3 +119,26 @@ class RealTerms:
             square = self.make(kinds.EQUAL, self.make(kinds.MULT, value, value), under)
             self.implies(self.make(kinds.GEQ, under, nothing), square)
         return value
+
+    def know_order(self) -> None:
+        """Know that ``a > c`` just where ``exp a > exp c``, and ``exp a exp c = 1`` for ``a = -c``.
+
+        It is said where what they are of holds maxima, where it says more than that equal ones
+        are equal, and of few exponentials: it makes questions harder.
+        """
+        known = [(self.number(0), self.number(1)), *self._exponentials.items()]
+        if len(known) > MAX_ORDERED or not any(map(_has_choice, self._exponentials)):
+            return
+        kinds = cvc5.Kind
+        for (a, b), (c, d) in itertools.combinations(known, 2):
+            for kind in (kinds.GT, kinds.EQUAL):
+                self.facts.append(
+                    self.make(kinds.EQUAL, self.make(kind, a, c), self.make(kind, b, d))
+                )
+            opposite = self.make(kinds.EQUAL, a, self.make(kinds.NEG, c))
+            one = self.make(kinds.EQUAL, self.make(kinds.MULT, b, d), self.number(1))
+            self.implies(opposite, one)
+
+
+def _has_choice(value: Any) -> bool:
+    return value.getKind() == cvc5.Kind.ITE or any(map(_has_choice, value))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from xflow.constraint import equal
-from xflow.size import Size, free_symbols, substitute, symbol
+from xflow.size import Size, coefficient_of, free_symbols, substitute, symbol
 from xflow.verifier.recheck.abstraction import is_within_reach, vanishes
 from xflow.verifier.recheck.forms import (
     Apply,
@@ -51,7 +51,7 @@ from xflow.verifier.recheck.groups import (
 )
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, written_out
-from xflow.verifier.recheck.unknowns import Given
+from xflow.verifier.recheck.unknowns import LAST_LIMIT, Given
 
 MAX_DEPTH = 12
 MAX_ORDERS = 24
@@ -122,7 +122,8 @@ class Replay:
                 rest = self._by_denominators(rest, path)
             if rest and self._depth <= MAX_ABSTRACTED and is_within_reach(rest):
                 known = self._not_zero(path) if defined else []
-                if vanishes(Sum(tuple(rest)), path, self, known):
+                limit = LAST_LIMIT if defined else None
+                if vanishes(Sum(tuple(rest)), path, self, known, limit):
                     rest = []
                 rest = self._by_summands(rest, path)
         finally:
@@ -308,7 +309,7 @@ class Replay:
             moved = self.moved(part, change, target, path)
             if moved is not None:
                 return moved
-        for hint in self.hints:
+        for hint in (*self.hints, *filter(None, map(_inverse, self.hints))):
             other = _transferred(hint, part.variables, target.variables)
             moved = None if other is None else self.moved(part, other, target, path)
             if moved is not None:
@@ -335,7 +336,9 @@ class Replay:
                 rest.remove(same)
         if len(open_factors) != len(rest):
             return False
-        for factor, exponent in open_factors:
+        # An element tells in one question that the variables are not those; a function may take
+        # thousands.
+        for factor, exponent in sorted(open_factors, key=lambda f: not isinstance(f[0], Read)):
             for candidate in rest:
                 if candidate[1] == exponent and self.same_factor(factor, candidate[2], path):
                     rest.remove(candidate)
@@ -512,6 +515,18 @@ def _transferred(hint: Change, variables: Sequence[str], targets: Sequence[str])
         return None
     names = dict(zip(bound, map(symbol, targets), strict=True))
     return {v: substitute(h, names) for v, h in zip(variables, hint.values(), strict=True)}
+
+
+def _inverse(hint: Change) -> Change | None:
+    """The change of variables back, where each is moved or turned round alone."""
+    back: dict[str, Size] = {}
+    for name, value in hint.items():
+        bound = sorted(n for n in free_symbols(value) if n.startswith("_k"))
+        split = coefficient_of(value, bound[0]) if len(bound) == 1 else None
+        if split is None or abs(split[0]) != 1 or bound[0] in free_symbols(split[1]):
+            return None
+        back[bound[0]] = split[0] * (symbol(name) - split[1])
+    return back if len(back) == len(hint) else None
 
 
 def _is_bound(factor: Factor, part: Term) -> bool:

@@ -47,6 +47,8 @@ except ImportError:  # see `solver`
 
 LIMIT = 30_000
 """Steps of the solver for each question."""
+LAST_LIMIT = 300_000
+"""The same for what a proof comes down to, an equation that nothing else shows."""
 MAX_SIZE = 80
 """Unknowns that a question may have."""
 MAX_EXPONENT = 8
@@ -99,8 +101,11 @@ class _Option:
 class Unknowns(RealTerms):
     """Sums as real terms of cvc5, where `path` holds."""
 
-    def __init__(self, path: Guards, comparing: Compares, nested: int = 0):
+    def __init__(
+        self, path: Guards, comparing: Compares, nested: int = 0, limit: int | None = None
+    ):
         super().__init__()
+        self._limit = LIMIT if limit is None else limit
         self._path = path
         self._comparing = comparing
         self._nested = nested
@@ -128,9 +133,12 @@ class Unknowns(RealTerms):
         while self._signs:  # what is compared may speak of other signs
             sign, value = self._signs.pop()
             self.tie(value, self.sum(sign.body))
+            self.facts += self.of_elements
+            self.of_elements = []
+        self.know_order()
         mixed = bool(self._conditional)
         solver = cvc5.Solver(self.manager)
-        solver.setOption("rlimit-per", str(LIMIT))
+        solver.setOption("rlimit-per", str(self._limit))
         solver.setLogic("QF_UFNIRA" if mixed else "QF_UFNRA")
         for fact in (*self.facts, *(self._integers.facts if mixed else ()), formula):
             solver.assertFormula(fact)
