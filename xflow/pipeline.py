@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import tempfile
 import time
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ from xflow.report import Report, Target
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
+from xflow.ties import with_ties
 from xflow.validate import Verdict, write_temporary
 
 BODIES = 0.3
@@ -102,6 +104,7 @@ class Pipeline:
         with self.run.phase("import"):
             imported = self.imported(prepared)
         if imported is not None:
+            self.tie(imported)
             self.costs = self.exact_costs(imported)
             replacements = self.search(imported, within(rules, self.run.domains))
             gains = self.gains_by_preparation(imported)
@@ -197,6 +200,13 @@ class Pipeline:
             return None
         self.run.warnings += imported.warnings
         return imported
+
+    def tie(self, imported: Imported) -> None:
+        """Choose sizes of inputs that suit each other, as far as the model tells."""
+        shapes = [with_ties(imported, each) for each in self.run.shapes]
+        if any(map(operator.is_not, shapes, self.run.shapes)):
+            self.run.shapes = shapes
+            self.settings = [default_shapes(interface(self.source), each) for each in shapes]
 
     def gains_by_preparation(self, imported: Imported) -> bool:
         """Whether the model is better before any rewrite of its main graph.
