@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench bench-variants isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings compare scaling large site clean
+.PHONY: demo test lint types format bench bench-variants isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -99,6 +99,10 @@ large: $(VENV)/installed
 # Composites in every spelling that the tests write down, at fixed and at dynamic sizes.
 spellings: $(VENV)/dev
 	$(BIN)/pytest -m spellings tests/test_spellings.py
+
+# Miniatures of architectures as exporters write them; prints how many nodes are left of each.
+miniatures: $(VENV)/dev
+	$(BIN)/pytest -m miniatures -s tests/test_miniatures.py
 
 # How systems know that their rewrites are right: the table in docs/verifier.md.
 compare: $(VENV)/dev

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xflow.generator.vocabularies.activations import ACTIVATIONS
 from xflow.generator.vocabularies.attention import ATTENTION
+from xflow.generator.vocabularies.borders import BORDERS
 from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
 from xflow.generator.vocabularies.decided import DECIDED
@@ -27,6 +28,7 @@ from xflow.generator.vocabularies.resized import RESIZED
 from xflow.generator.vocabularies.rotary import ROTARY
 from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
 from xflow.generator.vocabularies.shapes import SHAPES
+from xflow.generator.vocabularies.trivial import TRIVIAL
 from xflow.generator.vocabulary import Family
 
 DEFINITIONS = Family(
@@ -51,6 +53,7 @@ FAMILIES = (
     CONVOLUTION,
     CHANNELS,
     LAST_CHANNELS,
+    BORDERS,
     POOLING,
     PADDED_CHANNELS,
     FILLED_CHANNELS,
@@ -58,5 +61,6 @@ FAMILIES = (
     ATTENTION,
     HEADS_FAMILY,
     ROTARY,
+    TRIVIAL,
     DEFINITIONS,
 )

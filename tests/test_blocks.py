@@ -167,3 +167,12 @@ def test_explain_names_what_was_missed() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(report.render())
     assert "Recognised: activation 0 of 1" in console.export_text()
+
+
+def test_outputs_that_nobody_reads_do_not_end_the_report() -> None:
+    """A mask of Dropout, the mean of a LayerNormalization: outputs that no operator of ours has."""
+    result = xflow.optimize(
+        graph("a, m = Dropout(x) y = Relu(a)"), cost="estimated", budget=1, rules=()
+    )
+    (block,) = result.report.blocks
+    assert "y" in block.nodes

@@ -431,3 +431,38 @@ def test_a_region_may_give_its_inputs_back() -> None:
     assert json.dumps([r.tolist() for r in results]) == json.dumps(
         [[-1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [-1.0, 0.0, 1.0]]
     )
+
+
+IDLE = {
+    "a cast to its own type": "g (float[N] x) => (float[N] y) { a = Cast<to=1>(x) y = Neg(a) }",
+    "a dropout": "g (float[N] x) => (float[N] y) { a, m = Dropout(x) y = Neg(a) }",
+    "a dropout that is told not to": """g (float[N] x) => (float[N] y)
+        <float r = {0.5}, bool t = {0}> { a = Dropout(x, r, t) y = Neg(a) }""",
+    "a dropout of opset 7": """<ir_version: 7, opset_import: ["" : 7]>
+        g (float[N] x) => (float[N] y) { a, m = Dropout<ratio=0.3>(x) y = Neg(a) }""",
+}
+BUSY = {
+    "a cast to another type": "g (int64[N, M] x) => (int32[N, M] y) { y = Cast<to=6>(x) }",
+    "a widening cast": "g (float16[N] x) => (float[N] y) { y = Cast<to=1>(x) }",
+    "training": """g (float[N] x) => (float[N] y) <float r = {0.5}, bool t = {1}>
+        { y = Dropout(x, r, t) }""",
+    "training as the caller wants": """g (float[N] x, bool t) => (float[N] y) <float r = {0.5}>
+        { y = Dropout(x, r, t) }""",
+    "a mask that is read": "g (float[N] x) => (float[N] y, bool[N] m) { y, m = Dropout(x) }",
+    "training by default": """<ir_version: 3, opset_import: ["" : 6]>
+        g (float[N] x) => (float[N] y) { y = Dropout(x) }""",
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_what_gives_its_input_back_is_read_as_identity(name: str) -> None:
+    graph = import_model(parse(IDLE[name])).graph
+    operators = [node.op for node in graph.nodes if isinstance(node.op, Operator)]
+    assert [op.name for op in operators] == ["Identity", "Neg"]
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_what_may_change_its_input_is_no_identity(name: str) -> None:
+    graph = import_model(parse(BUSY[name])).graph
+    operators = [node.op for node in graph.nodes if isinstance(node.op, Operator)]
+    assert "Identity" not in [op.name for op in operators]

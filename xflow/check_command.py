@@ -16,7 +16,8 @@ from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.worker import Worker
 from xflow.errors import Different, ExitCode, ModelError, Slower, WorkerError
-from xflow.inputs import Shapes, default_shapes, load_model
+from xflow.inputs import AT_OTHER_SIZES, Shapes, default_shapes, load_model
+from xflow.ties import tied_settings
 
 if TYPE_CHECKING:
     from xflow.progress import Progress
@@ -59,7 +60,8 @@ class Question:
                 worker=self.worker,
             )
             if found.culprit == "before":
-                raise ModelError(found.reason, str(self.before))
+                do = AT_OTHER_SIZES if "does not run" in found.reason else ""
+                raise ModelError(found.reason, str(self.before), do)
             if not found.ok:
                 raise Different(found.reason, str(self.after))
             if found.unchecked:
@@ -94,13 +96,13 @@ def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progr
     Raises Different and Slower: the exit code says which.
     """
     before, after = Path(options.before), Path(options.after)
-    for path in (before, after):
-        files.load_model(path)  # raises ModelError, in one sentence
+    loaded, _ = map(files.load_model, (before, after))  # raises ModelError, in one sentence
     old, new = load_model(before), load_model(after)
     fault = check_interface(old, new, strict=False)
     if fault is not None:
         raise Different(fault, str(after))
     settings = [default_shapes(old, shapes) if shapes else {} for shapes in settings]
+    settings = tied_settings(loaded, settings)
     target = Target(options.provider, options.threads or machine.usable_cores())
     limit = machine.free_memory() if options.provider == "cpu" else None
     with Worker(limit) as worker:

@@ -23,6 +23,8 @@ LENGTH = (16, 24)
 IMAGE = (224, 256)
 SEQUENCE = 2
 """Tensors in a sequence."""
+AT_OTHER_SIZES = "give sizes at which it runs with --input-shapes"
+"""What to do where a model does not run at the sizes that were chosen for it."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
 Shapes = Mapping[str, Sequence[int]]
 OPERATORS: Mapping[type, Callable[[int, int], int]] = {

@@ -60,6 +60,8 @@ class Imported:
     computed: Mapping[ir.Value, Array]
     """What small tensors of integers are that are computed from shapes: arrays of sizes."""
     warnings: tuple[str, ...] = ()
+    equations: tuple[Size, ...] = ()
+    """What operators of the model need to be zero, or else a size to be 1."""
     _tensors: Mapping[str, ir.TensorProtocol] = field(default_factory=dict)
 
     def constants(self, value: Value) -> Array | None:
@@ -136,6 +138,7 @@ class _Importer:
         self.known: dict[ir.Value, Array] = {}
         self.computed: dict[ir.Value, Array] = {}
         self.warnings: list[str] = []
+        self.equations: dict[Size, None] = {}
 
     def run(self) -> Imported:
         graph = self.model.graph
@@ -172,6 +175,7 @@ class _Importer:
             self.names,
             self.computed,
             tuple(self.warnings),
+            tuple(self.equations),
             self.tensors,
         )
 
@@ -239,7 +243,9 @@ class _Importer:
             if any(map(is_shape_arithmetic, made)):
                 continue
             # In ONNX a dimension of unknown size may be 1 and broadcast.
-            if any(condition.relation is Relation.EQUAL for condition in need.conditions):
+            equal = [each for each in need.conditions if each.relation is Relation.EQUAL]
+            self.equations |= dict.fromkeys(condition.difference for condition in equal)
+            if equal:
                 continue
             if self.agrees(node, made):
                 self.positions[node] = positions

@@ -16,7 +16,7 @@ from xflow.cost.worker import Worker
 from xflow.errors import ShapeError, ValidationFailed
 from xflow.external_data import has_external_data
 from xflow.files import PROTOBUF_LIMIT, write_model_atomically
-from xflow.inputs import Shapes
+from xflow.inputs import AT_OTHER_SIZES, Shapes
 from xflow.limits import GROWTH
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
@@ -153,7 +153,9 @@ class Validator:
         check = self.check()
         runs = check.culprit != "before" or "does not run" not in check.reason
         if not runs and not has_foreign_operators(self.imported.model):
-            raise ValidationFailed(check.reason, do="check that it runs in ONNX Runtime")
+            raise ValidationFailed(
+                check.reason, do=f"check that it runs in ONNX Runtime, or {AT_OTHER_SIZES}"
+            )
         if not check.ok:
             return Broken(check.reason, hopeless=check.culprit == "before")
         if check.unchecked:

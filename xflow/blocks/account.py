@@ -35,6 +35,7 @@ def account_for_blocks(
         imported.values[output].node: number
         for number, node in enumerate(imported.model.graph)
         for output in node.outputs
+        if output in imported.values  # a mask of Dropout, which nobody reads, is not
     }
     blocks = []
     for found in before.found:

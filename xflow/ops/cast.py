@@ -32,7 +32,7 @@ CODES = {
 }
 """The numbers of element types in ONNX."""
 
-_NAMES = {code: name for name, code in CODES.items()}
+CODE_NAMES = {code: name for name, code in CODES.items()}
 _PRECISION = {"BFLOAT16": 8, "FLOAT16": 11, "FLOAT": 24, "DOUBLE": 53}
 """Bits of integers up to which all are represented."""
 
@@ -55,7 +55,8 @@ def keeps_values(source: str, target: str) -> bool:
 class Cast(Elementwise):
     """The same values as elements of the type `to`; as Booleans, whether they are not 0.
 
-    Casts that round, wrap around or cut off are not described.
+    Casts that round, wrap around or cut off are not described, and one to the type that the input
+    has is read as Identity.
     """
 
     name = op_type = "Cast"
@@ -101,9 +102,9 @@ class Cast(Elementwise):
         return [arrays[0].astype(_numpy_type(target))]
 
     def from_onnx(self, call: OnnxCall) -> Understood | None:
-        target = _NAMES.get(call.attributes.get("to", 0))
+        target = CODE_NAMES.get(call.attributes.get("to", 0))
         known = {"to", "saturate", "round_mode"}  # these two say how to round to few bits
-        if target is None or set(call.attributes) - known:
+        if target is None or set(call.attributes) - known or call.types[:1] == (target,):
             return None
         return {"to": target}, (0,)
 

@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 
+from xflow.ops.cast import CODE_NAMES
 from xflow.ops.elementwise import Elementwise
-from xflow.ops.registry import Array, Example, register
+from xflow.ops.registry import Array, Example, OnnxCall, register
+from xflow.ops.shape import Understood
 from xflow.ops.sorts import NUMBERS, SORTS
 from xflow.ops.spec import Scalar, call
 
@@ -21,9 +23,10 @@ class Unary(Elementwise):
 
 @register
 class Identity(Unary):
-    """Its input."""
+    """Its input; so are a Cast to the type that it has, and a Dropout that drops nothing."""
 
     name = op_type = "Identity"
+    also = ("Cast", "Dropout")
     role = "view"
     sorts = SORTS
     since = 1
@@ -34,6 +37,23 @@ class Identity(Unary):
 
     def compute(self, *arrays: Array) -> Array:
         return arrays[0]
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        if call.op_type == "Cast":
+            same = call.types[:1] == (CODE_NAMES.get(call.attributes.get("to", 0)),)
+            return ({}, (0,)) if same else None
+        if call.op_type == "Dropout":
+            return None if _may_drop(call) else ({}, (0,))
+        return super().from_onnx(call)
+
+
+def _may_drop(call: OnnxCall) -> bool:
+    """Whether a Dropout is, or may be, in training: by an input, before opset 7 by an attribute."""
+    if call.opset < 7:
+        return not call.attributes.get("is_test", 0)
+    if len(call.shapes) < 3 or call.shapes[2] is None:
+        return False
+    return 2 not in call.constants or bool(call.constants[2])
 
 
 @register

@@ -318,6 +318,9 @@ class Operator:
     ignored: ClassVar[frozenset[str]] = frozenset()
     """ONNX attributes without influence on the meaning at inference."""
 
+    also: ClassVar[tuple[str, ...]] = ()
+    """Other ONNX operators of the domain whose nodes may be this operator."""
+
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int
     ) -> OnnxCall | None:
@@ -390,7 +393,7 @@ def by_onnx(op_type: str, domain: str, opset: int) -> tuple[Operator, ...]:
     return tuple(
         op
         for op in operators()
-        if op.op_type == op_type and op.domain == domain and op.since <= opset
+        if op_type in (op.op_type, *op.also) and op.domain == domain and op.since <= opset
     )
 
 
