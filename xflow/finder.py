@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,14 +23,16 @@ from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.domains import within
 from xflow.errors import ModelError
-from xflow.inputs import Shapes
+from xflow.inputs import default_shapes
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported, import_model
+from xflow.onnx_types import interface
 from xflow.opset import ceiling, current_opset
 from xflow.preparation import Inside, Prepared, begin, with_bodies, with_calls
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
+from xflow.ties import with_ties
 
 LATEST_KNOWN = 20
 """The opset of regions of models that use none of ONNX's own operators."""
@@ -70,7 +73,7 @@ class Finder:
         self,
         run: Run,
         source: ir.Model,
-        settings: Sequence[Shapes],
+        settings: Sequence[dict[str, tuple[int, ...]]],
         obstacle: str,
         inside: Inside,
     ) -> None:
@@ -123,6 +126,7 @@ class Finder:
             imported = self.imported(prepared.model)
         if imported is None:
             return None
+        self.tie(imported)
         kind = EXACT.get(self.run.objective)
         costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
         allowed = within(rules, self.run.domains)
@@ -130,6 +134,13 @@ class Finder:
         messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
         del self.run.messages[told[0] :], self.run.warnings[told[1] :]
         return Found(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
+
+    def tie(self, imported: Imported) -> None:
+        """Choose sizes of inputs that suit each other, as far as the model tells."""
+        shapes = [with_ties(imported, each) for each in self.run.shapes]
+        if any(map(operator.is_not, shapes, self.run.shapes)):
+            self.run.shapes = shapes
+            self.settings = [default_shapes(interface(self.source), each) for each in shapes]
 
     def kept(self, found: Found | None) -> Found | None:
         """The one of several attempts that counts; what it has to tell is told."""

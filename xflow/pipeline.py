@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
-import contextlib
-import operator
-import tempfile
-import time
->>>>>>> h-adversary
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,25 +26,8 @@ from xflow.opset import current_opset, keeping_opset
 from xflow.preparation import Inside, Prepared
 from xflow.report import Report, Target
 from xflow.rule import Rule
-<<<<<<< HEAD
 from xflow.run import Run
 from xflow.validate import Verdict
-=======
-from xflow.run import AFTERWARDS_S, Run
-from xflow.search import GAIN, search
-from xflow.ties import with_ties
-from xflow.validate import Verdict, write_temporary
-
-BODIES = 0.3
-"""The part of the budget that is for graphs inside operators, where there are any."""
-DEPTH = 3
-"""How deep inside one another such graphs are looked at."""
-
-LATEST_KNOWN = 20
-"""The opset of regions of models that use none of ONNX's own operators."""
-EXACT_GAIN = 1e-9
-"""Least relative gain for which a region is rewritten where it is known without a measurement."""
->>>>>>> h-adversary
 
 
 @dataclass(frozen=True)
@@ -83,9 +59,10 @@ class Pipeline:
         self.before = before
         self.obstacle = ""
         """Why the model cannot be run, from the types of its inputs."""
+        self.settings: Sequence[dict[str, tuple[int, ...]]]
+        """The shapes of all inputs, at each setting."""
         try:
             self.settings = [default_shapes(interface(source), each) for each in run.shapes]
-            """The shapes of all inputs, at each setting."""
         except UnfeedableInput as error:
             self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
 
@@ -96,28 +73,15 @@ class Pipeline:
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
         account = Account()
-<<<<<<< HEAD
         finder = Finder(self.run, self.source, self.settings, self.obstacle, self.inside(rules))
         found = finder.found(rules)
+        self.settings = finder.settings
         prepared = found is not None and self.gains_by_preparation(found.prepared)
         if found is not None and (found.replacements or prepared):
             imported, costs = found.imported, found.costs
             gate = Gate(self.run, imported, self.before, self.settings, costs, prepared=prepared)
             judgement = gate.improve(self.judge(gate, imported, found.replacements))
         changed = not judgement.objection
-=======
-        with self.run.phase("import"):
-            imported = self.imported(prepared)
-        if imported is not None:
-            self.tie(imported)
-            self.costs = self.exact_costs(imported)
-            replacements = self.search(imported, within(rules, self.run.domains))
-            gains = self.gains_by_preparation(imported)
-            if replacements or gains:
-                run, costs = self.run, self.costs
-                gate = Gate(run, imported, self.before, self.settings, costs, prepared=gains)
-                judgement = gate.improve(self.judge(gate, imported, replacements))
->>>>>>> h-adversary
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
             f"The measuring process was lost and started again: {reason}."
@@ -187,141 +151,6 @@ class Pipeline:
         self.run.messages.append(f"Rewrites that need a newer opset than {opset} did not pay.")
         return kept
 
-<<<<<<< HEAD
-=======
-    def prepared(self, rules: Sequence[Rule]) -> ir.Model:
-        """The model before the search: without weights that are inputs, and with better bodies."""
-        model = self.source if self.run.keep_initializer_inputs else frozen(self.source)
-        if self.obstacle or self.run.inner >= DEPTH or not has_bodies(model):
-            return model
-        deadline = time.monotonic() + BODIES * self.run.budget
-
-        def optimize(body: ir.Model, share: float) -> tuple[ir.Model, Sequence[str]] | None:
-            budget = share * (deadline - time.monotonic())
-            if budget <= 0:
-                return None
-            with tempfile.TemporaryDirectory(dir=self.run.folder) as folder:
-                before = Path(folder) / "before.onnx"
-                write_temporary(body, before)
-                run = self.run.inside(Path(folder), budget)
-                try:
-                    result = Pipeline(run, body, before).optimize(rules)
-                except (ModelError, ValidationFailed):  # it does not run by itself
-                    return None
-            names = [use.name for use in result.report.rules]
-            return (result.model, names) if result.report.changed else None
-
-        try:
-            with self.run.phase("bodies"):
-                found = optimize_bodies(model, optimize)
-        except Exception as error:  # whatever is odd about it: the model is as good without
-            self.run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
-            return model
-        if found is None:
-            return model
-        self.notes = found.notes
-        return found.model
-
-    def imported(self, model: ir.Model) -> Imported | None:
-        """A model as a graph; None, and a warning, where that is not possible."""
-        try:
-            if self.obstacle:
-                raise ModelError(self.obstacle)
-            imported = import_model(model)
-        except ModelError as error:
-            self.run.warnings.append(f"The model was left as it is: {error}.")
-            return None
-        self.run.warnings += imported.warnings
-        return imported
-
-    def tie(self, imported: Imported) -> None:
-        """Choose sizes of inputs that suit each other, as far as the model tells."""
-        shapes = [with_ties(imported, each) for each in self.run.shapes]
-        if any(map(operator.is_not, shapes, self.run.shapes)):
-            self.run.shapes = shapes
-            self.settings = [default_shapes(interface(self.source), each) for each in shapes]
-
-    def gains_by_preparation(self, imported: Imported) -> bool:
-        """Whether the model is better before any rewrite of its main graph.
-
-        That is: by its bodies, or since the runtime can do more for the weights that became
-        constants. In models of old IR versions, it takes all of them for constants.
-        """
-        if imported.model is self.source:
-            return False
-        return bool(self.notes) or self.source.ir_version >= CONSTANTS
-
-    def exact_costs(self, imported: Imported) -> tuple[ExactCost, ...]:
-        """What the objective counts, at each setting; nothing for latency."""
-        kind = EXACT.get(self.run.objective)
-        return () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
-
-    def search(self, imported: Imported, rules: Sequence[Rule]) -> Replacements:
-        """The replacements that the search finds."""
-        run = self.run
-        opset = current_opset(self.source) or LATEST_KNOWN
-        limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
-        if limit.obstacle:
-            run.messages.append(
-                f"The opset was kept, since {limit.obstacle} cannot be raised to a newer one."
-            )
-        with contextlib.ExitStack() as stack:
-            store = None
-            model = TargetModel(threads=run.target.threads)
-            if run.measured and not self.costs:
-                store = stack.enter_context(Store())
-                model = self.measured_target(store) or model
-            deadline = time.monotonic() + run.budget
-            # What is begun before it, as a region that hangs, must leave the check its time.
-            overrun = deadline + AFTERWARDS_S / 4
-            stack.enter_context(run.phase("search"))
-            measured: WorstOf | None = None
-            costs: CostModel = EstimatedCost(model)
-            if self.costs:
-                costs = self.costs[0]
-            elif store is not None:
-                measurer = Measurer(run.target, run.worker, deadline=overrun)
-                known = imported.constants
-                sizes = map(imported.sizes, self.settings)
-                costs = measured = WorstOf(
-                    [
-                        Costs(measurer, store, known, sizes=each, opset=opset, model=model)
-                        for each in sizes
-                    ]
-                )
-            found = search(
-                imported.graph,
-                rules,
-                costs,
-                deadline=deadline,
-                gain=EXACT_GAIN if self.costs else GAIN,
-                seed=run.tolerance.seed,
-                constants=imported.constants,
-                opset=limit.opset or opset,
-                processes=usable_cores(),
-                progress=run.progress,
-            )
-            if store is not None and measured is not None:
-                run.warnings += [*store.warnings, *measured.warnings]
-            replacements = found.replacements
-            if self.costs:
-                replacements = prune(imported.graph, replacements, self.costs, until=overrun)
-        run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
-        return replacements
-
-    def measured_target(self, store: Store) -> TargetModel | None:
-        """What is known of this machine; short runs do not measure it first."""
-        run = self.run
-        with run.phase("calibrate"):
-            place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
-            if run.budget < CALIBRATION_S:
-                return stored(place, store)
-            start = time.monotonic()
-            found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
-            run.end += time.monotonic() - start
-            return found
-
->>>>>>> h-adversary
     def result(self, judgement: Judgement, account: Account) -> Result:
         """The result of the run."""
         checked = judgement.verdict.checked
