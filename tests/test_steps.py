@@ -1,6 +1,6 @@
 """Steps: those that are moved along from one node to another are those that are found there."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
@@ -88,6 +88,7 @@ def afresh(node: Node, graph: Graph) -> set[tuple[object, ...]]:
     return set(map(told, Steps(INDEX, no_constants).at(node, graph)))
 
 
+@settings(max_examples=200)
 @given(st.lists(values(), min_size=1, max_size=3))
 def test_moved_steps_are_those_that_are_found(outputs: list[Value]) -> None:
     graph = Graph(tuple(outputs))
@@ -109,6 +110,22 @@ def test_a_view_ends_below_what_the_node_reads() -> None:
     graph = Graph((one, other))
     found = [[step.rule for step in steps.at(value.node, graph)] for value in (other, one)]
     assert found == [[], ["deep"]]  # what looks further down is looked for at each
+
+
+def test_what_a_rule_makes_is_not_taken_for_what_happens_to_stand_there() -> None:
+    x, y = tensor("x"), tensor("y")
+    product = call("MatMul", y, y)
+    # From the first of these, x (y y) and y y y look like what the rule makes of them: what stood
+    # at the edge in its place, such as the Neg in the second one, would be wrong.
+    one = call("MatMul", call("MatMul", x, y), call("MatMul", product, y))
+    other = call("MatMul", call("MatMul", x, y), call("MatMul", call("Neg", y), y))
+    assert [View(value.node).tangled for value in (one, other)] == [True, True]
+    apart = call("MatMul", call("MatMul", x, y), call("MatMul", tensor("z"), y))
+    assert not View(apart.node).tangled
+    graph = Graph((one, other))
+    steps = Steps(INDEX, no_constants)
+    for value in (one, other):
+        assert set(map(told, steps.at(value.node, graph))) == afresh(value.node, graph)
 
 
 def test_a_view_tells_what_is_the_same() -> None:

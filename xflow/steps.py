@@ -7,7 +7,7 @@ are shared by all graphs that contain them, so the answer is remembered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,9 +59,12 @@ class View:
     of it are the same; constants are seen as a whole. Nodes with the same `key` offer the same
     steps, but for what stands at the edge: where a rewrite changed something further down, nothing
     has to be matched again.
+
+    Unless it is `tangled`: something at the edge is computed from other things that are seen. Then
+    what a rule puts there may be that very thing, by accident, and somewhere else it is not.
     """
 
-    __slots__ = ("key", "nodes")
+    __slots__ = ("key", "nodes", "tangled")
 
     def __init__(self, node: Node) -> None:
         numbers: dict[Node, int] = {node: 0}
@@ -88,6 +91,8 @@ class View:
                     key.append((number, source.index, source.type))
         self.key = tuple(key)
         self.nodes = tuple(numbers)
+        edge = [each for each in self.nodes[1:] if each not in shown and each.inputs]
+        self.tangled = any(_is_made_of(each, numbers) for each in edge)
 
     @property
     def read(self) -> frozenset[Operator]:
@@ -98,6 +103,21 @@ class View:
         """The steps of another node with the same key, as they are here."""
         new = dict(zip(other.nodes, self.nodes, strict=True))
         return tuple([_moved(step, dict(new)) for step in steps])
+
+
+def _is_made_of(node: Node, others: Container[Node]) -> bool:
+    """Whether a node is computed from `others`, itself aside, and constants alone."""
+    stack = [value.node for value in node.inputs]
+    done: set[Node] = set()
+    while stack:
+        inner = stack.pop()
+        if inner.constant or inner in others or inner in done:
+            continue
+        if not isinstance(inner.op, Operator):
+            return False
+        done.add(inner)
+        stack += [value.node for value in inner.inputs]
+    return True
 
 
 class _Seen(NamedTuple):
@@ -185,13 +205,14 @@ class Steps:
         found = self._of.get(node)
         if found is None:
             view = View(node)
-            seen = self._seen.get(view.key)
+            seen = None if view.tangled else self._seen.get(view.key)
             if seen is None:
                 entries = list(self.rules.single(node.op, len(node.types[0].shape)))
                 near = tuple(self._matches(node, graph, [e for e in entries if not e.deep]))
                 read = view.read
                 deep = [e for e in entries if e.deep and e.needs[0] <= read]
-                self._seen[view.key] = _Seen(view, near, deep)
+                if not view.tangled:
+                    self._seen[view.key] = _Seen(view, near, deep)
             else:
                 near, deep = view.moved(seen.steps, seen.view), seen.deep
             found = self._of[node] = (*near, *self._matches(node, graph, deep))
