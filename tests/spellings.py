@@ -315,7 +315,6 @@ ATTENTION = Composite(
         quarter=HEAD**0.25,
         never=-1e9,
         zero=0.0,
-        one=1.0,
         least=-3.4028234663852886e38,
     ),
     {
@@ -351,9 +350,6 @@ ATTENTION = Composite(
             c = Mul(m, scale) u = Not(seen) w = Where(u, least, c) {_WEIGHTED}""",
         "a mask made of Booleans": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt) c = Mul(m, scale)
             a = Where(seen, zero, least) w = Add(c, a) {_WEIGHTED}""",
-        "a mask made of numbers, as BERT has it": f"""{_SPLIT} {_KEYS} m = MatMul(hq, kt)
-            c = Div(m, root) f = Cast<to = 1>(seen) g = Sub(one, f) a = Mul(g, least)
-            w = Add(c, a) {_WEIGHTED}""",
         "not scaled": f"{_SPLIT} {_KEYS} w = MatMul(hq, kt) {_WEIGHTED}",
     },
     {
