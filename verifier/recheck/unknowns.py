@@ -47,7 +47,7 @@ except ImportError:  # see `solver`
 
 LIMIT = 30_000
 """Steps of the solver for each question."""
-LAST_LIMIT = 300_000
+LAST_LIMIT = 3_000_000
 """The same for what a proof comes down to, an equation that nothing else shows."""
 MAX_SIZE = 80
 """Unknowns that a question may have."""
