@@ -405,7 +405,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
 
     class Recording:
         def submit(self, _: object, task: object) -> Future[object]:
-            asked.append(task.seconds)  # type: ignore[attr-defined]
+            asked.append(task.share.seconds)  # type: ignore[attr-defined]
             future: Future[object] = Future()
             future.set_result(([], True))
             return future

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import loky
 
@@ -104,7 +104,7 @@ class Explorers:
             for number in order:
                 yield number, self._here(regions[number], clock.share(number, 1), effort)
             return
-        running: dict[Future[Any], tuple[int, float]] = {}
+        running: dict[Future[Any], tuple[int, Share]] = {}
         while order or running:
             while order and len(running) < self._processes:
                 number = order.pop(0)
@@ -136,15 +136,15 @@ class Explorers:
             )
         return self._pool
 
-    def _here(self, region: Region, seconds: float, effort: int) -> Found:
+    def _here(self, region: Region, share: Share, effort: int) -> Found:
         estimate = self._cost.estimate
         if self._cost.layouts is not None and any(region.wanted):
             estimate = partial(self._cost.layouts, wanted=region.wanted)
         context = _Context(self.index, self._setting)
         known = self._constants.of(region)
-        return context.explore(region.graph, estimate, known, seconds, effort)
+        return context.explore(region.graph, estimate, known, share, effort)
 
-    def _task(self, region: Region, seconds: float, effort: int) -> _Task | None:
+    def _task(self, region: Region, share: Share, effort: int) -> _Task | None:
         """A region as another process can read it; None if it has no plain form."""
         form = to_plain(region.graph.outputs)
         if form is None:
@@ -154,14 +154,14 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.wanted, seconds, effort)
+        return _Task(form, tuple(leaves), region.wanted, share, effort)
 
-    def _received(self, region: Region, future: Future[Any], seconds: float, effort: int) -> Found:
+    def _received(self, region: Region, future: Future[Any], share: Share, effort: int) -> Found:
         """What another process found; explored here if it was lost."""
         try:
             forms, exhausted = future.result()
         except (BrokenProcessPool, OSError, MemoryError):
-            return self._here(region, seconds, effort)
+            return self._here(region, share, effort)
         leaves = {str(value): value for value in region.leaves}
         states = []
         for form, cost, path, trail in forms:
@@ -169,6 +169,14 @@ class Explorers:
             if outputs is not None:
                 states.append(State(Graph(outputs), cost, path, known_trail=trail))
         return Found(states, exhausted)
+
+
+class Share(NamedTuple):
+    """Time for a region, once its rules have been read."""
+
+    seconds: float
+    end: float
+    """When the time for all regions is over, by time.monotonic, which all processes share."""
 
 
 class _Clock:
@@ -180,14 +188,14 @@ class _Clock:
         self._left = sum(weights)
         self._shared = shared
 
-    def share(self, number: int, processes: int) -> float:
-        """The seconds for region `number`, which is the next one; to be asked once for each."""
+    def share(self, number: int, processes: int) -> Share:
+        """The time for region `number`, which is the next one; to be asked once for each."""
         remaining = self._end - time.monotonic()
         if not self._shared:
-            return remaining
+            return Share(remaining, self._end)
         part = self._weights[number] / self._left if self._left > 0 else 1.0
         self._left -= self._weights[number]
-        return min(1.0, processes * part) * remaining
+        return Share(min(1.0, processes * part) * remaining, self._end)
 
 
 @dataclass(frozen=True)
@@ -197,7 +205,7 @@ class _Task:
     form: Plain
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
     wanted: tuple[bool, ...]
-    seconds: float
+    share: Share
     effort: int
 
 
@@ -213,10 +221,10 @@ class _Context:
         graph: Graph,
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
-        seconds: float,
+        share: Share,
         effort: int,
     ) -> Found:
-        """Explore a region's graph, for at most so many seconds, and so many times the limits.
+        """Explore a region's graph in its share of time, with so many times the limits.
 
         Rules that have not been read yet are read before: the first region, which is the heaviest,
         would spend its time on them.
@@ -232,7 +240,7 @@ class _Context:
                 limits,
                 expansions=effort * limits.expansions,
                 states=effort * limits.states,
-                deadline=time.monotonic() + seconds,
+                deadline=min(time.monotonic() + share.seconds, share.end),
             ),
             seed=setting.seed,
             opset=setting.opset,
@@ -266,7 +274,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
     assert outputs is not None
     estimate = partial(estimator, wanted=task.wanted)
     lookup = with_expressions(data.get, SMALL)
-    found = context.explore(Graph(outputs), estimate, lookup, task.seconds, task.effort)
+    found = context.explore(Graph(outputs), estimate, lookup, task.share, task.effort)
     forms: list[_Form] = []
     for state in found.states:
         form = to_plain(state.graph.outputs)

@@ -135,18 +135,16 @@ def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacem
     guilty = replacements[dropped]
     back = dict(zip(guilty.after, guilty.before, strict=True))
     result = list(replacements[:dropped])
-    torn: list[int] = []
     for item in replacements[dropped + 1 :]:
         values = rebuild((*item.before, *item.after, *item.inputs), back)
         count, end = len(item.before), len(item.before) + len(item.after)
         changed = replace(item, before=values[:count], after=values[count:end], inputs=values[end:])
         if item.trail and not _same_between(item, changed):
-            torn.append(len(result))
-        result.append(changed)
-    rest = tuple(result)
-    for number in reversed(torn):  # those before it keep their numbers
-        rest = without(rest, number)
-    return rest
+            for after, before in zip(item.after, changed.before, strict=True):
+                back.setdefault(after, before)  # what became of it before is still so
+        else:
+            result.append(changed)
+    return tuple(result)
 
 
 def _same_between(one: Replacement, other: Replacement) -> bool:
