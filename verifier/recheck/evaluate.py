@@ -241,10 +241,13 @@ class _Part:
             sizes = {name: max(low[name], _integer(rng)) for name in free}
             if _complete(sizes, self.defined) and self.holds(sizes):
                 return sizes
-        order = rng.sample(self.names, len(self.names))
-        wanted = {name: max(low[name], _integer(rng)) for name in order}
-        found = find_integers(tuple(self.conditions), wanted)
-        return found if found is not None and self.holds(found) else None
+        for _ in range(TRIES):  # what the solver finds need not hold where it divides by 0
+            order = rng.sample(self.names, len(self.names))
+            wanted = {name: max(low[name], _integer(rng)) for name in order}
+            found = find_integers(tuple(self.conditions), wanted)
+            if found is None or self.holds(found):
+                return found
+        return None
 
 
 def _least(name: str, assumed: Sequence[Constraint]) -> int:
