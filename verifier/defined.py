@@ -7,16 +7,16 @@ side needs must follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 
 from xflow.constraint import equal, in_range
-from xflow.graph import Leaf, Value, read_leaf
+from xflow.graph import Leaf, Value, read_leaf, walk
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Operator, Reader
-from xflow.ops.sorts import REAL
+from xflow.ops.sorts import BOOL, REAL
 from xflow.ops.spec import (
     ZERO,
     Call,
@@ -120,6 +120,25 @@ def is_partial(scalar: Scalar) -> bool:
             return any(map(is_partial, (then, other, *compared)))
         case Call(function, args):
             return function in PARTIAL or any(map(is_partial, args))
+    return False
+
+
+def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
+    """Whether one of `values` compares what is not defined everywhere, down to `inputs`.
+
+    A comparison has a result all the same: the runtime's is that of an infinity or no number. So it
+    would be wrong to take for granted, as elsewhere, that what a left side computes is defined.
+    """
+    for node in walk(values, inputs):
+        op = node.op
+        if isinstance(op, Composite):
+            if compares_undefined(op.define(node.inputs, node.attributes), node.inputs):
+                return True
+        elif isinstance(op, Operator) and BOOL in op.gives:
+            for value in node.inputs:
+                index = tuple(symbol(f"_c{axis}") for axis in range(len(value.shape)))
+                if value.type.dtype == REAL and is_partial(read_unfolded(value, index)):
+                    return True
     return False
 
 

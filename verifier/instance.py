@@ -18,7 +18,7 @@ from xflow.verifier.algebra.normal import has_few
 from xflow.verifier.algebra.radix import MAX_SPLITS, Radix, has_quotient
 from xflow.verifier.algebra.terms import TooLargeError
 from xflow.verifier.certificate import obligation_record
-from xflow.verifier.defined import Domain, demands, read_unfolded
+from xflow.verifier.defined import Domain, compares_undefined, demands, read_unfolded
 from xflow.verifier.lookups import out_of_range, take_for_granted
 from xflow.verifier.matching.abstraction import equal_abstractly
 from xflow.verifier.matching.match import Equality
@@ -56,6 +56,8 @@ class InstanceProof:
         instance, conditions = self.instance, self.conditions
         if any(c.decided is False for c in conditions):
             return Attempt("vacuous: the left side is never defined")
+        if compares_undefined(instance.lhs):
+            return Attempt("the left side compares what is not defined everywhere")
         with self.arithmetic.assuming(conditions):
             if self.arithmetic.contradictory(()):
                 return Attempt("vacuous: the conditions contradict each other")
