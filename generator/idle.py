@@ -40,7 +40,7 @@ def may_matter(proposal: Proposal) -> bool:
     """
     sides = (proposal.source, proposal.target)
     return not any(
-        repeats_itself(side) or any(is_trivial(Value(node, 0)) for node in walk([side]))
+        repeats_itself(side) or any(is_trivial(node.outputs[0]) for node in walk([side]))
         for side in sides
     )
 

@@ -18,7 +18,7 @@ from xflow.check import check_equivalent
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.errors import ModelError, UnknownRuleError, UsageError, ValidationFailed
-from xflow.graph import Graph, Node, Opaque, Value, apply
+from xflow.graph import Graph, Node, Opaque, apply
 from xflow.ops.registry import Operator
 from xflow.rule import Rule, parse_rules
 from xflow.search import Replacement, SearchResult, apply_replacements
@@ -116,7 +116,7 @@ def test_rules_can_be_chosen_by_name() -> None:
 
 def eager_search(graph: Graph, *_: object, **__: object) -> SearchResult:
     """A search that proposes a wrong replacement and then a right one."""
-    relus = [Value(node, 0) for node in graph.nodes if _is_relu(node)]
+    relus = [node.outputs[0] for node in graph.nodes if _is_relu(node)]
     (lone,) = (v for v in relus if isinstance(v.node.inputs[0].node.op, Opaque))
     wrong = apply("Add", [lone.node.inputs[0]] * 2)
     (twice,) = (v for v in relus if v.node.inputs[0] in relus)

@@ -108,7 +108,7 @@ def proposing(*chosen: str) -> Any:
 
     def search(graph: Graph, *_: object, **__: object) -> SearchResult:
         relus = [
-            Value(node, 0)
+            node.outputs[0]
             for node in graph.nodes
             if isinstance(node.op, Operator) and node.op.name == "Relu"
         ]

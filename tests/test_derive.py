@@ -127,7 +127,7 @@ def naive_closure(
 ) -> dict[Value, int]:
     """The classes of the congruence closure, by going over all pairs until nothing changes."""
     everything = [*values, *(value for pair in equations for value in pair)]
-    found = {Value(node, 0): k for k, node in enumerate(walk(everything))}
+    found = {node.outputs[0]: k for k, node in enumerate(walk(everything))}
 
     def merge(left: Value, right: Value) -> bool:
         old, new = found[right], found[left]

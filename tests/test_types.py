@@ -219,9 +219,9 @@ def outputs_on(side: Sequence[Value], feeds: Mapping[str, Array], dtype: str) ->
             }
             results = apply(node.op, sources, attributes, dtype=kind)  # type: ignore[arg-type]
         else:
-            key = str(Value(node, 0))
+            key = str(node.outputs[0])
             results = (leaf(key, TensorType(kind, feeds[key].shape), constant=True),)
-        made.update((Value(node, k), result) for k, result in enumerate(results))
+        made.update((node.outputs[k], result) for k, result in enumerate(results))
     folder = Folder(lambda value: feeds[str(value)])
     arrays = [folder(made[value]) for value in side]
     return [array for array in arrays if array is not None]

@@ -67,7 +67,7 @@ def _covered(value: Value, arithmetic: Arithmetic) -> Value | None:
         return value
     places = tuple(symbol(f"_p{axis}") for axis in range(len(value.shape)))
     element = read(value, places)
-    leaves = [Value(node, 0) for node in walk([value]) if isinstance(node.op, Leaf)]
+    leaves = [node.outputs[0] for node in walk([value]) if isinstance(node.op, Leaf)]
     if not isinstance(element, Element) or len(leaves) != 1:
         return None
     (source,) = leaves

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntFlag
 
-from xflow.graph import Leaf, Value, read, walk
+from xflow.graph import Leaf, read, walk
 from xflow.ops.sorts import AND_INTEGERS, ANY_TYPE, HOLDS_FOR, INT, REALS_ONLY
 from xflow.ops.spec import (
     Bottom,
@@ -139,7 +139,7 @@ def _compared(choice: If) -> Iterator[Scalar]:
 def _under_arithmetic(scalar: Scalar, instance: Instance) -> bool:
     """Whether an element of an input of integers is an operand of arithmetic in `scalar`."""
     leaves = (node for node in walk((*instance.lhs, *instance.rhs)) if isinstance(node.op, Leaf))
-    integers = {str(Value(node, 0)) for node in leaves if node.types[0].dtype == INT}
+    integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype == INT}
 
     def found(e: Scalar, inside: bool) -> bool:
         match e:

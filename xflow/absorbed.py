@@ -31,7 +31,7 @@ def absorbed(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name != "Where" or node.constant:
             continue
-        chosen, value = node.inputs[0], Value(node, 0)
+        chosen, value = node.inputs[0], node.outputs[0]
         for place in (1, 2):
             scores, mask = node.inputs[3 - place], node.inputs[place]
             if (
@@ -92,6 +92,6 @@ def _is_weighed(graph: Graph, value: Value, depth: int = FARTHEST) -> bool:
         if user.op.weights_along is not None:
             return True
         carries = user.op.elementwise or isinstance(user.op, Movement)
-        if depth and carries and _is_weighed(graph, Value(user, 0), depth - 1):
+        if depth and carries and _is_weighed(graph, user.outputs[0], depth - 1):
             return True
     return False

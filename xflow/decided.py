@@ -40,10 +40,10 @@ def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Va
         if known is None or not known.is_real:
             continue
         assert isinstance(node.op, Opaque)
-        for user in graph.users.get(Value(node, 0), ()):
-            after = _without(user, Value(node, 0))
+        for user in graph.users.get(node.outputs[0], ()):
+            after = _without(user, node.outputs[0])
             if after is not None:
-                yield Value(user, 0), after, TESTS[node.op.op_type]
+                yield user.outputs[0], after, TESTS[node.op.op_type]
 
 
 def _without(user: Node, test: Value) -> Value | None:

@@ -127,7 +127,7 @@ def value_at(graph: Graph, place: Place) -> Value:
     node = graph.nodes[place[0]]
     if place[1] >= len(node.types):
         raise IndexError(f"the operator has no output {place[1]}")
-    return Value(node, place[1])
+    return node.outputs[place[1]]
 
 
 def abstract(values: Sequence[Value], inputs: Sequence[Value]) -> Graph:

@@ -131,7 +131,7 @@ def onnx_name(imported: Imported, node: Node) -> str:
     if isinstance(node.op, Leaf):
         return node.op.key
     for index in range(len(node.types)):
-        source = imported.origin.get(Value(node, index))
+        source = imported.origin.get(node.outputs[index])
         if source is not None:
             producer = source.producer()
             return (producer.name if producer is not None else None) or source.name or ""

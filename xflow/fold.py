@@ -37,7 +37,7 @@ def byte_size(value: Value) -> int | None:
 
 def constant_leaves(value: Value) -> tuple[Value, ...]:
     """The leaves that a value depends on."""
-    return tuple(Value(node, 0) for node in walk([value]) if isinstance(node.op, Leaf))
+    return tuple(node.outputs[0] for node in walk([value]) if isinstance(node.op, Leaf))
 
 
 INTERMEDIATE = 2**16
@@ -113,7 +113,7 @@ class Folder:
         sources: dict[Node, Array] = {}
         for node in nodes:
             if isinstance(node.op, Leaf):
-                array = self._constants(Value(node, 0))
+                array = self._constants(node.outputs[0])
                 if array is None:
                     return None
                 sources[node] = array

@@ -112,7 +112,7 @@ class Node:
 
 
 class Value:
-    """Output number `index` of `node`.
+    """Output number `index` of `node`, one of `node.outputs`.
 
     There is one object for each, made with its node: values are compared, and looked up, by
     identity, which is most of what matching and rewriting do.
@@ -127,9 +127,6 @@ class Value:
     is_constant: bool
     """Whether it depends on constants alone: computed once, when the model is written."""
 
-    def __new__(cls, node: Node, index: int) -> Value:
-        return node.outputs[index]
-
     def __str__(self) -> str:
         return format_value(self)
 
@@ -138,7 +135,7 @@ class Value:
 
 def _output(node: Node, index: int) -> Value:
     """The object for one output of a node, all else of which is known."""
-    value = object.__new__(Value)
+    value = Value()
     value.node, value.index = node, index
     value.type = node.types[index]
     value.shape = value.type.shape

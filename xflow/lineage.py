@@ -73,7 +73,7 @@ class _Lineage:
                 if found is None or not self.adopt(node, found):
                     continue
             for index in range(len(node.types)):
-                self.same[Value(node, index)] = Value(self.parent[node], index)
+                self.same[node.outputs[index]] = self.parent[node].outputs[index]
 
     def adopt(self, new: Node, old: Node) -> bool:
         """Make `old` the parent of `new` if both are free and alike."""

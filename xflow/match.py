@@ -172,13 +172,13 @@ class Matcher:
         if pattern in self.leaves:
             return [self.leaves[pattern]]
         if pattern.node in self.nodes:
-            return [self.same(Value(self.nodes[pattern.node], pattern.index))]
+            return [self.same(self.nodes[pattern.node].outputs[pattern.index])]
         found: dict[Value, None] = {}
         for source in pattern.node.inputs:
             for bound in self.reached(source):
                 for user in self.users(bound):
                     if user.op is pattern.node.op and pattern.index < len(user.types):
-                        found[self.same(Value(user, pattern.index))] = None
+                        found[self.same(user.outputs[pattern.index])] = None
             if found:
                 break
         return list(found)

@@ -129,7 +129,7 @@ class _ModelWriter(Writer):
             return self.plan_new(value)
         parent = self.parents.get(value.node)
         if parent is not None and not value.is_constant:
-            node = self.imported.origin[Value(parent, 0)].producer()
+            node = self.imported.origin[parent.outputs[0]].producer()
             assert node is not None
             if self.stays(node):
                 return self.plan_copy(value.node, node, inherit=True)
@@ -269,7 +269,7 @@ class _ModelWriter(Writer):
             _describe(mine, theirs)
             mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
         for index in range(len(node.types)):
-            self.made[Value(node, index)] = copy.outputs[index]
+            self.made[node.outputs[index]] = copy.outputs[index]
         self.order[copy] = self.numbers[source]
         self.nodes.append(copy)
 

@@ -196,7 +196,7 @@ class Writer(ABC):
             ir.Node(call.domain, call.op_type, inputs, attributes, outputs=outputs, name=name)
         )
         for index, output in enumerate(outputs):
-            self.made[Value(node, index)] = output
+            self.made[node.outputs[index]] = output
 
     def new_value(self, kind: TensorType, name: str, own: str = "") -> ir.Value:
         """A new ONNX value; `own` is a name that is its node's already, and may be its own too."""

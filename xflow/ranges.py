@@ -85,7 +85,7 @@ class Ranges:
         if value not in self._known:
             for node in walk([value]):
                 for index in range(len(node.types)):
-                    output = Value(node, index)
+                    output = node.outputs[index]
                     if output not in self._known:
                         self._known[output] = self._of(output)
         return self._known[value]
@@ -140,7 +140,7 @@ class Ranges:
         inner = dict(zip(leaves, inputs, strict=True))
         for part in walk(outputs):
             for index in range(len(part.types)):
-                output = Value(part, index)
+                output = part.outputs[index]
                 if output not in inner:
                     inner[output] = self._computed(output, [inner[v] for v in part.inputs], dtype)
         return inner[outputs[value.index]]

@@ -30,7 +30,7 @@ def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, V
             continue
         inputs = [_joined(value, constants) or value for value in node.inputs]
         if tuple(inputs) != node.inputs:
-            yield Value(node, 0), apply(node.op, inputs, node.attributes)[0], FACT
+            yield node.outputs[0], apply(node.op, inputs, node.attributes)[0], FACT
 
 
 def _joined(value: Value, constants: ConstantLookup) -> Value | None:

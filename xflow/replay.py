@@ -273,7 +273,7 @@ class _Check:
 
     def is_data(self, pattern: Node, target: Node) -> bool:
         """Whether a constant of the graph holds what a constant expression of the rule is."""
-        value = Value(target, 0)
+        value = target.outputs[0]
         if not pattern.constant or not target.constant or len(pattern.types) != 1:
             return False
         shape = pattern.types[0].shape

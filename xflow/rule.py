@@ -636,7 +636,7 @@ def attribute_symbols(values: Iterable[Value]) -> frozenset[str]:
 
 def leaves_of(values: Iterable[Value]) -> frozenset[Value]:
     """The inputs of a rule that `values` read."""
-    return frozenset(Value(node, 0) for node in walk(values) if isinstance(node.op, Leaf))
+    return frozenset(node.outputs[0] for node in walk(values) if isinstance(node.op, Leaf))
 
 
 def leaf_name(value: Value) -> str:

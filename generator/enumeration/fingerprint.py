@@ -104,7 +104,7 @@ class Evaluator:
         found = self._memo.get(node)
         if found is None:
             if isinstance(node.op, Leaf):
-                found = [self.leaf(Value(node, 0))]
+                found = [self.leaf(node.outputs[0])]
             else:
                 assert isinstance(node.op, Operator)
                 inputs = [self.of(value.node)[value.index] for value in node.inputs]

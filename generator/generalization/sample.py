@@ -160,7 +160,7 @@ def concrete(
 
     made: dict[Value, Value] = dict(leaves)
     for node in walk(values):
-        if Value(node, 0) in made and node.inputs == () and not isinstance(node.op, Operator):
+        if node.outputs[0] in made and node.inputs == () and not isinstance(node.op, Operator):
             continue
         assert isinstance(node.op, Operator)
         args = [made[value] for value in node.inputs]

@@ -36,7 +36,7 @@ def anchored(instance: Instance) -> Instance | None:
     roots = {value.node for value in instance.rhs}
     for node in walk(instance.rhs):
         if isinstance(node.op, Operator) and node not in roots:
-            part = Value(node, 0)
+            part = node.outputs[0]
             larger = replace(instance, lhs=(part, *instance.lhs), rhs=(part, *instance.rhs))
             if leaves_of([part]) and _says_all(larger):
                 return larger

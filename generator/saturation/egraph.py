@@ -155,7 +155,7 @@ class EGraph:
         self._numbers[node] = first
         for index in range(len(node.types)):
             number = first + index
-            self._terms.append(Value(node, index))
+            self._terms.append(node.outputs[index])
             self._parents.append(number)
             self._reasons.append(None)
             self._classes[number] = _Class()

@@ -85,7 +85,7 @@ class _EMatcher(Matcher):
         if not isinstance(op, Operator):
             yield from self.leaf(pattern, target)
         elif bound is not None:
-            if self.egraph.canonical(Value(bound, pattern.index)) is target:
+            if self.egraph.canonical(bound.outputs[pattern.index]) is target:
                 yield
         else:
             for member in self.egraph.members(target, op):
@@ -304,7 +304,7 @@ class Saturation:
         for height in range(1, 1 + max((d.depth for d in self.database.directions), default=0)):
             heights.update((value, height) for value in layer)
             above = (
-                self.egraph.canonical(Value(user, index))
+                self.egraph.canonical(user.outputs[index])
                 for value in layer
                 for user in self.egraph.users(value)
                 for index in range(len(user.types))

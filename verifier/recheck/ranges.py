@@ -70,7 +70,7 @@ def _source(value: Value, questions: Questions) -> Value | None:
     element = read(value, tuple(map(symbol, places)))
     if not isinstance(element, Element):
         return None
-    leaves = [Value(node, 0) for node in walk([value]) if isinstance(node.op, Leaf)]
+    leaves = [node.outputs[0] for node in walk([value]) if isinstance(node.op, Leaf)]
     (source, *others) = leaves
     if others or len(source.shape) != len(element.index):
         return None

@@ -508,12 +508,12 @@ def concretize(
     for node in walk(values):
         if isinstance(node.op, Leaf):
             shape = shapes[node.op.key]
-            done[Value(node, 0)] = leaf(node.op.key, TensorType(node.types[0].dtype, shape))
+            done[node.outputs[0]] = leaf(node.op.key, TensorType(node.types[0].dtype, shape))
             continue
         assert isinstance(node.op, Operator)
         attributes = {k: concrete(v, sizes, reals) for k, v in node.attributes.items()}
         sources = [done[v] for v in node.inputs]
         made = apply(node.op, sources, attributes, dtype=node.types[0].dtype)
         for index, value in enumerate(made):
-            done[Value(node, index)] = value
+            done[node.outputs[index]] = value
     return [done[value] for value in values]

@@ -143,5 +143,5 @@ def _typed(values: Sequence[Value], elements: Mapping[str, str]) -> list[Value]:
             sources = [done[source] for source in node.inputs]
             made = apply(node.op, sources, node.attributes, dtype=dtype)
         for index, value in enumerate(made):
-            done[Value(node, index)] = value
+            done[node.outputs[index]] = value
     return [done[value] for value in values]

@@ -132,7 +132,7 @@ class _Finder:
         ends = set(sources)
         first = min(self.place[value.node] for value in ends)
         inside: dict[Node, bool] = {}
-        for node in walk([Value(root, 0)], ends | self._before(root, first)):
+        for node in walk([root.outputs[0]], ends | self._before(root, first)):
             inside[node] = not node.constant and any(
                 value in ends or inside.get(value.node, False) for value in node.inputs
             )
@@ -158,7 +158,7 @@ class _Finder:
         stack = list(known)
         while stack:
             for user in self.users(stack.pop()):
-                value = Value(user, 0)
+                value = user.outputs[0]
                 computed = (v for v in user.inputs if not v.is_constant)
                 if value not in known and _is_plain(user) and all(v in known for v in computed):
                     known.add(value)
@@ -183,22 +183,22 @@ class _Finder:
         for node in self.nodes:
             whole = self.operator_at(node, "softmax")
             if whole is not None:
-                powers = [user for user in self.users(Value(node, 0)) if _named(user, "Exp")]
+                powers = [user for user in self.users(node.outputs[0]) if _named(user, "Exp")]
                 if whole.name == "LogSoftmax" and powers:
                     yield Found("softmax", "Softmax", powers[0], frozenset({node, powers[0]}))
                 yield whole
             elif _named(node, "ReduceSum") and _named(node.inputs[0].node, "Exp"):
                 yield from self._divided(node)
             elif _named(node, "ReduceLogSumExp"):
-                for user in self.users(Value(node, 0)):
-                    for last in self.users(Value(user, 0)):
+                for user in self.users(node.outputs[0]):
+                    for last in self.users(user.outputs[0]):
                         if _named(user, "Sub") and _named(last, "Exp"):
                             nodes = self.between([node.inputs[0]], last)
                             yield Found("softmax", "Softmax", last, nodes)
 
     def _divided(self, total: Node) -> Iterator[Found]:
         powers = total.inputs[0]
-        sums = self.statistics_of([Value(total, 0)])
+        sums = self.statistics_of([total.outputs[0]])
         for user in (user for value in sums for user in self.users(value)):
             if _named(user, "Div", "Mul") and powers in user.inputs:
                 source = powers.node.inputs[0]
@@ -224,19 +224,19 @@ class _Finder:
     def attention_around(self, softmax: Found) -> Found | None:
         """The attention whose weights a softmax computes; None where it has no such neighbours."""
         ends = {v for n in softmax.nodes for v in n.inputs} - {
-            Value(node, 0) for node in softmax.nodes
+            node.outputs[0] for node in softmax.nodes
         }
         scores = self._contractions(
             [v.node for v in ends if not v.is_constant],
             lambda node: [v.node for v in node.inputs if not v.is_constant],
         )
         weighted = self._contractions(
-            self.users(Value(softmax.root, 0)), lambda node: self.users(Value(node, 0))
+            self.users(softmax.root.outputs[0]), lambda node: self.users(node.outputs[0])
         )
         if not scores or not weighted:
             return None
         root = min(weighted, key=self.place.__getitem__)
-        nodes = self.between([Value(node, 0) for node in scores], root) | scores
+        nodes = self.between([node.outputs[0] for node in scores], root) | scores
         return Found("attention", "Attention", root, nodes | softmax.nodes, products=len(scores))
 
     def _contractions(
@@ -268,9 +268,9 @@ class _Finder:
         if tensor is None:
             return None
         source, centred = self._uncentred(tensor)
-        moment = Value(node, 0)
+        moment = node.outputs[0]
         means = [
-            Value(user, 0)
+            user.outputs[0]
             for value in {source, tensor}
             for user in self.users(value)
             if _is_reduction(user)
@@ -339,9 +339,9 @@ class _Finder:
     def _scaled(self, node: Node, statistics: set[Value]) -> Node:
         """The last operator of what scales and shifts a normalized tensor."""
         for names in (("Mul",), ("Add", "Sub")):
-            users = self.users(Value(node, 0))
+            users = self.users(node.outputs[0])
             if len(users) == 1 and _named(users[0], *names):
-                others = [v for v in users[0].inputs if v != Value(node, 0)]
+                others = [v for v in users[0].inputs if v != node.outputs[0]]
                 if all(_is_parameter(v) or v in statistics for v in others):
                     (node,) = users
         return node
@@ -351,7 +351,7 @@ class _Finder:
         return any(
             _named(node, "ReduceMean", "GlobalAveragePool") and node.inputs[0] == source
             for node in nodes
-            if Value(node, 0) in statistics
+            if node.outputs[0] in statistics
         )
 
     # Activations ------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Functions:
         """The functions that end at `node`, those of the most nodes first."""
         found = []
         for source in self._below[node]:
-            nodes = frozenset(walk([Value(node, 0)], {source}))
+            nodes = frozenset(walk([node.outputs[0]], {source}))
             inside = frozenset(each for each in nodes if not each.constant)
             found.append((len(inside), source, inside))
         for _, source, inside in sorted(found, key=lambda each: -each[0]):
@@ -115,7 +115,7 @@ class Functions:
         """The function at `POINTS`; None where it is not defined at all of them."""
         done: dict[Value, Array] = {source: POINTS}
         with np.errstate(all="ignore"):
-            for each in walk([Value(node, 0)], {source}):
+            for each in walk([node.outputs[0]], {source}):
                 if each.constant:
                     continue
                 assert isinstance(each.op, Operator)
@@ -123,8 +123,8 @@ class Functions:
                     done[value] if value in done else self.number(value) for value in each.inputs
                 ]
                 found = each.op.numpy([a for a in arrays if a is not None], each.attributes)
-                done[Value(each, 0)] = found[0]
-        values = done[Value(node, 0)]
+                done[each.outputs[0]] = found[0]
+        values = done[node.outputs[0]]
         if values.dtype.kind != "f" or values.shape != POINTS.shape:
             return None
         return values if bool(np.isfinite(values).all()) else None
