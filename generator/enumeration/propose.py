@@ -102,7 +102,7 @@ def _sound(
         evaluator = Evaluator(seed, draws, False, vocabulary.drawn, first)
         first += draws
         constants = None if inputs is None else other_constants(vocabulary, inputs)
-        replay = Replay(table, rows, evaluator, inputs, constants)
+        replay = Replay(table, rows, evaluator, inputs, constants, literal=vocabulary.literal)
         for text, candidate in candidates:
             pair = candidate.source.row, candidate.target.row
             if text in compared and not replay.agree(*pair):

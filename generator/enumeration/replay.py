@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -60,8 +60,8 @@ def other_constants(vocabulary: Vocabulary, inputs: Mapping[str, Value]) -> dict
 class Replay:
     """The values of some terms of a table under an evaluator, all terms of a segment together.
 
-    `inputs` replace those of the table, and `constants` the integers of operators without inputs.
-    A term that does not fit them has no values.
+    `inputs` replace those of the table, and `constants` the integers of operators without inputs,
+    but for those named in `literal`. A term that does not fit them has no values.
     """
 
     def __init__(
@@ -71,11 +71,14 @@ class Replay:
         evaluator: Evaluator,
         inputs: Mapping[str, Value] | None = None,
         constants: Mapping[int, int] | None = None,
+        *,
+        literal: Container[str] = (),
     ):
         self._table = table
         self._evaluator = evaluator
         self._inputs = inputs
         self._constants = constants or {}
+        self._literal = literal
         self._values: dict[int, Stack | None] = {}
         self._calls: dict[object, Call | None] = {}
         wanted: dict[int, None] = {}
@@ -144,7 +147,7 @@ class Replay:
 
     def _call(self, segment: Segment, types: tuple[TensorType, ...]) -> Call | None:
         assert segment.call is not None
-        if not types and self._constants:
+        if not types and self._constants and segment.call.written[0] not in self._literal:
             return segment.call.resized(self._constants)
         if types == tuple(pool.type for pool in segment.pools):
             return segment.call

@@ -130,7 +130,8 @@ def _free_extents(value: Value) -> Sequence[Size]:
         return ()
     if node.op.name == "Split":
         return cast("tuple[Size, ...]", node.attributes["split"])
-    return () if node.inputs else value.shape
+    # A literal one, as that of Eye(n=2), is what it is.
+    return () if node.inputs else tuple(size for size in value.shape if free_symbols(size))
 
 
 def _division(equation: Size) -> tuple[Size, Size] | None:
