@@ -87,5 +87,6 @@ def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:
                 name: sorts.get(value, value) if isinstance(value, str) else value
                 for name, value in node.attributes.items()
             }
-            made[node] = apply(node.op, inputs, attributes, dtype=dtype)
+            own = sorts.get(node.types[0].dtype, node.types[0].dtype)
+            made[node] = apply(node.op, inputs, attributes, dtype=own)
     return tuple(made[value.node][value.index] for value in values)
