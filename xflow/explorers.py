@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -31,8 +32,9 @@ MAX_PROCESSES = 8
 WORTHWHILE_S = 5.0
 """Seconds of exploring from which it pays to start processes, which takes two."""
 
-IDLE_S = 20.0
-"""Seconds without work after which a process ends: if this one is killed, nobody else ends it."""
+IDLE_S = 60.0
+"""Seconds without work after which a process ends: if this one is killed, nobody else ends it. No
+less than what the measurements between two passes take, or it reads the rules again."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ class Explorers:
         if layouts is None or self._processes < 2 or regions < 2:
             return None
         if self._pool is None and seconds >= WORTHWHILE_S:
+            # A process that has ended for want of work is started again: nobody needs to know.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
             self._pool = loky.ProcessPoolExecutor(
                 self._processes,
                 timeout=IDLE_S,
