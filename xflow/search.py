@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
@@ -191,12 +190,6 @@ def search(
         return job.run(graph)
 
 
-class Decision(NamedTuple):
-    """The form that a region should have; None: its own."""
-
-    solution: Solution | None
-
-
 class _Search:
     """One search: its budget, and what is known about regions so far."""
 
@@ -349,12 +342,10 @@ class _Search:
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
             seconds = (until - time.monotonic()) / (len(found) - done)
-            decision = self.decide(region, states, hope, seconds)
-            if decision is None:
-                continue
-            known = self.remembered(region, decision.solution)
-            self.memory.put(region, known)
-            self.settle(region, known)
+            known = self.decide(region, states, hope, seconds)
+            if known is not None:
+                self.memory.put(region, known)
+                self.settle(region, known)
         return len(groups) + recalled
 
     def remembered(self, region: Region, solution: Solution | None) -> Remembered:
@@ -373,7 +364,7 @@ class _Search:
 
     def decide(
         self, region: Region, states: Sequence[State], hope: float, seconds: float
-    ) -> Decision | None:
+    ) -> Remembered | None:
         """The form that a region should have; None if there is no time to tell."""
         original, *others = states
         if not self.cost.measures:
@@ -382,8 +373,8 @@ class _Search:
                 gain = -GAIN if part and self.cost.layouts is not None else self.gain
                 solution = _solution(state, original.cost, state.cost, gain)
                 if solution is not None:
-                    return Decision(solution)
-            return Decision(None)
+                    return self.remembered(region, solution)
+            return self.remembered(region, None)
         if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
             return None
         low, high = MEASURE_S
@@ -395,7 +386,7 @@ class _Search:
         graphs = [region.in_place(state.graph.outputs) for state in forms]
         times = self.cost.measure(graphs, min(high, max(low, seconds)))
         if times[0] is None:
-            return Decision(None)
+            return self.remembered(region, None)
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest, form = min(timed, key=lambda item: item[0])
         # Of forms that are equally fast as far as one can tell, take the one with the fewest
@@ -410,7 +401,7 @@ class _Search:
             gain = -GAIN  # it does nothing that the original does not, too: so much is noise
         else:
             gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
-        return Decision(_solution(best, times[0], time_of_best, gain))
+        return self.remembered(region, _solution(best, times[0], time_of_best, gain))
 
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
         """Put the solutions in, from the last region to the first.
