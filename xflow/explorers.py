@@ -100,29 +100,29 @@ class Explorers:
         The limits of each are those of the setting times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
-        clock = _Clock(weights, seconds, shared)
+        clock = _Clock(weights, seconds, shared, effort)
         pool = self._started(len(regions), seconds)
         if pool is None:
             for number in order:
-                yield number, self._here(regions[number], clock.share(number, 1), effort)
+                yield number, self._here(regions[number], clock.share(number, 1))
             return
         running: dict[Future[Any], tuple[int, Share]] = {}
         while order or running:
             while order and len(running) < self._processes:
                 number = order.pop(0)
-                limit = clock.share(number, self._processes)
-                task = self._task(regions[number], limit, effort)
+                share = clock.share(number, self._processes)
+                task = self._task(regions[number], share)
                 if task is None:
-                    yield number, self._here(regions[number], limit, effort)
+                    yield number, self._here(regions[number], share)
                     continue
                 try:
-                    running[pool.submit(_explore_task, task)] = number, limit
+                    running[pool.submit(_explore_task, task)] = number, share
                 except RuntimeError:  # the pool is broken: whatever is left is done here
-                    yield number, self._here(regions[number], limit, effort)
+                    yield number, self._here(regions[number], share)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                number, limit = running.pop(future)
-                yield number, self._received(regions[number], future, limit, effort)
+                number, share = running.pop(future)
+                yield number, self._received(regions[number], future, share)
 
     def _started(self, regions: int, seconds: float) -> Any:
         """The processes, if they are there or worth starting."""
@@ -140,15 +140,15 @@ class Explorers:
             )
         return self._pool
 
-    def _here(self, region: Region, share: Share, effort: int) -> Found:
+    def _here(self, region: Region, share: Share) -> Found:
         estimate = self._cost.estimate
         if self._cost.layouts is not None and any(region.wanted):
             estimate = partial(self._cost.layouts, wanted=region.wanted)
         context = _Context(self.index, self._setting)
         known = self._constants.of(region)
-        return context.explore(region.graph, estimate, known, share, effort)
+        return context.explore(region.graph, estimate, known, share)
 
-    def _task(self, region: Region, share: Share, effort: int) -> _Task | None:
+    def _task(self, region: Region, share: Share) -> _Task | None:
         """A region as another process can read it; None if it has no plain form."""
         form = to_plain(region.graph.outputs)
         if form is None:
@@ -158,14 +158,14 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.wanted, share, effort)
+        return _Task(form, tuple(leaves), region.wanted, share)
 
-    def _received(self, region: Region, future: Future[Any], share: Share, effort: int) -> Found:
+    def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
         """What another process found; explored here if it was lost."""
         try:
             forms, exhausted = future.result()
         except (BrokenProcessPool, OSError, MemoryError):
-            return self._here(region, share, effort)
+            return self._here(region, share)
         leaves = {str(value): value for value in region.leaves}
         states = []
         for form, cost, path, trail in forms:
@@ -176,30 +176,42 @@ class Explorers:
 
 
 class Share(NamedTuple):
-    """Time for a region, once its rules have been read."""
+    """What a region gets, once its rules have been read."""
 
     seconds: float
     end: float
     """When the time for all regions is over, by time.monotonic, which all processes share."""
+    effort: int
+    """By what the limits of the setting are multiplied."""
+
+    def bound(self, limits: Limits) -> Limits:
+        """The limits of a search that begins now."""
+        return replace(
+            limits,
+            expansions=self.effort * limits.expansions,
+            states=self.effort * limits.states,
+            deadline=min(time.monotonic() + self.seconds, self.end),
+        )
 
 
 class _Clock:
     """Shares time out by weights."""
 
-    def __init__(self, weights: Sequence[float], seconds: float, shared: bool) -> None:
+    def __init__(self, weights: Sequence[float], seconds: float, shared: bool, effort: int) -> None:
         self._weights = weights
+        self._effort = effort
         self._end = time.monotonic() + seconds
         self._left = sum(weights)
         self._shared = shared
 
     def share(self, number: int, processes: int) -> Share:
-        """The time for region `number`, which is the next one; to be asked once for each."""
+        """The share of region `number`, which is the next one; to be asked once for each."""
         remaining = self._end - time.monotonic()
         if not self._shared:
-            return Share(remaining, self._end)
+            return Share(remaining, self._end, self._effort)
         part = self._weights[number] / self._left if self._left > 0 else 1.0
         self._left -= self._weights[number]
-        return Share(min(1.0, processes * part) * remaining, self._end)
+        return Share(min(1.0, processes * part) * remaining, self._end, self._effort)
 
 
 @dataclass(frozen=True)
@@ -210,7 +222,6 @@ class _Task:
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
     wanted: tuple[bool, ...]
     share: Share
-    effort: int
 
 
 @dataclass(frozen=True)
@@ -226,26 +237,19 @@ class _Context:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         share: Share,
-        effort: int,
     ) -> Found:
-        """Explore a region's graph in its share of time, with so many times the limits.
+        """Explore a region's graph with its share.
 
         Rules that have not been read yet are read before: the first region, which is the heaviest,
         would spend its time on them.
         """
         setting = self.setting
-        limits = setting.limits
         self.index.read(graph)
         explorer = Explorer(
             self.index,
             estimate,
             constants,
-            replace(
-                limits,
-                expansions=effort * limits.expansions,
-                states=effort * limits.states,
-                deadline=min(time.monotonic() + share.seconds, share.end),
-            ),
+            share.bound(setting.limits),
             seed=setting.seed,
             opset=setting.opset,
             block=setting.block,
@@ -278,7 +282,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
     assert outputs is not None
     estimate = partial(estimator, wanted=task.wanted)
     lookup = with_expressions(data.get, SMALL)
-    found = context.explore(Graph(outputs), estimate, lookup, task.share, task.effort)
+    found = context.explore(Graph(outputs), estimate, lookup, task.share)
     forms: list[_Form] = []
     for state in found.states:
         form = to_plain(state.graph.outputs)
