@@ -279,16 +279,24 @@ def walk(values: Iterable[Value], cut: Container[Value] = ()) -> Iterator[Node]:
 
     What they depend on through values of `cut` alone is left out.
     """
-    seen: set[int] = set()
-    stack = [(value.node, False) for value in reversed(list(values)) if value not in cut]
+    done: set[Node] = set()
+    opened: set[Node] = set()
+    stack = [value.node for value in reversed(list(values)) if value not in cut]
     while stack:
-        node, expanded = stack.pop()
-        if expanded:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+        elif node in opened or not node.inputs:
+            done.add(node)
+            stack.pop()
             yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((value.node, False) for value in reversed(node.inputs) if value not in cut)
+        else:
+            opened.add(node)
+            stack += [
+                value.node
+                for value in reversed(node.inputs)
+                if value.node not in done and value not in cut
+            ]
 
 
 def rebuild(values: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Value, ...]:
@@ -360,21 +368,8 @@ class Graph:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Every node, leaves included, inputs before users: what `walk` gives, but faster."""
-        done: dict[Node, None] = {}
-        opened: set[Node] = set()
-        stack = [value.node for value in reversed(self.outputs)]
-        while stack:
-            node = stack[-1]
-            if node in opened or not node.inputs:
-                done[node] = None
-                stack.pop()
-            elif node in done:
-                stack.pop()
-            else:
-                opened.add(node)
-                stack += [value.node for value in reversed(node.inputs) if value.node not in done]
-        return tuple(done)
+        """Every node, leaves included, inputs before users."""
+        return tuple(walk(self.outputs))
 
     @cached_property
     def leaves(self) -> tuple[Value, ...]:
