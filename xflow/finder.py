@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,10 +136,9 @@ class Finder:
 
     def tie(self, imported: Imported) -> None:
         """Choose sizes of inputs that suit each other, as far as the model tells."""
-        shapes = [with_ties(imported, each) for each in self.run.shapes]
-        if any(map(operator.is_not, shapes, self.run.shapes)):
-            self.run.shapes = shapes
-            self.settings = [default_shapes(interface(self.source), each) for each in shapes]
+        self.run.shapes = [with_ties(imported, each) for each in self.run.shapes]
+        proto = interface(self.source)
+        self.settings = [default_shapes(proto, each) for each in self.run.shapes]
 
     def kept(self, found: Found | None) -> Found | None:
         """The one of several attempts that counts; what it has to tell is told."""
