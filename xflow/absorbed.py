@@ -77,11 +77,15 @@ def _is_moderate(value: Value, ranges: Ranges, depth: int = FARTHEST) -> bool:
         return False
     if op.role == "contraction":
         return True
-    carries = op.elementwise or isinstance(op, Movement)
-    return carries and all(
+    return _carries(op) and all(
         source.type.dtype not in FLOATS or _is_moderate(source, ranges, depth - 1)
         for source in value.node.inputs
     )
+
+
+def _carries(op: Operator) -> bool:
+    """Whether elements of the result are each made of one of each input."""
+    return op.elementwise or isinstance(op, Movement)
 
 
 def _is_weighed(graph: Graph, value: Value, depth: int = FARTHEST) -> bool:
@@ -91,7 +95,6 @@ def _is_weighed(graph: Graph, value: Value, depth: int = FARTHEST) -> bool:
             continue
         if user.op.weights_along is not None:
             return True
-        carries = user.op.elementwise or isinstance(user.op, Movement)
-        if depth and carries and _is_weighed(graph, user.outputs[0], depth - 1):
+        if depth and _carries(user.op) and _is_weighed(graph, user.outputs[0], depth - 1):
             return True
     return False
