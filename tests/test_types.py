@@ -221,7 +221,7 @@ def outputs_on(side: Sequence[Value], feeds: Mapping[str, Array], dtype: str) ->
         else:
             key = str(node.outputs[0])
             results = (leaf(key, TensorType(kind, feeds[key].shape), constant=True),)
-        made.update((node.outputs[k], result) for k, result in enumerate(results))
+        made.update(zip(node.outputs, results, strict=True))
     folder = Folder(lambda value: feeds[str(value)])
     arrays = [folder(made[value]) for value in side]
     return [array for array in arrays if array is not None]

@@ -130,8 +130,8 @@ def onnx_name(imported: Imported, node: Node) -> str:
     """The name that the model has for a node, or for the first value that it computes."""
     if isinstance(node.op, Leaf):
         return node.op.key
-    for index in range(len(node.types)):
-        source = imported.origin.get(node.outputs[index])
+    for value in node.outputs:
+        source = imported.origin.get(value)
         if source is not None:
             producer = source.producer()
             return (producer.name if producer is not None else None) or source.name or ""

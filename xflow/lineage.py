@@ -72,8 +72,7 @@ class _Lineage:
                 found = by_inputs.get((*_kind(node), inputs))
                 if found is None or not self.adopt(node, found):
                     continue
-            for index in range(len(node.types)):
-                self.same[node.outputs[index]] = self.parent[node].outputs[index]
+            self.same.update(zip(node.outputs, self.parent[node].outputs, strict=True))
 
     def adopt(self, new: Node, old: Node) -> bool:
         """Make `old` the parent of `new` if both are free and alike."""

@@ -268,8 +268,7 @@ class _ModelWriter(Writer):
         for mine, theirs in zip(copy.outputs, source.outputs, strict=True):
             _describe(mine, theirs)
             mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
-        for index in range(len(node.types)):
-            self.made[node.outputs[index]] = copy.outputs[index]
+        self.made.update(zip(node.outputs, copy.outputs, strict=False))
         self.order[copy] = self.numbers[source]
         self.nodes.append(copy)
 

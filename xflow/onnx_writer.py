@@ -195,8 +195,7 @@ class Writer(ABC):
         self.nodes.append(
             ir.Node(call.domain, call.op_type, inputs, attributes, outputs=outputs, name=name)
         )
-        for index, output in enumerate(outputs):
-            self.made[node.outputs[index]] = output
+        self.made.update(zip(node.outputs, outputs, strict=True))
 
     def new_value(self, kind: TensorType, name: str, own: str = "") -> ir.Value:
         """A new ONNX value; `own` is a name that is its node's already, and may be its own too."""

@@ -84,8 +84,7 @@ class Ranges:
         """The range of a value of any type."""
         if value not in self._known:
             for node in walk([value]):
-                for index in range(len(node.types)):
-                    output = node.outputs[index]
+                for output in node.outputs:
                     if output not in self._known:
                         self._known[output] = self._of(output)
         return self._known[value]
@@ -139,8 +138,7 @@ class Ranges:
         leaves, outputs = node.op.definition([v.shape for v in node.inputs], node.attributes)
         inner = dict(zip(leaves, inputs, strict=True))
         for part in walk(outputs):
-            for index in range(len(part.types)):
-                output = part.outputs[index]
+            for output in part.outputs:
                 if output not in inner:
                     inner[output] = self._computed(output, [inner[v] for v in part.inputs], dtype)
         return inner[outputs[value.index]]

@@ -333,7 +333,7 @@ def _region(
                 value.attributes,
                 dtype=value.types[0].dtype,
             )
-            made.update((value.outputs[i], result) for i, result in enumerate(results))
+            made.update(zip(value.outputs, results, strict=True))
     return Region(
         Graph(tuple(made[value] for value in outputs)),
         tuple(made[value] for value in inputs),

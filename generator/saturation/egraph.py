@@ -153,9 +153,8 @@ class EGraph:
             self._add(source.node)
         first = len(self._terms)
         self._numbers[node] = first
-        for index in range(len(node.types)):
-            number = first + index
-            self._terms.append(node.outputs[index])
+        for number, output in enumerate(node.outputs, first):
+            self._terms.append(output)
             self._parents.append(number)
             self._reasons.append(None)
             self._classes[number] = _Class()

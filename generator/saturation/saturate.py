@@ -304,10 +304,10 @@ class Saturation:
         for height in range(1, 1 + max((d.depth for d in self.database.directions), default=0)):
             heights.update((value, height) for value in layer)
             above = (
-                self.egraph.canonical(user.outputs[index])
+                self.egraph.canonical(output)
                 for value in layer
                 for user in self.egraph.users(value)
-                for index in range(len(user.types))
+                for output in user.outputs
             )
             layer = [value for value in dict.fromkeys(above) if value not in heights]
         return heights

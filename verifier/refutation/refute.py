@@ -514,6 +514,5 @@ def concretize(
         attributes = {k: concrete(v, sizes, reals) for k, v in node.attributes.items()}
         sources = [done[v] for v in node.inputs]
         made = apply(node.op, sources, attributes, dtype=node.types[0].dtype)
-        for index, value in enumerate(made):
-            done[node.outputs[index]] = value
+        done.update(zip(node.outputs, made, strict=True))
     return [done[value] for value in values]

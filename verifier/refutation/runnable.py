@@ -142,6 +142,5 @@ def _typed(values: Sequence[Value], elements: Mapping[str, str]) -> list[Value]:
             assert isinstance(node.op, Operator)
             sources = [done[source] for source in node.inputs]
             made = apply(node.op, sources, node.attributes, dtype=dtype)
-        for index, value in enumerate(made):
-            done[node.outputs[index]] = value
+        done.update(zip(node.outputs, made, strict=True))
     return [done[value] for value in values]
