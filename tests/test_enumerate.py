@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xflow.collector import without_collector
 from xflow.errors import ShapeError
 from xflow.generator.enumeration.batch import Batch
-from xflow.generator.enumeration.collector import without_collector
 from xflow.generator.enumeration.enumerate import Candidate, Enumeration, draws_for, enumerate_terms
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError, digests, exact_integers
 from xflow.generator.enumeration.propose import Proposal, propose

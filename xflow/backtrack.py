@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from xflow.collector import without_collector
 from xflow.derivation import Application, application
 from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
@@ -94,6 +95,7 @@ class Explorer:
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
 
+    @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:
         """The cheapest states that were found, the given graph first, see `_cheapest`.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from xflow.collector import without_collector
 from xflow.errors import RuleFileError, UnknownRuleError
 from xflow.rule import Rule, parse_rules
 
@@ -16,6 +17,7 @@ def default_directory() -> Path:
     return Path(str(files("xflow.rules")))
 
 
+@without_collector
 def load_rules(directory: str | Path) -> list[Rule]:
     """All rules of a folder, in the order of the files' names; none for an empty folder.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from xflow.collector import without_collector
 from xflow.graph import Graph, Leaf, Node, Value, walk
 from xflow.numerics import EVERYWHERE, NARROW
 from xflow.ops.registry import Operator, Shape
@@ -77,6 +78,7 @@ class RuleIndex:
         """The rules of several outputs whose first one `op` gives, with `rank` axes."""
         return self._at(self._several, op, rank)
 
+    @without_collector
     def read(self, graph: Graph) -> None:
         """Read the rules with an operator of `graph` at their root."""
         for node in graph.nodes:

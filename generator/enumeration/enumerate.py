@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from xflow.collector import without_collector
 from xflow.errors import ShapeError
-from xflow.generator.enumeration.collector import without_collector
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError
 from xflow.generator.enumeration.level import Candidate, Enumeration, Level, State, close_level
 from xflow.generator.enumeration.terms import Call, Pool, Segment

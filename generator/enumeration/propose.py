@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xflow.generator.enumeration.collector import without_collector
+from xflow.collector import without_collector
 from xflow.generator.enumeration.enumerate import Candidate, draws_for
 from xflow.generator.enumeration.fingerprint import Evaluator
 from xflow.generator.enumeration.replay import Replay, other_constants, other_sizes
