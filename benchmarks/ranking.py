@@ -198,7 +198,7 @@ class Ranking:
                 limits,
                 seed=self.options.seed,
                 opset=self.opset,
-                block=self.guide.block,
+                layout=self.guide.target.layout,
             )
             original, *found = explorer.explore(region.graph, KEPT)
             # Of forms that the estimate calls equal one says as much as all of them.

@@ -22,7 +22,10 @@ from xflow.cost.probes import Constants
 from xflow.cost.store import Place, Store
 from xflow.cost.target import FUSIONS, Fusion, TargetModel
 from xflow.cost.worker import Failed
+from xflow.graph import Graph
 from xflow.onnx_region import region_model
+from xflow.ops.registry import operators
+from xflow.ops.sorts import ELEMENT, REAL
 
 PLACE = Place("a processor", "cpu", 2, "1.0")
 
@@ -103,6 +106,40 @@ class TestProbes:
         # A runtime without a layout of its own converts neither.
         assert optimized(outside, tmp_path)["ReorderInput"] == 0
         assert optimized(inside, tmp_path)["ReorderInput"] <= 1
+
+    def test_the_runtime_has_no_kernel_where_the_target_counts_several_calls(
+        self, tmp_path: Path
+    ) -> None:
+        constants = Constants()
+        target = TargetModel()
+        for probe in (*probes.elementwise(target, constants), *probes.moved(constants)):
+            name = probe.name.removeprefix("slow.")
+            copies = sum(getattr(node.op, "name", "") == name for node in probe.graph.nodes)
+            newest = max(getattr(node.op, "since", 1) for node in probe.graph.nodes)
+            model = region_model(probe.graph, constants, opset=max(OPSET, newest))
+            found = optimized(model, tmp_path)
+            free = {"Shape", "ReorderInput", "ReorderOutput", *target.views}
+            calls = sum(count for kind, count in found.items() if kind not in free)
+            assert calls == copies * target.calls.get(name, 1), name
+
+    def test_the_runtime_stays_in_its_layout_where_the_target_says_so(self, tmp_path: Path) -> None:
+        constants = Constants()
+        target = TargetModel()
+        assert target.layout is not None
+        converted = {}
+        for op in operators():
+            takes_reals = REAL in op.sorts and op.taken(0) in {REAL, ELEMENT}
+            if op.elementwise and op.arity == (1, 1) and takes_reals and not op.attributes:
+                x, w = constants.input((1, 32, 8, 8)), constants.weight(32, 32, 1, 1)
+                image = probes.call("Conv", probes.call(op.name, probes.call("Conv", x, w)), w)
+                newest = max(OPSET, op.since)
+                found = optimized(region_model(Graph((image,)), constants, opset=newest), tmp_path)
+                converted[op.name] = found["ReorderInput"]
+        if not converted["Relu"]:
+            pytest.skip("the runtime has no layout of its own on this machine")
+        kept = {name for name, times in converted.items() if times == 1}
+        inside = target.layout.stays | target.fused["Conv"].keys() | target.views
+        assert kept == converted.keys() & inside
 
 
 def optimized(model: bytes, folder: Path) -> Counter[str]:

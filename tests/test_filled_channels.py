@@ -10,6 +10,7 @@ import pytest
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.backtrack import Explorer, Limits
 from xflow.cost.estimate import EstimatedCost
+from xflow.cost.target import Layout
 from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.enumeration.propose import propose
 from xflow.generator.generalization.generalize import Generalizer
@@ -165,6 +166,8 @@ def test_what_gains_at_once_is_found_before_any_detour() -> None:
     graph = cell(42)
     cost = EstimatedCost()
     limits = Limits(expansions=1, states=8)
-    explorer = Explorer(RuleIndex(RULES), cost.estimate, no_constants, limits, block=16)
+    explorer = Explorer(
+        RuleIndex(RULES), cost.estimate, no_constants, limits, layout=Layout(block=16)
+    )
     best = min(explorer.explore(graph, 5), key=lambda state: state.cost)
     assert sorted(best.path) == ["deeper", "depthwise.reverse", "depthwise.reverse", "pool.reverse"]

@@ -414,7 +414,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
         def _started(self, *_: object) -> object:
             return Recording()
 
-    setting = Setting(Limits(), 1, 0, None, None)
+    setting = Setting(Limits(), 1, 0, None, None, doubt=False)
     explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), setting, processes=2)
     list(explorers.explore(regions, [1.0] * len(regions), 100.0, shared=True))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.

@@ -12,11 +12,12 @@ import heapq
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 from xflow.collector import without_collector
+from xflow.cost.target import Layout
 from xflow.derivation import Application, application
 from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
@@ -27,6 +28,11 @@ from xflow.steps import Step, Steps
 STEP = 1e-8
 """Seconds that a step must gain to be worth taking: of states that cost the same, such as one with
 Clip and one with Relu, the one nearer to the model is the better one."""
+
+DOUBTS = 2
+"""How often a region is explored again without a step that may not gain what it is said to."""
+PART = 3
+"""What the limits are divided by then."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +90,20 @@ class Explorer:
         *,
         seed: int = 0,
         opset: int | None = None,
-        block: int | None = None,
+        layout: Layout | None = None,
+        doubt: bool = False,
     ) -> None:
-        self.steps = Steps(rules, constants, block)
+        self.steps = Steps(rules, constants, None if layout is None else layout.block)
         self.estimate = estimate
         self.limits = limits
         self.random = random.Random(seed)
         self.opset = opset
         """The version of ONNX in which the result is to be written; None: any."""
+        self.inside = frozenset[str]() if layout is None else layout.inside
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
+        self.doubt = doubt
+        """Whether the estimate may be wrong about a step, since measurements decide."""
 
     @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:
@@ -101,27 +111,57 @@ class Explorer:
 
         At most `keep` besides the given graph; no two consist of the same operators, and none of
         operators that the opset does not have: these only lie on the way.
+
+        In doubt, it is explored again, not as far, without the step that is said to gain most, and
+        once more without that of what is the best then: all that was found may owe it to that one,
+        and what does without comes late in the queue.
         """
-        best = self.estimate(graph)
-        root = State(graph, best, hope=best)
+        cost = self.estimate(graph)
+        root = State(graph, cost, hope=cost)
+        limits = self.limits
+        if self.doubt:
+            later = (limits.deadline - time.monotonic()) * DOUBTS / (DOUBTS + 2)
+            limits = replace(limits, deadline=limits.deadline - later)
+        states, self.exhausted = self._explored(root, limits)
+        best = min(states.values(), key=lambda state: state.cost)
+        bests, banned = [best], [_heaviest(best)]
+        limits = replace(
+            self.limits, expansions=limits.expansions // PART, states=limits.states // PART
+        )
+        while self.doubt and not self.exhausted and banned[-1] and len(bests) <= DOUBTS:
+            others, _ = self._explored(root, limits, [step for step in banned if step])
+            bests.append(min(others.values(), key=lambda state: state.cost))
+            banned.append(_heaviest(bests[-1]))
+            for signature, state in others.items():
+                if signature not in states or state.cost < states[signature].cost:
+                    states[signature] = state
+        return _cheapest(states, root, bests, keep)
+
+    def _explored(
+        self, root: State, limits: Limits, banned: Sequence[Step] = ()
+    ) -> tuple[dict[_Signature, State], bool]:
+        """The cheapest state for each signature, and whether there are no others.
+
+        They are reached without steps like those that are `banned`.
+        """
+        graph, best = root.graph, root.cost
         queue = _Queue(self.random)
         queue.push(root)
         seen = {self.steps.key(graph)}
-        found: dict[object, State] = {_signature(graph): root}
+        found = {_signature(graph): root}
         delayed: dict[State, list[_Successor]] = {}
         considered = expanded = 0
-        while expanded < self.limits.expansions:
+        while expanded < limits.expansions:
             state = queue.pop(self._dearest(best))
             if state is None:
-                self.exhausted = True
-                break
+                return found, True
             detours = state in delayed
             expanded += detours
             for new in delayed.pop(state) if detours else self._successors(state, seen):
-                if considered >= self.limits.states or time.monotonic() > self.limits.deadline:
-                    return _cheapest(found, root, keep)
+                if considered >= limits.states or time.monotonic() > limits.deadline:
+                    return found, False
                 step, after = new.step, new.after
-                if new.key in seen:
+                if new.key in seen or any(_are_alike(step, each) for each in banned):
                     continue
                 cost = new.cost
                 if not detours and cost >= state.cost:
@@ -154,13 +194,14 @@ class Explorer:
                     found[signature] = reached
             if state in delayed:
                 queue.push(state)
-        return _cheapest(found, root, keep)
+        return found, False
 
     def _best_behind(self, step: Step, after: Graph, seen: Container[object]) -> float:
         """The least that new graphs cost one step later, at what `step` made or what reads that.
 
-        Of steps that leave fewer operators or less to compute, since it takes time to look at all;
-        of all behind one that fills blocks of channels.
+        Of steps that leave fewer operators or less to compute, since it takes time to look at all,
+        and of those by which something comes to be computed in the runtime's own layout, for which
+        it has to be spelled out first; of all behind one that fills blocks of channels.
         """
         made = {node for node in step.made if not node.constant}
         values = (value for node in made for value in node.outputs)
@@ -169,12 +210,21 @@ class Explorer:
         for node in made | readers:
             for following in self.steps.at(node, after):
                 told = following.shrinks or following.lightens or step.fills
-                if told and not made.isdisjoint(following.near):
+                if (told or self._moves_inside(following)) and not made.isdisjoint(following.near):
                     mapping = dict(zip(following.before, following.after, strict=True))
                     graph, _ = _replace(after, mapping)
                     if self.steps.key(graph) not in seen:
                         least = min(least, self.estimate(graph))
         return least
+
+    def _moves_inside(self, step: Step) -> bool:
+        """Whether only what a step makes may be computed in the runtime's own layout."""
+        return any(map(self._is_inside, step.made)) and not any(
+            map(self._is_inside, step.match.nodes)
+        )
+
+    def _is_inside(self, node: Node) -> bool:
+        return isinstance(node.op, Operator) and node.op.name in self.inside
 
     def _is_writable(self, graph: Graph) -> bool:
         """Whether the opset has all operators that are computed each time."""
@@ -202,6 +252,41 @@ class Explorer:
             cost = self.estimate(after) + STEP * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:
                 yield _Successor(step, after, moved, key, cost)
+
+
+_Signature: TypeAlias = frozenset[tuple[object, int]]
+
+
+def _heaviest(state: State) -> Step | None:
+    """The step on the way to a state that is said to gain most; None if it is the first one."""
+    heaviest: tuple[float, Step] | None = None
+    while state.origin is not None:
+        before, step = state.origin
+        gain = before.cost - state.cost
+        if heaviest is None or gain > heaviest[0]:
+            heaviest = gain, step
+        state = before
+    return heaviest and heaviest[1]
+
+
+def _are_alike(step: Step, other: Step) -> bool:
+    """Whether two steps do the same, or bring in the same kind of operator."""
+    same = step.rule == other.rule or step.after == other.after
+    return same or not _brought(step).isdisjoint(_brought(other))
+
+
+def _brought(step: Step) -> set[tuple[object, ...]]:
+    """The kinds of operators that a step puts there and that were not there before."""
+    return _kinds(step.made) - _kinds(step.match.nodes)
+
+
+def _kinds(nodes: Iterable[Node]) -> set[tuple[object, ...]]:
+    """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
+    return {
+        (node.op, *(value.is_constant for value in node.inputs))
+        for node in nodes
+        if not node.constant and isinstance(node.op, Operator)
+    }
 
 
 class _Successor(NamedTuple):
@@ -278,7 +363,7 @@ def _replace(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[
     return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved
 
 
-def _signature(graph: Graph) -> object:
+def _signature(graph: Graph) -> _Signature:
     """What two graphs share that the runtime would serve alike: operators and their types."""
     counts = Counter(
         (node.op, node.types)
@@ -288,11 +373,15 @@ def _signature(graph: Graph) -> object:
     return frozenset(counts.items())
 
 
-def _cheapest(found: Mapping[object, State], root: State, keep: int) -> list[State]:
+def _cheapest(
+    found: Mapping[_Signature, State], root: State, bests: Sequence[State], keep: int
+) -> list[State]:
     """The given graph, and at most `keep` of what was found, by cost.
 
-    The cheapest, and the first and the last state on the way to it that gained something: where
-    the estimate is wrong about one step, those before it may be right. The rest are the next ones.
+    The best of each exploration; the first and the last state on the way to the first of them that
+    gained something; and for each rule on that way, those first that are said to gain most, the
+    cheapest that does without. Where the estimate is wrong about one step, one of them may be
+    right. The rest are the next ones, less those that have all operators of a cheaper one and more.
     """
     others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
     if not others:
@@ -302,6 +391,22 @@ def _cheapest(found: Mapping[object, State], root: State, keep: int) -> list[Sta
         (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
         key=lambda state: len(state.path),
     )
-    chosen = [best, *way[:1], *way[1:][-1:]][:keep]
-    chosen += [state for state in others if state not in chosen][: keep - len(chosen)]
-    return [root, *sorted(chosen, key=lambda state: state.cost)]
+    without = [
+        next((state for state in others if rule not in state.path), best)
+        for rule in dict.fromkeys(best.path)
+    ]
+    without.sort(key=lambda state: -state.cost)
+    chosen: list[tuple[State, Mapping[object, int]]] = []
+    for state in (*bests, *way[:1], *way[1:][-1:], *without, *others):
+        if len(chosen) == keep:
+            break
+        mine = dict(_signature(state.graph))
+        if state.path and not any(
+            each.cost <= state.cost and _includes(mine, theirs) for each, theirs in chosen
+        ):
+            chosen.append((state, mine))
+    return [root, *sorted((state for state, _ in chosen), key=lambda state: state.cost)]
+
+
+def _includes(counts: Mapping[object, int], fewer: Mapping[object, int]) -> bool:
+    return all(counts.get(kind, 0) >= number for kind, number in fewer.items())

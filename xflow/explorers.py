@@ -16,7 +16,7 @@ import loky
 from xflow.backtrack import Explorer, Limits, State
 from xflow.cost import CostModel
 from xflow.cost.estimate import Estimator
-from xflow.cost.target import TargetModel
+from xflow.cost.target import Layout, TargetModel
 from xflow.derivation import Application
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, TensorType, Value, leaf
@@ -45,7 +45,8 @@ class Setting:
     keep: int
     seed: int
     opset: int | None
-    block: int | None
+    layout: Layout | None
+    doubt: bool
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,8 @@ class _Context:
             share.bound(setting.limits),
             seed=setting.seed,
             opset=setting.opset,
-            block=setting.block,
+            layout=setting.layout,
+            doubt=setting.doubt,
         )
         return Found(explorer.explore(graph, setting.keep), explorer.exhausted)
 

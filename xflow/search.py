@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
+from xflow.cost.measure import LOADED_PER_S
 from xflow.cost.objectives import operators
 from xflow.decided import decided
 from xflow.derivation import Application, abstract
@@ -30,7 +31,7 @@ from xflow.rule import Rule
 ALPHA = 2.0
 """States that cost more than this times the best are dropped: estimates are rough, and rules that
 enable others cost first."""
-KEPT = 5
+KEPT = 6
 """Forms of a region that are measured against the original."""
 GAIN = 0.02
 """Least relative gain for which a region is rewritten."""
@@ -50,8 +51,6 @@ SEARCHING = 0.6
 """The part of a pass's time that is for exploring; the rest is for measuring."""
 MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
-LOADED_PER_S = 6e7
-"""Bytes of weights of a region that the runtime is given and loads in a second, about."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -173,8 +172,8 @@ def search(
     short.
     """
     limits = Limits(alpha=alpha)
-    block = None if cost.layouts is None else cost.layouts.block
-    setting = Setting(limits, KEPT, seed, opset, block)
+    layout = None if cost.layouts is None else cost.layouts.target.layout
+    setting = Setting(limits, KEPT, seed, opset, layout, doubt=cost.measures)
     budget = deadline - time.monotonic()
     known = Constants(constants)
     with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:

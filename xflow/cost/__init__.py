@@ -20,10 +20,6 @@ class Layouts(Protocol):
     def __call__(self, graph: Graph, wanted: Sequence[bool] = ()) -> float:
         """What `graph` costs if some of its outputs are wanted in that layout."""
 
-    @property
-    def block(self) -> int | None:
-        """Channels of a block of that layout; None: there is no such layout."""
-
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""
 

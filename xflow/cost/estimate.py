@@ -63,11 +63,6 @@ class Estimator:
         converted = self.layouts.converted(graph, inside, wanted)
         return total + sum(map(self._conversion, converted))
 
-    @property
-    def block(self) -> int | None:
-        """Channels of a block of the runtime's own layout; None: it has none."""
-        return None if self.target.layout is None else self.target.layout.block
-
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""
         return self.layouts.is_blocked(node)
@@ -181,7 +176,7 @@ class Estimator:
                 seconds *= target.layout.outside.get(name, 1.0)
             group = node.attributes.get("group", 1)
             seconds += target.group_overhead * (group - 1 if isinstance(group, int) else 0)
-        return seconds + self._call
+        return seconds + self._call * target.calls.get(name, 1)
 
     def _peak(self, node: Node, name: str) -> float:
         """The operations per second and thread of an operator."""

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xflow.cost.child import NO_TIME
+from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.measure import Measurer
+from xflow.cost.measure import LOADED_PER_S, Measurer
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
@@ -21,6 +22,8 @@ from xflow.ops.registry import Attribute
 from xflow.opset import needed_opset
 from xflow.size import Expr, Size, substitute
 
+PASSES = 2
+"""How often the forms of a region are loaded and timed."""
 LOADING_S = 20.0
 """What measuring a few regions may take beyond the time that they run: to load them."""
 
@@ -118,9 +121,7 @@ class Costs:
                 continue
         if 0 not in models:
             return [None] * len(graphs)
-        timings = self._measurer.time_together(
-            list(models.values()), seconds, limit_s=2 * seconds + LOADING_S
-        )
+        timings = self._timed(list(models.values()), seconds)
         by_number = dict(zip(models, timings, strict=True))
         for each in timings:
             if isinstance(each, Failed) and each.reason != NO_TIME:
@@ -135,6 +136,29 @@ class Costs:
                 known[number] = taken
                 self._store.put(self._place, contexts[number], taken, len(timing.samples))
         return known
+
+    def _timed(self, models: Sequence[bytes], seconds: float) -> list[Timing | Failed]:
+        """Times of models that are loaded more than once, unless that takes longer than they run.
+
+        Two sessions of one and the same model may differ by some percent for as long as they live.
+        """
+        passes = 1 if sum(map(len, models)) > LOADED_PER_S * seconds else PASSES
+        limit = 2 * seconds + LOADING_S
+        found = [
+            self._measurer.time_together(models, seconds / passes, limit_s=limit)
+            for _ in range(passes)
+        ]
+        return list(map(_together, zip(*found, strict=True)))
+
+
+def _together(timings: Sequence[Timing | Failed]) -> Timing | Failed:
+    """What several passes tell of one model."""
+    samples: list[float] = []
+    for timing in timings:
+        if isinstance(timing, Failed):
+            return timing
+        samples += timing.samples
+    return Timing(tuple(samples))
 
 
 class WorstOf:

@@ -100,7 +100,7 @@ class Layout:
     enters: frozenset[str] = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"})
     """Operators for which the runtime converts what they read, if it is not in the layout."""
     stays: frozenset[str] = frozenset(
-        {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Gelu", "Swish",
+        {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Gelu",
          "Add", "Sum", "Mul", "Concat", "BatchNormalization", "Resize"}
     )  # fmt: skip
     """Operators that give the layout if all that they read is in it."""
@@ -112,6 +112,11 @@ class Layout:
         }
     )  # fmt: skip
     """How many times as long operators take for what they have to do outside of the layout."""
+
+    @property
+    def inside(self) -> frozenset[str]:
+        """Operators that the runtime may compute in the layout."""
+        return self.enters | self.stays
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,10 @@ class TargetModel:
     """Seconds for each call of an operator, over and over again."""
     cold_overhead: float = 3e-6
     """Seconds more where other operators run in between: threads are woken, caches are cold."""
+    calls: Mapping[str, int] = field(
+        default_factory=lambda: {"GroupNormalization": 18, "HardSwish": 2, "Mish": 3, "Swish": 4}
+    )
+    """Operators that the runtime has no kernel for, and how many it calls in their place."""
     views: frozenset[str] = frozenset(
         {"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Dropout"}
     )
