@@ -229,6 +229,17 @@ def test_other_operators_have_to_gain_and_fewer_of_the_same_do_not() -> None:
     assert count(found(twice, Stopwatch([1.0, 1.0])).graph, "Relu") == 1
 
 
+def test_measurements_that_contradict_each_other_do_not_go_on_for_ever() -> None:
+    """Whatever stands there, the other form seems to be faster, seen from another cut."""
+    value = tensor("x", 1, 8, 6, 6)
+    for number in range(30):
+        kernel = tensor(f"w{number}", 8, 8, 3, 3, constant=True)
+        bias = tensor(f"b{number}", 8, constant=True)
+        value = call("Tanh", call("Conv", value, kernel, bias, pads=(1, 1, 1, 1)))
+    result = found(Graph((value,)), Stopwatch([1.0, 0.5]), seconds=30.0)
+    assert "the search ended with its time, not with its work" not in result.notes
+
+
 def test_measured_graphs_have_the_weights_of_the_model_and_free_inputs() -> None:
     graph = network(1)
     watch = Stopwatch([1.0])

@@ -219,6 +219,8 @@ class _Search:
         self.ranges = Ranges(constants.lookup)
         self.gained = 0.0
         """Seconds, or what the cost counts, that all rewrites so far have gained."""
+        self.been: set[tuple[object, ...]] = set()
+        """What was computed before each pass."""
         self.whole = 0.0
         """What the graph is estimated to cost before any."""
 
@@ -415,12 +417,16 @@ class _Search:
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
             names = (*solution.rules, fact) if fact else solution.rules
-            after = region.instantiate(outputs)
+            new = region.instantiate(outputs)
             origin = (region.inputs, solution.trail, fact)
-            made.append(Replacement(region.outputs, after, names, solution.gain, *origin))
+            made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
+        after = apply_replacements(graph, made)
+        self.been.add(_computed(graph))
+        if _computed(after) in self.been:
+            return graph  # what one cut calls faster another calls slower: it would go on for ever
         self.replacements += made
         self.gained += sum(item.gain for item in made)
-        return apply_replacements(graph, made)
+        return after
 
 
 def _near(before: Graph, after: Graph) -> frozenset[Node]:
@@ -436,6 +442,16 @@ def _near(before: Graph, after: Graph) -> frozenset[Node]:
 
 def _surroundings(node: Node) -> object:
     return _doing(node), tuple((_doing(value.node), value.index) for value in node.inputs)
+
+
+def _computed(graph: Graph) -> tuple[object, ...]:
+    """What a graph computes each time, and from what, however its weights are made."""
+    nodes = [node for node in graph.nodes if not node.constant]
+    numbers = {node: number for number, node in enumerate(nodes)}
+    return tuple(
+        (_doing(node), tuple((numbers.get(value.node), value.index) for value in node.inputs))
+        for node in nodes
+    )
 
 
 def _doing(node: Node) -> object:
