@@ -381,7 +381,7 @@ def _cheapest(
     The best of each exploration; the first and the last state on the way to the first of them that
     gained something; and for each rule on that way, those first that are said to gain most, the
     cheapest that does without. Where the estimate is wrong about one step, one of them may be
-    right. The rest are the next ones, less those that have all operators of a cheaper one and more.
+    right. The rest are the next ones. What has all operators of a cheaper one and more is left out.
     """
     others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
     if not others:
@@ -396,16 +396,16 @@ def _cheapest(
         for rule in dict.fromkeys(best.path)
     ]
     without.sort(key=lambda state: -state.cost)
-    chosen: list[tuple[State, Mapping[object, int]]] = []
+    chosen = [(root, dict(_signature(root.graph)))]
     for state in (*bests, *way[:1], *way[1:][-1:], *without, *others):
-        if len(chosen) == keep:
+        if len(chosen) > keep:
             break
         mine = dict(_signature(state.graph))
         if state.path and not any(
             each.cost <= state.cost and _includes(mine, theirs) for each, theirs in chosen
         ):
             chosen.append((state, mine))
-    return [root, *sorted((state for state, _ in chosen), key=lambda state: state.cost)]
+    return [root, *sorted((state for state, _ in chosen[1:]), key=lambda state: state.cost)]
 
 
 def _includes(counts: Mapping[object, int], fewer: Mapping[object, int]) -> bool:
