@@ -230,7 +230,9 @@ def test_a_form_is_worth_what_it_gains_at_the_worst_setting() -> None:
             super().__init__()
             self.times = list(times)
 
-        def measure(self, graphs: object, seconds: float) -> list[float | None]:
+        def measure(
+            self, graphs: object, seconds: float, *, again: bool = False
+        ) -> list[float | None]:
             return self.times
 
     graphs = [Graph((X,))] * 3

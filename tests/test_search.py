@@ -205,7 +205,9 @@ class Stopwatch:
         self.times = times
         self.graphs: list[Graph] = []
 
-    def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
+    def measure(
+        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+    ) -> list[float | None]:
         self.graphs.extend(graphs)
         return [*self.times, *[self.times[-1]] * len(graphs)][: len(graphs)]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from xflow.backtrack import Limits, State
 from xflow.cost import CostModel
-from xflow.cost.measure import LOADED_PER_S
 from xflow.cost.objectives import operators
 from xflow.decided import decided
 from xflow.derivation import Application, abstract
@@ -51,6 +50,10 @@ SEARCHING = 0.6
 """The part of a pass's time that is for exploring; the rest is for measuring."""
 MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
+AGAIN = 0.4
+"""The part of them for measuring again what seems to be the fastest form."""
+LOADED_PER_S = 6e7
+"""Bytes of weights of a region that the runtime is given and loads in a second, about."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -385,7 +388,8 @@ class _Search:
             return None
         forms = [original, *others][:fitting]
         graphs = [region.in_place(state.graph.outputs) for state in forms]
-        times = self.cost.measure(graphs, min(high, max(low, seconds)))
+        seconds = min(high, max(low, seconds))
+        times = self.cost.measure(graphs, (1 - AGAIN) * seconds)
         if times[0] is None:
             return self.remembered(region, None)
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
@@ -402,7 +406,15 @@ class _Search:
             gain = -GAIN  # it does nothing that the original does not, too: so much is noise
         else:
             gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
-        return self.remembered(region, _solution(best, times[0], time_of_best, gain))
+        if _solution(best, times[0], time_of_best, gain) is None:
+            return self.remembered(region, None)
+        # The fastest of several is so by luck, too, and two sessions of one model differ by some
+        # percent for as long as they live. Only new ones tell what it gains.
+        pair = [graphs[0], graphs[forms.index(best)]]
+        before, after = self.cost.measure(pair, AGAIN * seconds, again=True)
+        if before is None or after is None:
+            return self.remembered(region, None)
+        return self.remembered(region, _solution(best, before, after, min(gain, gain / 2)))
 
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
         """Put the solutions in, from the last region to the first.

@@ -25,8 +25,6 @@ from xflow.inputs import load_model, random_inputs, required_inputs
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 MIN_ROUNDS = 6
 LIMIT_S = 120.0
-LOADED_PER_S = 6e7
-"""Bytes of a model, nearly all of them weights, that the runtime is given and loads in a second."""
 PASSES = 4
 """Of a comparison of two models: each loads them anew."""
 

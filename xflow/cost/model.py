@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xflow.cost.child import NO_TIME
-from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.measure import LOADED_PER_S, Measurer
+from xflow.cost.measure import Measurer
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
@@ -22,8 +21,6 @@ from xflow.ops.registry import Attribute
 from xflow.opset import needed_opset
 from xflow.size import Expr, Size, substitute
 
-PASSES = 2
-"""How often the forms of a region are loaded and timed."""
 LOADING_S = 20.0
 """What measuring a few regions may take beyond the time that they run: to load them."""
 
@@ -91,7 +88,9 @@ class Costs:
         """The seconds that one run of `graph` takes, by the roofline."""
         return self.layouts(graph)
 
-    def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
+    def measure(
+        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+    ) -> list[float | None]:
         """The seconds that a run of each graph takes; None for one that cannot be run.
 
         Graphs are timed together with the first of them, and on its scale: what was stored for
@@ -104,6 +103,8 @@ class Costs:
             region_key(graph, self._sizes, opset)
             for graph, opset in zip(graphs, opsets, strict=True)
         ]
+        if again:
+            keys[0] += "/again"
         contexts = [keys[0], *(f"{keys[0]}/{key}" for key in keys[1:])]
         stored = [self._store.get(self._place, context) for context in contexts]
         known = [None if cost is None else cost.seconds for cost in stored]
@@ -121,7 +122,9 @@ class Costs:
                 continue
         if 0 not in models:
             return [None] * len(graphs)
-        timings = self._timed(list(models.values()), seconds)
+        timings = self._measurer.time_together(
+            list(models.values()), seconds, limit_s=2 * seconds + LOADING_S
+        )
         by_number = dict(zip(models, timings, strict=True))
         for each in timings:
             if isinstance(each, Failed) and each.reason != NO_TIME:
@@ -136,29 +139,6 @@ class Costs:
                 known[number] = taken
                 self._store.put(self._place, contexts[number], taken, len(timing.samples))
         return known
-
-    def _timed(self, models: Sequence[bytes], seconds: float) -> list[Timing | Failed]:
-        """Times of models that are loaded more than once, unless that takes longer than they run.
-
-        Two sessions of one and the same model may differ by some percent for as long as they live.
-        """
-        passes = 1 if sum(map(len, models)) > LOADED_PER_S * seconds else PASSES
-        limit = 2 * seconds + LOADING_S
-        found = [
-            self._measurer.time_together(models, seconds / passes, limit_s=limit)
-            for _ in range(passes)
-        ]
-        return list(map(_together, zip(*found, strict=True)))
-
-
-def _together(timings: Sequence[Timing | Failed]) -> Timing | Failed:
-    """What several passes tell of one model."""
-    samples: list[float] = []
-    for timing in timings:
-        if isinstance(timing, Failed):
-            return timing
-        samples += timing.samples
-    return Timing(tuple(samples))
 
 
 class WorstOf:
@@ -181,12 +161,15 @@ class WorstOf:
         """What went wrong with measurements, at whatever setting."""
         return list(dict.fromkeys(text for cost in self._costs for text in cost.warnings))
 
-    def measure(self, graphs: Sequence[Graph], seconds: float) -> list[float | None]:
+    def measure(
+        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+    ) -> list[float | None]:
         """The seconds of the first graph at the first setting, times each graph's worst ratio.
 
         A graph that does not run at one of the settings does not run.
         """
-        times = [cost.measure(graphs, seconds / len(self._costs)) for cost in self._costs]
+        part = seconds / len(self._costs)
+        times = [cost.measure(graphs, part, again=again) for cost in self._costs]
         firsts = [each[0] if each else None for each in times]
         result: list[float | None] = []
         for mine in zip(*times, strict=True):
