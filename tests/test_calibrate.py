@@ -13,6 +13,7 @@ import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.calibrate_command import table
+from xflow.cost import calibrate as calibrate_module
 from xflow.cost import peak_probes, probes
 from xflow.cost.calibrate import OPSET, Calibration, Number, calibrate, calibrated
 from xflow.cost.comparison import Timing
@@ -23,6 +24,7 @@ from xflow.cost.store import Place, Store
 from xflow.cost.target import FUSIONS, Fusion, TargetModel
 from xflow.cost.worker import Failed
 from xflow.graph import Graph
+from xflow.machine import Crowd
 from xflow.onnx_region import region_model
 from xflow.ops.registry import operators
 from xflow.ops.sorts import ELEMENT, REAL
@@ -227,26 +229,51 @@ class TestNumbers:
 
 
 class TestStored:
+    @pytest.fixture(autouse=True)
+    def alone(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """Whether other processes are in the way, time after time; mostly they are not."""
+        told: list[bool] = []
+
+        class Told(Crowd):
+            def in_the_way(self, threads: int) -> bool:
+                return bool(told) and told.pop(0)
+
+        monkeypatch.setattr(calibrate_module, "Crowd", Told)
+        monkeypatch.setattr(calibrate_module, "LISTENING_S", 0.0)
+        return told
+
+    @pytest.mark.parametrize("told", [[True], [False, True]])
+    def test_nothing_is_kept_of_what_was_measured_on_a_busy_machine(
+        self, tmp_path: Path, told: list[bool], alone: list[bool]
+    ) -> None:
+        measurer = FakeMeasurer({})
+        with Store(tmp_path / "costs.sqlite") as store:
+            alone += told
+            assert calibrated(PLACE, measurer, store) is None
+            assert store.calibration(PLACE) is None
+            assert bool(measurer.models) == (not told[0])
+            assert calibrated(PLACE, measurer, store) is not None
+
     def test_it_is_measured_once_for_a_place(self, tmp_path: Path) -> None:
         measurer = FakeMeasurer({"Sqrt": 4e-4})
         steps: list[str] = []
         with Store(tmp_path / "costs.sqlite") as store:
-            first = calibrated(PLACE, measurer, store, lambda phase, _: steps.append(phase))
+            first = known(PLACE, measurer, store, lambda phase, _: steps.append(phase))
             count = measurer.models
             assert count
             assert set(steps) == {"calibrate"}
-            assert calibrated(PLACE, measurer, store) == first
+            assert known(PLACE, measurer, store) == first
             assert measurer.models == count
             assert first != TargetModel(threads=2)
             other = Place("a processor", "cpu", 1, "1.0")
-            assert calibrated(other, measurer, store).threads == 1
+            assert known(other, measurer, store).threads == 1
             assert measurer.models == 2 * count
 
     def test_it_outlives_the_process(self, tmp_path: Path) -> None:
         with Store(tmp_path / "costs.sqlite") as store:
             store.put_calibration(PLACE, json.dumps({"slow.Relu": 7.0}))
         with Store(tmp_path / "costs.sqlite") as store:
-            assert calibrated(PLACE, BrokenMeasurer({}), store).slow["Relu"] == 7.0
+            assert known(PLACE, BrokenMeasurer({}), store).slow["Relu"] == 7.0
 
     @pytest.mark.parametrize("stored", ["{", "[]", "3", '{"speed": 1}', '{"slow.Relu": "x"}'])
     def test_what_cannot_be_read_is_measured_again(self, tmp_path: Path, stored: str) -> None:
@@ -267,6 +294,12 @@ class TestStored:
 def test_the_table_has_a_line_for_each_number() -> None:
     found = Calibration((Number("a", 1.0, 2.0), Number("b", 1.0, None, "it broke")))
     assert table(found).row_count == 2
+
+
+def known(*arguments: Any) -> TargetModel:
+    target = calibrated(*arguments)
+    assert target is not None
+    return target
 
 
 def numbers(measurer: Measurer) -> dict[str, float]:

@@ -14,12 +14,13 @@ from xflow.cost.calibrate import Calibration, Number, calibrate, keep
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Place, Store
 from xflow.errors import ExitCode, WorkerError
-from xflow.machine import usable_cores
+from xflow.machine import Crowd, usable_cores
 
 if TYPE_CHECKING:
     from xflow.progress import Progress
 
 WIDTH = 80
+BUSY = "Other processes were in the way of it; measure again when the machine is idle."
 
 
 def run(options: argparse.Namespace, progress: Progress) -> ExitCode:
@@ -28,12 +29,13 @@ def run(options: argparse.Namespace, progress: Progress) -> ExitCode:
     start = time.monotonic()
     with Measurer(target) as measurer, Store() as store:
         place = Place.of(target.provider, target.threads, measurer.runtime_version)
+        crowd = Crowd()
         with progress:
             found = calibrate(measurer, progress)
         if not found.measured:
             raise WorkerError(f"nothing could be measured: {found.numbers[0].reason}")
         keep(found, place, store)
-        warnings = store.warnings
+        warnings = store.warnings + [BUSY] * crowd.in_the_way(target.threads)
     if not options.quiet:
         console = Console(width=WIDTH)
         console.print(table(found))

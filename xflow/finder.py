@@ -39,6 +39,10 @@ EXACT_GAIN = 1e-9
 """Least relative gain for which a region is rewritten where it is known without a measurement."""
 FIRST = 2 / 3
 """The part of the budget for the search with all calls inlined, where another one may follow."""
+BUSY = (
+    "Other processes kept the machine busy, so it was not calibrated: the estimate that guides the "
+    "search takes it for an average one."
+)
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -228,4 +232,6 @@ class Finder:
             start = time.monotonic()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
             run.end += time.monotonic() - start
+            if found is None:
+                run.warnings.append(BUSY)
             return found

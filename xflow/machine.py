@@ -6,7 +6,11 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+TOLERATED = 0.25
+"""The part of its threads' time that other processes may take from a measurement."""
 
 
 def usable_cores() -> int:
@@ -62,6 +66,42 @@ def free_memory() -> int:
         limit = int((group / "memory.max").read_text())
         free = min(free, limit - int((group / "memory.current").read_text()))
     return max(free * 9 // 10, 2**30)
+
+
+class Crowd:
+    """What other processes did to the machine since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._busy, self._own = _busy_s(), _own_s()
+
+    def in_the_way(self, threads: int) -> bool:
+        """Whether they took processor time that so many threads of this program could have used."""
+        seconds = time.monotonic() - self._start
+        others = (_busy_s() - self._busy - (_own_s() - self._own)) / seconds
+        return (os.cpu_count() or 1) - others < (1 - TOLERATED) * threads
+
+
+def _busy_s() -> float:
+    """Return the seconds for which processors have worked, all of them together."""
+    import psutil  # noqa: PLC0415 - takes a while to load
+
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
+def _own_s() -> float:
+    """Return the seconds of processor time of this process and of all that it has started."""
+    import psutil  # noqa: PLC0415
+
+    total = 0.0
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            times = process.cpu_times()
+            total += times.user + times.system
+            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return total
 
 
 def processor_name() -> str:

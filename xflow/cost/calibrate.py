@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,7 @@ from xflow.cost.store import Place, Store
 from xflow.cost.target import Layout, TargetModel
 from xflow.cost.worker import Failed
 from xflow.graph import Graph
+from xflow.machine import Crowd
 from xflow.onnx_region import region_model
 from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import Operator
@@ -38,6 +40,8 @@ OPSET = 21
 BATCH = 9
 """Models that are loaded at a time, and run in turns."""
 LOADING_S = 20.0
+LISTENING_S = 0.3
+"""For which other processes are watched before a calibration begins."""
 SURE = 3.0
 """How many times its standard error a time has to be."""
 IN_BLOCKS = 1.4
@@ -84,16 +88,23 @@ def calibrated(
     progress: Progress | None = None,
     *,
     seconds: float = SECONDS,
-) -> TargetModel:
+) -> TargetModel | None:
     """The target model of a place: the stored one, or what is measured now, and then stored.
 
-    Where nothing can be measured, it is the default one. Raises ProviderError if `measurer`'s
-    provider does not work here.
+    Where nothing can be measured, it is the default one. None if other processes are in the way:
+    they slow down what runs in several threads, and the rest less. Raises ProviderError if
+    `measurer`'s provider does not work here.
     """
     known = stored(place, store)
     if known is not None:
         return known
+    crowd = Crowd()
+    time.sleep(LISTENING_S)
+    if crowd.in_the_way(place.threads):
+        return None
     found = calibrate(measurer, progress, seconds=seconds)
+    if crowd.in_the_way(place.threads):
+        return None
     keep(found, place, store)
     return with_numbers(TargetModel(threads=place.threads), found.measured)
 
