@@ -162,8 +162,9 @@ def rules_verify(options: argparse.Namespace) -> ExitCode:
     def count(done: int, total: int) -> None:
         progress("prove", {"rule": done, "of": total})
 
+    jobs = options.jobs or machine.usable_cores()
     with Progress(options.quiet, options.verbose) as progress:
-        failures = database.verify_directory(folder, count, machine.usable_cores())
+        failures = database.verify_directory(folder, count, jobs)
     if failures:
         first = failures[0]
         raise VerificationError(f"does not hold: {first.verdict_text}", f"rule {first.rule_name}")

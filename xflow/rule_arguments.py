@@ -73,6 +73,7 @@ def add_rules(commands: "Commands[Parser]") -> None:
     add("--against", metavar="DIR", help="what --diff compares with (xflow's own rules)")
     verify = add_command(actions, "verify", "prove every rule of a folder again")
     verify.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
+    verify.add_argument("--jobs", type=count, metavar="N", help="processes (physical cores)")
     recheck = add_command(actions, "recheck", "check certificates with a second solver")
     recheck.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
     _add_derive(actions)
