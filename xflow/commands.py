@@ -182,9 +182,10 @@ def rules_recheck(options: argparse.Namespace) -> ExitCode:
     def count(done: int, total: int) -> None:
         progress("recheck", {"rule": done, "of": total})
 
-    jobs = options.jobs or machine.usable_cores()
+    jobs, limit = options.jobs or machine.usable_cores(), options.limit or database.LIMIT
+    folder = _folder(options.directory)
     with Progress(options.quiet, options.verbose) as progress:
-        results = database.recheck_directory(_folder(options.directory), options.rule, count, jobs)
+        results = database.recheck_directory(folder, options.rule, count, jobs, limit)
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
     total = f"{len(results)} rule{'' if len(results) == 1 else 's'}"
