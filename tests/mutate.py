@@ -237,8 +237,10 @@ def is_typed(rule: Rule) -> bool:
     return True
 
 
-def judge(mutant: Mutant) -> Judgement:
+def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Judgement:
     """Evaluate a mutant, and ask the prover about it whatever that says.
+
+    `tell_proved` is called when the prover has proved it, before that is confirmed.
 
     Where evaluation finds it false, the prover must not prove it as it stands; else the prover
     may find conditions, and under these it is evaluated again.
@@ -254,6 +256,7 @@ def judge(mutant: Mutant) -> Judgement:
     where = _proof(rule, infer=True)
     if where is None:
         return Judgement(mutant, Outcome.UNKNOWN)
+    tell_proved()
     proved = replace(rule, where=where)
     found = _evaluated(proved, found.cases if where == rule.where else 0)
     if isinstance(found, Counterexample):
@@ -270,10 +273,10 @@ def judge(mutant: Mutant) -> Judgement:
 def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
     """Evaluate a rule at 50 random assignments, `cases` of which are done.
 
-    Fewer where ten times as many draws give fewer.
+    Fewer where ten searches do not find that many.
     """
     for seed in range(1, 11):
-        found = search_counterexample(rule, cases=CONFIRMATIONS - cases, seed=seed)
+        found = search_counterexample(rule, cases=CONFIRMATIONS, seed=seed)
         if isinstance(found, Counterexample):
             return found
         cases += found.cases

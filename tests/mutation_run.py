@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -49,6 +49,9 @@ START = 30.0
 CONTEXT: Any = get_context("spawn")
 """Fresh processes: a forked solver would share state with its parent."""
 
+PROVED = "proved"
+"""What a process sends where a mutant is proved and has to be confirmed yet."""
+
 MAX_DEATHS = 3
 """Processes that may die before one sends anything."""
 
@@ -60,7 +63,9 @@ class Part:
     rule: Rule
     number: int
 
-    def judged(self, skip: int = 0) -> Iterator[Judgement]:
+    def judged(
+        self, skip: int = 0, tell_proved: Callable[[], None] = lambda: None
+    ) -> Iterator[Judgement]:
         """Judge them one after the other, from that with the number `skip` on."""
         start, stop = ROUNDS[self.number : self.number + 2]
         well_typed = place = 0
@@ -71,7 +76,10 @@ class Part:
             well_typed += typed
             place += is_here
             if is_here and place > skip:
-                yield judge(mutant) if typed else Judgement(mutant, Outcome.ILL_TYPED)
+                if typed:
+                    yield judge(mutant, tell_proved)
+                else:
+                    yield Judgement(mutant, Outcome.ILL_TYPED)
 
 
 @dataclass
@@ -139,7 +147,7 @@ def _work(connection: Connection) -> None:
     """Judge the parts that come, and send each outcome as soon as it is there."""
     while (task := connection.recv()) is not None:
         part, skip = task
-        for judged in part.judged(skip):
+        for judged in part.judged(skip, lambda: connection.send(PROVED)):
             connection.send((judged.outcome, str(judged) if judged.outcome in HOLES else ""))
         connection.send(None)
 
@@ -154,6 +162,7 @@ class Worker:
         self._limit = limit
         self._start()
         self._deaths = 0
+        self._proved = False
         self.part: Part | None = None
         self.tally = Tally()
 
@@ -195,6 +204,9 @@ class Worker:
             return None
         self._deaths = 0
         self.deadline = time.monotonic() + self._limit
+        self._proved = message == PROVED
+        if self._proved:
+            return None
         if message is None:
             self.part = None
             return self.tally
@@ -203,7 +215,11 @@ class Worker:
 
     def cut_off(self) -> None:
         """Give up the mutant at hand, and go on with the next one in another process."""
-        self.tally.add(Outcome.CUT_OFF, "")
+        assert self.part is not None
+        outcome = Outcome.UNCONFIRMED if self._proved else Outcome.CUT_OFF
+        which = f"mutant {self.tally.counts.total()} of round {self.part.number}"
+        self.tally.add(outcome, f"{outcome.value}: cut off, {which} of\n{self.part.rule}")
+        self._proved = False
         self.stop()
         self._start()
         self._parts = 1

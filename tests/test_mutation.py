@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -169,7 +170,7 @@ def test_every_kind_of_step_has_its_turn_and_every_mutant_is_in_one_round(
     kinds = {mutate._kind(mutant.step) for mutant in turns}
     assert {mutate._kind(mutant.step) for mutant in turns[: len(kinds)]} == kinds
     small = one("rule small\n  in x[n] y[n]\n  from Sub(x, y)\n  to Add(x, Neg(y))\n")
-    monkeypatch.setattr(mutation_run, "judge", lambda each: Judgement(each, Outcome.REFUTED))
+    monkeypatch.setattr(mutation_run, "judge", lambda each, _: Judgement(each, Outcome.REFUTED))
     rounds = [list(Part(small, number).judged()) for number in range(len(ROUNDS) - 1)]
     typed = [sum(each.outcome is Outcome.REFUTED for each in judged) for judged in rounds]
     assert typed[:2] == [ROUNDS[1], ROUNDS[2] - ROUNDS[1]]
@@ -185,8 +186,11 @@ def test_a_mutant_without_an_end_is_cut_off_and_the_next_ones_are_judged(
     small = one("rule small\n  in x[n]\n  from Neg(Neg(x))\n  to x\n")
     turns = list(filter(lambda mutant: mutate.is_typed(mutant.rule), mutate.in_turn(small)))
 
-    def judge_some(mutant: Mutant) -> Judgement:
+    def judge_some(mutant: Mutant, tell_proved: Callable[[], None]) -> Judgement:
         if mutant == turns[1]:
+            time.sleep(60)
+        if mutant == turns[2]:
+            tell_proved()
             time.sleep(60)
         if mutant == turns[3]:
             os._exit(1)
@@ -199,7 +203,8 @@ def test_a_mutant_without_an_end_is_cut_off_and_the_next_ones_are_judged(
     assert report.counts.total() == len(mutate.in_turn(small))
     assert report.counts[Outcome.CUT_OFF] == 2
     assert report.counts[Outcome.FALSE] == 1
-    assert report.counts[Outcome.REFUTED] == len(turns) - 3
+    assert report.counts[Outcome.UNCONFIRMED] == 1
+    assert report.counts[Outcome.REFUTED] == len(turns) - 4
     assert turns[4].step in capfd.readouterr().out
     assert report.reached([small]) == 1
 
