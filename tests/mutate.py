@@ -41,6 +41,9 @@ CONFIRMATIONS = 50
 """Random size assignments at which a mutant that is proved is evaluated."""
 
 
+OF_A_SEARCH = 12
+"""Assignments that are asked for at least: a search for few gives up early."""
+
 OF_EACH = 3
 """Mutants of one rule in a sample."""
 
@@ -256,17 +259,20 @@ def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Jud
     where = _proof(rule, infer=True)
     if where is None:
         return Judgement(mutant, Outcome.UNKNOWN)
-    tell_proved()
     proved = replace(rule, where=where)
-    found = _evaluated(proved, found.cases if where == rule.where else 0)
+    # The prover's cross-check, left out above, takes no rule of which hardly a case exists.
+    least = prover.MIN_CASES * len(proved.ranks)
+    if where != rule.where:
+        found = search_counterexample(proved, cases=prover.CASES)
+    if isinstance(found, Survived):
+        if found.cases < least:
+            return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {where}")
+        tell_proved()
+        found = _evaluated(proved, found.cases)
     if isinstance(found, Counterexample):
         return Judgement(replace(mutant, rule=proved), Outcome.FALSE, str(found))
     if found.cases >= CONFIRMATIONS:
         return Judgement(replace(mutant, rule=proved), Outcome.CONFIRMED)
-    # The prover's cross-check, which is left out here, takes no rule of which that few cases exist.
-    few = search_counterexample(proved, cases=prover.CASES)
-    if isinstance(few, Survived) and few.cases < prover.MIN_CASES * len(proved.ranks):
-        return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {where}")
     return Judgement(replace(mutant, rule=proved), Outcome.UNCONFIRMED, f"{found.cases} cases")
 
 
@@ -276,7 +282,8 @@ def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
     Fewer where ten searches do not find that many.
     """
     for seed in range(1, 11):
-        found = search_counterexample(rule, cases=CONFIRMATIONS, seed=seed)
+        wanted = max(CONFIRMATIONS - cases, OF_A_SEARCH)
+        found = search_counterexample(rule, cases=wanted, seed=seed)
         if isinstance(found, Counterexample):
             return found
         cases += found.cases
