@@ -299,11 +299,11 @@ def run(
             if not busy:
                 break
             for worker in _ready(busy):
-                part, tally = worker.part, worker.receive()
-                if part is not None and tally is not None:
-                    report.judged.append((part, tally))
+                at_hand, tally = worker.part, worker.receive()
+                if at_hand is not None and tally is not None:
+                    report.judged.append((at_hand, tally))
                     if journal is not None:
-                        journal[part] = tally
+                        journal[at_hand] = tally
                     if len(report.judged) % 100 == 0:
                         done = f"{len(report.judged):,} of {len(parts):,} parts"
                         print(f"{done}: {report}", file=sys.stderr, flush=True)

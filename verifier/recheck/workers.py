@@ -42,10 +42,10 @@ def answers(
             soonest = min(worker.deadline for worker in busy)
             wait([w.connection for w in busy], timeout=max(0.0, soonest - time.monotonic()))
             for worker in busy:
-                number = worker.task
+                task = worker.task
                 answer = worker.answer()
-                if number is not None and worker.task is None:
-                    yield number, answer
+                if task is not None and worker.task is None:
+                    yield task, answer
     finally:
         for worker in workers:
             worker.stop()
