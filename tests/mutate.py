@@ -44,6 +44,9 @@ CONFIRMATIONS = 50
 OF_A_SEARCH = 12
 """Assignments that are asked for at least: a search for few gives up early."""
 
+SEARCHES = 40
+"""Searches for assignments at which a mutant can be evaluated; most find all in the first."""
+
 OF_EACH = 3
 """Mutants of one rule in a sample."""
 
@@ -279,9 +282,9 @@ def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Jud
 def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
     """Evaluate a rule at 50 random assignments, `cases` of which are done.
 
-    Fewer where ten searches do not find that many.
+    Fewer where many searches do not find that many.
     """
-    for seed in range(1, 11):
+    for seed in range(1, SEARCHES + 1):
         wanted = max(CONFIRMATIONS - cases, OF_A_SEARCH)
         found = search_counterexample(rule, cases=wanted, seed=seed)
         if isinstance(found, Counterexample):

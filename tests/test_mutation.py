@@ -141,7 +141,7 @@ def test_a_proof_that_evaluation_can_hardly_follow_is_not_confirmed(
 ) -> None:
     few = Survived(2 * prover.MIN_CASES)
     monkeypatch.setattr(mutate, "search_counterexample", lambda *_, **__: few)
-    monkeypatch.setattr(mutate, "CONFIRMATIONS", 12 * few.cases)
+    monkeypatch.setattr(mutate, "CONFIRMATIONS", (mutate.SEARCHES + 2) * few.cases)
     twice = one("rule w\n  in x[n]\n  from Neg(Neg(x))\n  to x\n")
     assert judge(Mutant(twice, "as it is")).outcome is Outcome.UNCONFIRMED
 
