@@ -79,7 +79,8 @@ enumeration: $(VENV)/installed
 regeneration: $(VENV)/dev
 	$(BIN)/pytest -m regeneration tests/test_database.py
 
-# Every mutant of every rule: none may be proved and false. Hours, and goes on where it was stopped.
+# Every mutant of every rule: none may be proved and false. The first of each rule take ten minutes,
+# all take many hours; a run goes on where the last one was stopped.
 mutation: $(VENV)/dev
 	$(BIN)/pytest -m mutation -s tests/test_mutation.py
 

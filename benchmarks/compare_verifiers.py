@@ -24,7 +24,7 @@ from xflow.rule import Rule, parse_rules
 from xflow.rule_files import default_directory, load_rules
 from xflow.verifier.database import verify_directory
 from xflow.verifier.prove import Proved, prove
-from xflow.verifier.recheck.database import recheck_directory
+from xflow.verifier.recheck.database import Result, recheck_directory
 from xflow.verifier.recheck.verdicts import Confirmed
 
 HERE = Path(__file__).resolve().parent
@@ -173,8 +173,19 @@ def rank_words(rules: Sequence[Rule]) -> str:
     )
 
 
-def own_row(folder: Path, jobs: int, recheck: bool) -> tuple[System, list[str]]:
-    """Prove the rules of a folder again; return xflow's line and what failed."""
+def unconfirmed_words(results: Sequence[Result]) -> str:
+    """Say which rules the second checker did not confirm, by cause; empty if it did all."""
+    causes: dict[str, list[str]] = {}
+    for result in results:
+        if not isinstance(result.verdict, Confirmed):
+            cause = str(result.verdict).partition(": nothing shows")[0]
+            causes.setdefault(cause, []).append(f"`{result.rule_name}`")
+    lines = [f"- {cause}: {', '.join(names)}" for cause, names in sorted(causes.items())]
+    return "\n".join(["What the second checker says of the others:", "", *lines]) if lines else ""
+
+
+def own_row(folder: Path, jobs: int, recheck: bool) -> tuple[System, str, list[str]]:
+    """Prove the rules of a folder again; return xflow's line, a note, and what failed."""
     rules = load_rules(folder)
     start = time.monotonic()
     failures = [str(failure) for failure in verify_directory(folder, jobs=jobs)]
@@ -183,6 +194,7 @@ def own_row(folder: Path, jobs: int, recheck: bool) -> tuple[System, list[str]]:
         "normal forms over all sizes; Z3 answers the integer questions; every proof is compared "
         "with evaluation at random sizes"
     )
+    results: list[Result] = []
     if recheck:
         start = time.monotonic()
         results = recheck_directory(folder, jobs=jobs)
@@ -202,7 +214,7 @@ def own_row(folder: Path, jobs: int, recheck: bool) -> tuple[System, list[str]]:
         f"{seconds:.0f} on {jobs} processes",
         check,
     )
-    return row, failures
+    return row, unconfirmed_words(results), failures
 
 
 def axioms_line(path: Path) -> str:
@@ -231,7 +243,9 @@ def markdown(rows: Sequence[System], notes: Sequence[str]) -> str:
         if row.sources:
             cells[0] += f" [{', '.join(str(numbers[source]) for source in row.sources)}]"
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *notes, "", "Sources:", ""]
+    for note in notes:
+        lines += ["", note]
+    lines += ["", "Sources:", ""]
     lines += [f"{number}. {source.place}: <{source.url}>" for source, number in numbers.items()]
     return "\n".join(lines)
 
@@ -258,11 +272,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-recheck", action="store_true", help="leave the second checker out")
     options = parser.parse_args(arguments)
     try:
-        row, failures = own_row(options.rules, options.jobs, not options.no_recheck)
+        row, unconfirmed, failures = own_row(options.rules, options.jobs, not options.no_recheck)
         notes = [
             f"xflow's line was measured on {processor_name()}; the others' figures are their "
             "authors', on other machines.",
             axioms_line(options.axioms),
+            unconfirmed,
         ]
         table = markdown((*FOREIGN, row), [note for note in notes if note])
         print(table)

@@ -3,34 +3,20 @@
 The prover is asked about each without its own cross-check by evaluation, and each mutant that it
 proves is evaluated at random sizes through the operators' `numpy` readings, which share nothing
 with the specifications that a proof uses. One that is proved and false is a hole in the prover.
-
-As a program it mutates every rule of the database and of the corpora of true rules in all ways,
-in a process for each core, and prints the counts. There are hundreds of thousands of mutants. So
-each rule first gets a few of each kind of step, which takes in every rule early, and the others
-after that; and what is done is noted in a journal: a run that was interrupted goes on, unless the
-prover, the operators or the rule changed.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
-import copy
-import hashlib
-import json
-import os
 import random
 import re
-import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -39,7 +25,6 @@ from xflow.ops.registry import operators
 from xflow.rule import Rule, parse_inputs, parse_rules
 from xflow.rule_files import load_rules
 from xflow.verifier import prove as prover
-from xflow.verifier.database import process_pool
 from xflow.verifier.prove import Proved, Unknown
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.refute import Survived, search_counterexample
@@ -52,17 +37,18 @@ CORPORA = tuple(
 )
 """The hand-picked true equations."""
 
-JOURNAL = HERE.parent / ".mutation" / "journal.jsonl"
-
 CONFIRMATIONS = 50
 """Random size assignments at which a mutant that is proved is evaluated."""
 
 
+OF_A_SEARCH = 12
+"""Assignments that are asked for at least: a search for few gives up early."""
+
+SEARCHES = 40
+"""Searches for assignments at which a mutant can be evaluated; most find all in the first."""
+
 OF_EACH = 3
 """Mutants of one rule in a sample."""
-
-FIRST = 12
-"""Mutants of each rule that are judged before the others of any, ill-typed ones not counted."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +68,16 @@ class Outcome(Enum):
     ILL_TYPED = "ill-typed"
     REFUTED = "refuted"
     UNKNOWN = "unknown"
+    CUT_OFF = "cut off"
+    """It took longer than the limit, or its process died."""
     CONFIRMED = "proved and confirmed"
+    UNCONFIRMED = "proved and not confirmed"
+    """Evaluation objects to nothing, but too few of the sizes that were drawn can be compared."""
     FALSE = "proved and false"
+
+
+HOLES = (Outcome.UNCONFIRMED, Outcome.FALSE)
+"""What must not become of any mutant."""
 
 
 # The steps
@@ -119,12 +113,27 @@ def _mutants(rule: Rule) -> Iterator[Mutant]:
 
 def _changed(text: str, known: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
     """Expressions one step away from `text`, several separated by commas among them."""
-    tree = ast.parse(f"[{text}]", mode="eval").body
-    for node in ast.walk(tree):
+    tree = ast.parse(f"[{text}]", mode="eval")
+    for node, put in list(_places(tree)):
         for step, instead in _steps(node, known):
-            # A copy in which the node is another: deepcopy takes what its memo holds.
-            other = copy.deepcopy(tree, {id(node): instead})
-            yield step, ast.unparse(other)[1:-1]
+            put(instead)
+            changed = ast.unparse(tree)[1:-1]
+            put(node)
+            yield step, changed
+
+
+def _places(tree: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
+    """The nodes below `tree`, each with what puts another one in its place.
+
+    A copy of the whole for each step takes more time than all else that is done to make mutants.
+    """
+    for parent in ast.walk(tree):
+        for name, child in ast.iter_fields(parent):
+            if isinstance(child, ast.AST):
+                yield child, partial(setattr, parent, name)
+            elif isinstance(child, list):
+                for i, item in enumerate(child):
+                    yield item, partial(child.__setitem__, i)
 
 
 def _changed_dimensions(text: str, known: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -234,8 +243,10 @@ def is_typed(rule: Rule) -> bool:
     return True
 
 
-def judge(mutant: Mutant) -> Judgement:
+def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Judgement:
     """Evaluate a mutant, and ask the prover about it whatever that says.
+
+    `tell_proved` is called when the prover has proved it, before that is confirmed.
 
     Where evaluation finds it false, the prover must not prove it as it stands; else the prover
     may find conditions, and under these it is evaluated again.
@@ -252,12 +263,36 @@ def judge(mutant: Mutant) -> Judgement:
     if where is None:
         return Judgement(mutant, Outcome.UNKNOWN)
     proved = replace(rule, where=where)
-    found = search_counterexample(proved, cases=CONFIRMATIONS, seed=1)
+    # The prover's cross-check, left out above, takes no rule of which hardly a case exists.
+    least = prover.MIN_CASES * len(proved.ranks)
+    if where != rule.where:
+        found = search_counterexample(proved, cases=prover.CASES)
+    if isinstance(found, Survived):
+        if found.cases < least:
+            return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {where}")
+        tell_proved()
+        found = _evaluated(proved, found.cases)
     if isinstance(found, Counterexample):
         return Judgement(replace(mutant, rule=proved), Outcome.FALSE, str(found))
-    if found.cases < CONFIRMATIONS:
-        return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {where}")
-    return Judgement(replace(mutant, rule=proved), Outcome.CONFIRMED)
+    if found.cases >= CONFIRMATIONS:
+        return Judgement(replace(mutant, rule=proved), Outcome.CONFIRMED)
+    return Judgement(replace(mutant, rule=proved), Outcome.UNCONFIRMED, f"{found.cases} cases")
+
+
+def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
+    """Evaluate a rule at 50 random assignments, `cases` of which are done.
+
+    Fewer where many searches do not find that many.
+    """
+    for seed in range(1, SEARCHES + 1):
+        wanted = max(CONFIRMATIONS - cases, OF_A_SEARCH)
+        found = search_counterexample(rule, cases=wanted, seed=seed)
+        if isinstance(found, Counterexample):
+            return found
+        cases += found.cases
+        if cases >= CONFIRMATIONS:
+            break
+    return Survived(cases)
 
 
 def _proof(rule: Rule, infer: bool, thorough: bool = False) -> tuple[str, ...] | None:
@@ -280,7 +315,7 @@ def _found_thoroughly(rule: Rule, infer: bool, weaken: bool, thorough: bool) -> 
     return _found(rule, infer, weaken, thorough) if thorough else Unknown("not asked")
 
 
-# The whole run
+# Which mutants
 
 
 def true_rules(*names: str) -> list[Rule]:
@@ -303,21 +338,14 @@ def sample(rules: Sequence[Rule], size: int, seed: int) -> list[Mutant]:
     return drawn
 
 
-@dataclass(frozen=True)
-class Tally:
-    """What became of the mutants of one rule; `holes` are those that are proved and false."""
-
-    counts: Counter[Outcome]
-    holes: tuple[str, ...] = ()
-
-
 def in_turn(rule: Rule) -> list[Mutant]:
-    """The mutants of `rule` with the kinds of steps in turn, each kind in a random order."""
+    """The mutants of `rule` with the kinds of steps in turn, both in a random order."""
     kinds: dict[tuple[str, ...], list[Mutant]] = {}
     found = list(mutants(rule))
-    for mutant in random.Random(str(rule)).sample(found, len(found)):
+    rng = random.Random(str(replace(rule, notes={})))
+    for mutant in rng.sample(found, len(found)):
         kinds.setdefault(_kind(mutant.step), []).append(mutant)
-    rows = zip_longest(*(kinds[kind] for kind in sorted(kinds)))
+    rows = zip_longest(*(kinds[kind] for kind in rng.sample(sorted(kinds), len(kinds))))
     return [mutant for row in rows for mutant in row if mutant is not None]
 
 
@@ -338,131 +366,3 @@ def _kind(step: str) -> tuple[str, ...]:
 WORDS = frozenset(
     ("left:", "right:", "where:", "without", "is", "with", "exchanged", "out", "+", "-")
 )
-
-
-def _judge(rule: Rule, first: bool) -> Tally:
-    """Judge the first mutants of a rule, or all others."""
-    counts: Counter[Outcome] = Counter()
-    holes: list[str] = []
-    well_typed = 0
-    for mutant in in_turn(rule):
-        is_first, typed = well_typed < FIRST, is_typed(mutant.rule)
-        well_typed += typed
-        if is_first is not first:
-            continue
-        judged = judge(mutant) if typed else Judgement(mutant, Outcome.ILL_TYPED)
-        counts[judged.outcome] += 1
-        if judged.outcome is Outcome.FALSE:
-            holes.append(str(judged))
-    return Tally(counts, tuple(holes))
-
-
-Half: TypeAlias = tuple[Rule, bool]
-"""A rule, and whether its first mutants are meant or all others."""
-
-
-class Journal:
-    """What is known of rules from earlier runs: a line of JSON in a file for each half of one."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._prover = _digest_of_sources()
-        self._known: dict[str, Tally] = {}
-        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue  # cut short by the end of a run
-            counts = Counter({Outcome(name): n for name, n in entry["counts"].items()})
-            self._known[entry["key"]] = Tally(counts, tuple(entry["holes"]))
-
-    def __getitem__(self, half: Half) -> Tally | None:
-        return self._known.get(self._key(half))
-
-    def __setitem__(self, half: Half, tally: Tally) -> None:
-        self._known[self._key(half)] = tally
-        counts = {outcome.value: n for outcome, n in tally.counts.items()}
-        entry = {"key": self._key(half), "counts": counts, "holes": tally.holes}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{json.dumps(entry)}\n")  # the last line may have been cut short
-
-    def _key(self, half: Half) -> str:
-        rule, first = half
-        text = f"{'first' if first else 'others'} {replace(rule, notes={})}"
-        return hashlib.sha256(f"{self._prover}\n{text}".encode()).hexdigest()[:24]
-
-
-def _digest_of_sources() -> str:
-    """What the judgement depends on besides the rule: how mutants are made, read and proved."""
-    root = HERE.parent
-    paths = [Path(__file__), *root.glob("verifier/**/*.py"), *root.glob("xflow/ops/*.py")]
-    names = ("constraint", "facts", "graph", "numerics", "rule", "size")
-    paths += [root / "xflow" / f"{name}.py" for name in names]
-    digest = hashlib.sha256()
-    for path in sorted(path for path in paths if "recheck" not in path.parts):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def run(rules: Sequence[Rule], jobs: int, journal: Journal | None = None) -> Counter[Outcome]:
-    """Judge all mutants of `rules`; those that are proved and false are printed.
-
-    First come the first mutants of every rule, then all others. The rules are taken in a random
-    order, so that what is done at any moment is a sample of all.
-    """
-    tallies: list[Tally] = []
-    waiting: list[Half] = []
-    shuffled = random.Random(0).sample(rules, len(rules))
-    halves = [(rule, first) for first in (True, False) for rule in shuffled]
-    for half in halves:
-        known = None if journal is None else journal[half]
-        if known is None:
-            waiting.append(half)
-        else:
-            tallies.append(known)
-    with process_pool(jobs) as pool:
-        futures = {pool.submit(_judge, *half): half for half in waiting}
-        for future in as_completed(futures):
-            tallies.append(future.result())
-            if journal is not None:
-                journal[futures[future]] = tallies[-1]
-            done = f"{len(tallies)} of {len(halves)} halves of rules"
-            print(f"{done}: {words(_total(tallies))}", file=sys.stderr, flush=True)
-    for tally in tallies:
-        for hole in tally.holes:
-            print(hole, flush=True)
-    return _total(tallies)
-
-
-def _total(tallies: Sequence[Tally]) -> Counter[Outcome]:
-    total: Counter[Outcome] = Counter()
-    for tally in tallies:
-        total.update(tally.counts)
-    return total
-
-
-def cores() -> int:
-    """The number of processes that run at once."""
-    return os.cpu_count() or 1
-
-
-def words(counts: Counter[Outcome]) -> str:
-    """The counts on one line."""
-    parts = [f"{counts[outcome]:,} {outcome.value}" for outcome in Outcome]
-    return f"{counts.total():,} mutants: {', '.join(parts)}"
-
-
-def main() -> int:
-    """Mutate every rule in all ways; 1 if a mutant is proved and false."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=cores(), help="processes (all cores)")
-    parser.add_argument("--journal", type=Path, default=JOURNAL, help="what is done (%(default)s)")
-    options = parser.parse_args()
-    counts = run(true_rules(), options.jobs, Journal(options.journal))
-    print(words(counts))
-    return 1 if counts[Outcome.FALSE] else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

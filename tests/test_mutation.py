@@ -1,12 +1,29 @@
 """Mutants of true rules: none is proved and false."""
 
+import os
+import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import mutate
+import mutation_run
 import pytest
-from mutate import HERE, Mutant, Outcome, hand_picked, judge, mutants, sample, true_rules
+from mutate import (
+    HERE,
+    HOLES,
+    Judgement,
+    Mutant,
+    Outcome,
+    hand_picked,
+    judge,
+    mutants,
+    sample,
+    true_rules,
+)
+from mutation_run import ROUNDS, Journal, Part, Tally
 
 from xflow.rule import Rule, parse_rules
 from xflow.verifier import prove as prover
@@ -84,7 +101,7 @@ def test_outputs_are_exchanged() -> None:
 
 def test_no_mutant_of_a_sample_is_proved_and_false() -> None:
     judged = [judge(mutant) for mutant in sample(true_rules(*QUICK), SAMPLE, seed=0)]
-    wrong = [str(judgement) for judgement in judged if judgement.outcome is Outcome.FALSE]
+    wrong = [str(judgement) for judgement in judged if judgement.outcome in HOLES]
     assert not wrong, "\n".join(wrong)
     counts = Counter(judgement.outcome for judgement in judged)
     assert counts[Outcome.CONFIRMED], "no mutant is true, so none was confirmed"
@@ -119,22 +136,33 @@ def _blind_without(where: tuple[str, ...]) -> object:
     return search
 
 
+def test_a_proof_that_evaluation_can_hardly_follow_is_not_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = Survived(2 * prover.MIN_CASES)
+    monkeypatch.setattr(mutate, "search_counterexample", lambda *_, **__: few)
+    monkeypatch.setattr(mutate, "CONFIRMATIONS", (mutate.SEARCHES + 2) * few.cases)
+    twice = one("rule w\n  in x[n]\n  from Neg(Neg(x))\n  to x\n")
+    assert judge(Mutant(twice, "as it is")).outcome is Outcome.UNCONFIRMED
+
+
 def test_a_journal_that_was_cut_short_says_what_is_done(tmp_path: Path) -> None:
-    rules = [
-        one(f"rule {name.lower()}\n  in x[n]\n  from Neg({name}(x))\n  to x\n") for name in NAMES
+    parts = [
+        Part(one(f"rule {name.lower()}\n  in x[n]\n  from Neg({name}(x))\n  to x\n"), number)
+        for number in range(2)
+        for name in NAMES
     ]
-    tallies = [mutate.Tally(Counter({Outcome.REFUTED: n}), ("hole",) * n) for n in range(1, 4)]
+    tallies = [Tally(Counter({Outcome.REFUTED: n}), ["hole"] * n) for n in (1, 2)]
     path = tmp_path / "folder" / "journal.jsonl"
-    mutate.Journal(path)[rules[0], True] = tallies[0]
+    Journal(path)[parts[0]] = tallies[0]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut sh')
-    mutate.Journal(path)[rules[1], False] = tallies[1]
-    known = mutate.Journal(path)
-    assert [known[rule, True] for rule in rules] == [tallies[0], None, None]
-    assert [known[rule, False] for rule in rules] == [None, tallies[1], None]
+    Journal(path)[parts[4]] = tallies[1]
+    known = Journal(path)
+    assert [known[part] for part in parts] == [tallies[0], None, None, None, tallies[1], None]
 
 
-def test_every_kind_of_step_has_its_turn_and_every_mutant_is_in_one_half(
+def test_every_kind_of_step_has_its_turn_and_every_mutant_is_in_one_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns = mutate.in_turn(CONCATENATED)
@@ -142,25 +170,50 @@ def test_every_kind_of_step_has_its_turn_and_every_mutant_is_in_one_half(
     kinds = {mutate._kind(mutant.step) for mutant in turns}
     assert {mutate._kind(mutant.step) for mutant in turns[: len(kinds)]} == kinds
     small = one("rule small\n  in x[n] y[n]\n  from Sub(x, y)\n  to Add(x, Neg(y))\n")
-    judged: list[Mutant] = []
+    monkeypatch.setattr(mutation_run, "judge", lambda each, _: Judgement(each, Outcome.REFUTED))
+    rounds = [list(Part(small, number).judged()) for number in range(len(ROUNDS) - 1)]
+    typed = [sum(each.outcome is Outcome.REFUTED for each in judged) for judged in rounds]
+    assert typed[:2] == [ROUNDS[1], ROUNDS[2] - ROUNDS[1]]
+    assert [str(each.mutant) for judged in rounds for each in judged] == list(
+        map(str, mutate.in_turn(small))
+    )
+    assert list(Part(small, 1).judged(skip=3)) == rounds[1][3:]
 
-    def judge_quickly(mutant: Mutant) -> mutate.Judgement:
-        judged.append(mutant)
-        return mutate.Judgement(mutant, Outcome.REFUTED)
 
-    monkeypatch.setattr(mutate, "judge", judge_quickly)
-    halves = [mutate._judge(small, first).counts for first in (True, False)]
-    assert halves[0].total() - halves[0][Outcome.ILL_TYPED] == mutate.FIRST
-    assert sum(halves, Counter()).total() == len(mutate.in_turn(small))
-    assert len(judged) == len({str(mutant) for mutant in judged})
+def test_a_mutant_without_an_end_is_cut_off_and_the_next_ones_are_judged(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    small = one("rule small\n  in x[n]\n  from Neg(Neg(x))\n  to x\n")
+    turns = list(filter(lambda mutant: mutate.is_typed(mutant.rule), mutate.in_turn(small)))
+
+    def judge_some(mutant: Mutant, tell_proved: Callable[[], None]) -> Judgement:
+        if mutant == turns[1]:
+            time.sleep(60)
+        if mutant == turns[2]:
+            tell_proved()
+            time.sleep(60)
+        if mutant == turns[3]:
+            os._exit(1)
+        return Judgement(mutant, Outcome.FALSE if mutant == turns[4] else Outcome.REFUTED)
+
+    monkeypatch.setattr(mutation_run, "judge", judge_some)
+    monkeypatch.setattr(mutation_run, "CONTEXT", get_context("fork"))  # so that it judges like that
+    monkeypatch.setattr(mutation_run, "START", 0)
+    report = mutation_run.run([small], 1, limit=0.3)
+    assert report.counts.total() == len(mutate.in_turn(small))
+    assert report.counts[Outcome.CUT_OFF] == 2
+    assert report.counts[Outcome.FALSE] == 1
+    assert report.counts[Outcome.UNCONFIRMED] == 1
+    assert report.counts[Outcome.REFUTED] == len(turns) - 4
+    assert turns[4].step in capfd.readouterr().out
+    assert report.reached([small]) == 1
 
 
 @pytest.mark.mutation
 @pytest.mark.timeout(0)
 def test_no_mutant_is_proved_and_false() -> None:
-    journal = mutate.Journal(mutate.JOURNAL)
-    counts = mutate.run(true_rules(), mutate.cores(), journal)
-    print(mutate.words(counts))
-    assert counts.total() >= 2000
-    assert counts[Outcome.CONFIRMED]
-    assert not counts[Outcome.FALSE]
+    report = mutation_run.run(true_rules(), mutation_run.cores(), Journal(mutation_run.JOURNAL))
+    print(report.summary())
+    assert report.counts.total() >= 2000
+    assert report.counts[Outcome.CONFIRMED]
+    assert not any(report.counts[outcome] for outcome in HOLES)

@@ -372,7 +372,7 @@ def test_the_table_of_verifiers_is_measured_and_written(
     (folder / "a.rules").write_text(RULES.split("\nrule relu-dropped", maxsplit=1)[0])
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    arguments = ["--rules", str(folder), "--page", str(page), "--jobs", "1", "--no-recheck"]
+    arguments = ["--rules", str(folder), "--page", str(page), "--jobs", "1"]
     arguments += ["--axioms", str(tmp_path / "none")]
     assert compare(arguments) == 0
     text = page.read_text()
@@ -381,6 +381,8 @@ def test_the_table_of_verifiers_is_measured_and_written(
     assert "old" not in text.splitlines()
     (own,) = [line for line in text.splitlines() if line.startswith("| xflow")]
     assert "1 of 1" in own
+    assert "confirmed 0 of 1" in own
+    assert "\n- wrong: there is no certificate" in text
     assert own in capsys.readouterr().out
     (folder / "b.rules").write_text(f"rule relu-dropped{RULES.split('rule relu-dropped')[1]}")
     assert compare(arguments) == 1

@@ -6,11 +6,14 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,11 @@ from xflow import cli
 from xflow.constraint import at_least, equal, less
 from xflow.errors import MissingSolver
 from xflow.graph import requirements
+from xflow.ops.spec import Element, call, max_over
 from xflow.rule import Rule, parse_rules
 from xflow.size import symbol, symbols
 from xflow.verifier.prove import Proved, prove
-from xflow.verifier.recheck import check, database, solver
+from xflow.verifier.recheck import check, database, solver, workers
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.finite import is_finite
 from xflow.verifier.recheck.forms import Read, Sum, Term, sum_key, term
@@ -31,7 +35,8 @@ from xflow.verifier.recheck.groups import Group, is_bijection
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying
-from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong
+from xflow.verifier.recheck.witness import present_values
 
 RULES = """
 rule matmul-associates
@@ -77,6 +82,19 @@ rule relu-through-max-pool
   rank   1
   from   Relu(MaxPool(x, kernel_shape=[*k], pads=[*e, *f], strides=[*s]))
   to     MaxPool(Relu(x), kernel_shape=[*k], pads=[*e, *f], strides=[*s])
+
+rule relu-through-a-dilated-max-pool
+  in     x[N, C, *S]
+  param  *k *e *f *s *d
+  rank   1
+  from   Relu(MaxPool(x, kernel_shape=[*k], pads=[*e, *f], strides=[*s], dilations=[*d]))
+  to     MaxPool(Relu(x), kernel_shape=[*k], pads=[*e, *f], strides=[*s], dilations=[*d])
+
+rule reshape-of-a-reshape-of-any-shape
+  in     x[n, m]
+  param  k l i j h p q
+  from   Reshape(Reshape(x, shape=[k, l, i]), shape=[j, h, p, q])
+  to     Reshape(x, shape=[j, h, p, q])
 
 rule greatest-in-any-order
   in     x[...] y[...] z[...]
@@ -576,3 +594,38 @@ def test_a_folder_is_rechecked_rule_by_rule(
     shown = capsys.readouterr()
     assert f"{names[1]}: wrong: there is no certificate" in shown.out
     assert "1 of 2 rules not confirmed" in shown.err
+
+
+def test_one_of_several_values_may_be_missing_unless_an_operator_gives_it_alone() -> None:
+    window = max_over(n, lambda k: Element("x", (k,)))
+    among_others = call("max", window, Element("y", ()))
+    assert present_values(window)
+    assert not present_values(among_others)
+    assert present_values(among_others, [window]) == present_values(window)
+    assert not present_values(among_others, [call("max", window, 0)])
+
+
+def test_a_rule_without_an_end_and_one_whose_process_dies_are_not_confirmed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def check_some(text: str, path: Path) -> Verdict:
+        if path.stem == "rows-reduced-twice":
+            time.sleep(60)
+        if path.stem == "two-pads-are-one":
+            os._exit(1)
+        if path.stem == "quotients-added":
+            raise ArithmeticError("of a kind that cannot be foreseen")
+        return Confirmed(7)
+
+    monkeypatch.setattr(workers, "CONTEXT", get_context("fork"))  # so that it checks like that
+    monkeypatch.setattr(workers, "START", 0)
+    monkeypatch.setattr(database, "_recheck_text", check_some)
+    (tmp_path / "all.rules").write_text("\n".join(map(str, KINDS.values())), encoding="utf-8")
+    results = database.recheck_directory(tmp_path, jobs=2, limit=0.5)
+    assert [result.rule_name for result in results] == list(KINDS)
+    verdicts = {result.rule_name: result.verdict for result in results}
+    assert verdicts.pop("rows-reduced-twice") == NotConfirmed("it took more than 0.5 s")
+    assert verdicts.pop("two-pads-are-one") == NotConfirmed("a process died")
+    error = "ArithmeticError: of a kind that cannot be foreseen"
+    assert verdicts.pop("quotients-added") == NotConfirmed(error)
+    assert set(verdicts.values()) == {Confirmed(7)}

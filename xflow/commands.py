@@ -162,8 +162,9 @@ def rules_verify(options: argparse.Namespace) -> ExitCode:
     def count(done: int, total: int) -> None:
         progress("prove", {"rule": done, "of": total})
 
+    jobs = options.jobs or machine.usable_cores()
     with Progress(options.quiet, options.verbose) as progress:
-        failures = database.verify_directory(folder, count, machine.usable_cores())
+        failures = database.verify_directory(folder, count, jobs)
     if failures:
         first = failures[0]
         raise VerificationError(f"does not hold: {first.verdict_text}", f"rule {first.rule_name}")
@@ -181,9 +182,10 @@ def rules_recheck(options: argparse.Namespace) -> ExitCode:
     def count(done: int, total: int) -> None:
         progress("recheck", {"rule": done, "of": total})
 
-    jobs = options.jobs or machine.usable_cores()
+    jobs, limit = options.jobs or machine.usable_cores(), options.limit or database.LIMIT
+    folder = _folder(options.directory)
     with Progress(options.quiet, options.verbose) as progress:
-        results = database.recheck_directory(_folder(options.directory), options.rule, count, jobs)
+        results = database.recheck_directory(folder, options.rule, count, jobs, limit)
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
     total = f"{len(results)} rule{'' if len(results) == 1 else 's'}"

@@ -1,6 +1,6 @@
 """The arguments of `prove` and of the commands around rules."""
 
-from xflow.arguments import add_seed, byte_size, count
+from xflow.arguments import add_seed, byte_size, count, positive
 from xflow.parser import Commands, Parser, add_command, add_talk
 
 
@@ -73,12 +73,14 @@ def add_rules(commands: "Commands[Parser]") -> None:
     add("--against", metavar="DIR", help="what --diff compares with (xflow's own rules)")
     verify = add_command(actions, "verify", "prove every rule of a folder again")
     verify.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
+    verify.add_argument("--jobs", type=count, metavar="N", help="processes (physical cores)")
     recheck = add_command(actions, "recheck", "check certificates with a second solver")
     recheck.add_argument("directory", nargs="?", metavar="DIR", help="(xflow's own rules)")
     _add_derive(actions)
     named = {"nargs": "+", "action": "extend", "default": [], "metavar": "NAME"}
     recheck.add_argument("--rule", help="these rules only", **named)  # type: ignore[arg-type]
     recheck.add_argument("--jobs", type=count, metavar="N", help="processes (physical cores)")
+    recheck.add_argument("--limit", type=positive, metavar="SECONDS", help="for one rule (120)")
     for parser in (listing, show):
         parser.add_argument("--rules", metavar="DIR", help="folder of rules (xflow's own)")
     for parser, name in ((listing, "list"), (show, "show"), (generate, "generate")):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xflow.constraint import Constraint, at_least, equal, in_range
 from xflow.errors import XflowError
 from xflow.graph import Value, read, requirements
+from xflow.ops.registry import Operator
 from xflow.ops.spec import Index, Scalar, fresh_names
 from xflow.rule import Instance, Rule
 from xflow.size import Expr, Size, symbol
@@ -142,6 +143,19 @@ def _readings(value: Value, index: Index) -> tuple[Scalar, Scalar]:
         return element, read_whole(value, index)
 
 
+def _computed(value: Value, index: Index) -> Iterator[Scalar]:
+    """An element, and those that elementwise operators compute it from, of the same shape.
+
+    Bound variables are named in order, so that a maximum in one is the same in another.
+    """
+    yield _readings(value, index)[0]
+    operator = value.node.op
+    if isinstance(operator, Operator) and operator.elementwise:
+        for source in value.node.inputs:
+            if source.shape == value.shape:
+                yield from _computed(source, index)
+
+
 @dataclass
 class _Rank:
     """A rule at one rank."""
@@ -235,8 +249,8 @@ class _Rank:
         questions = Questions([*assumed, *conditions], ranges=self.ranges)
         witness = entry(data, "witness")
         if witness is not None:
-            element = without_quotients(read(left, index), questions)
-            named = present_values(element)
+            element, *parts = (without_quotients(e, questions) for e in _computed(left, index))
+            named = present_values(element, parts)
             questions = Questions([*assumed, *conditions, *named], ranges=self.ranges)
             if not isinstance(witness, list) or not all(
                 questions.implied(read_condition(text)) for text in witness

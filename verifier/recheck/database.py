@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import load_rules, select_rules
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
-from xflow.verifier.recheck.verdicts import NotConfirmed, Verdict, Wrong
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong
+from xflow.verifier.recheck.workers import answers
 
 Progress = Callable[[int, int], None]
 
@@ -28,39 +26,35 @@ class Result:
     verdict: Verdict
 
 
+LIMIT = 120.0
+"""Seconds for one rule."""
+
+
 def recheck_directory(
     directory: Path,
     only: Sequence[str] = (),
     progress: Progress | None = None,
     jobs: int | None = None,
+    limit: float = LIMIT,
 ) -> list[Result]:
     """The verdicts on the rules of a folder, or on those among them that `only` names, in order.
 
     Works in `jobs` processes (by default one a core). Raises RuleFileError, UnknownRuleError and
-    MissingSolver. A process that dies leaves its rule not confirmed.
+    MissingSolver. A rule that takes more than `limit` seconds is not confirmed, nor is one whose
+    process dies.
     """
     require_solver()
     rules = select_rules(load_rules(directory), only=only)
-    jobs = max(1, min(jobs or os.cpu_count() or 1, len(rules)))
-    results: list[Result] = []
-    # Fresh processes: a forked solver would share state with its parent.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [
-            pool.submit(_recheck_text, str(rule), certificate_path(directory, rule.name))
-            for rule in rules
-        ]
-        for number, (rule, future) in enumerate(zip(rules, futures, strict=True)):
-            verdict: Verdict
-            try:
-                verdict = future.result()
-            except BrokenProcessPool:
-                verdict = NotConfirmed("a process died")
-            except Exception as error:
-                verdict = NotConfirmed(f"{type(error).__name__}: {error}")
-            results.append(Result(rule.name, verdict))
-            if progress:
-                progress(number + 1, len(rules))
-    return results
+    tasks = [(str(rule), certificate_path(directory, rule.name)) for rule in rules]
+    verdicts: dict[int, Verdict] = {}
+    for number, answer in answers(_recheck_text, tasks, jobs or os.cpu_count() or 1, limit):
+        if isinstance(answer, Confirmed | NotConfirmed | Wrong):
+            verdicts[number] = answer
+        else:
+            verdicts[number] = NotConfirmed(str(answer))
+        if progress:
+            progress(len(verdicts), len(rules))
+    return [Result(rule.name, verdicts[number]) for number, rule in enumerate(rules)]
 
 
 def certificate_path(directory: Path, name: str) -> Path:

@@ -27,7 +27,16 @@ from xflow.ops.spec import (
     Times,
 )
 from xflow.rule import Instance, attribute_symbols
-from xflow.size import Size, coefficient_of, evaluate, free_symbols, substitute, symbol
+from xflow.size import (
+    Expr,
+    Size,
+    Symbol,
+    coefficient_of,
+    evaluate,
+    free_symbols,
+    substitute,
+    symbol,
+)
 from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.solver import find_integers
@@ -226,11 +235,14 @@ class _Part:
     conditions: Sequence[Constraint]
     defined: Mapping[str, Size]
     holds: Callable[[Mapping[str, int]], bool]
+    products: Sequence[Sequence[str]]
+    """Symbols whose products are to be equal, as in a Reshape."""
     guesses: int = GUESSES
 
     @classmethod
     def of(cls, names: Sequence[str], conditions: Sequence[Constraint]) -> _Part:
-        return cls(names, conditions, _defined(conditions), compiled_conditions(conditions))
+        holds = compiled_conditions(conditions)
+        return cls(names, conditions, _defined(conditions), holds, _products(conditions))
 
     def draw(self, rng: random.Random) -> dict[str, int] | None:
         """Integers that satisfy the conditions; None where none are found."""
@@ -239,6 +251,8 @@ class _Part:
             self.guesses -= 1
             free = (name for name in self.names if name not in self.defined)
             sizes = {name: max(low[name], _integer(rng)) for name in free}
+            if self.products and self.guesses % 4:
+                sizes |= _factors(self.products, rng)
             if _complete(sizes, self.defined) and self.holds(sizes):
                 return sizes
         for _ in range(TRIES):  # what the solver finds need not hold where it divides by 0
@@ -248,6 +262,31 @@ class _Part:
             if found is None or self.holds(found):
                 return found
         return None
+
+
+def _products(conditions: Sequence[Constraint]) -> list[Sequence[str]]:
+    """The symbols of both sides of each condition that two products of symbols are equal."""
+    found: dict[tuple[str, ...], None] = {}
+    for condition in conditions:
+        difference = condition.difference
+        if condition.relation is not Relation.EQUAL or not isinstance(difference, Expr):
+            continue
+        sides = [monomial for monomial, _ in difference.terms]
+        plain = all(isinstance(atom, Symbol) for side in sides for atom in side)
+        if plain and sorted(c for _, c in difference.terms) == [-1, 1] and min(map(len, sides)) > 1:
+            found |= {tuple(map(str, side)): None for side in sides}
+    return list(found)
+
+
+def _factors(products: Sequence[Sequence[str]], rng: random.Random) -> dict[str, int]:
+    """One number, split into factors at random for each of the products."""
+    primes = [rng.choice((2, 2, 3)) for _ in range(rng.randrange(5))]
+    sizes: dict[str, int] = {}
+    for names in products:
+        sizes |= dict.fromkeys(names, 1)
+        for prime in primes:
+            sizes[rng.choice(names)] *= prime
+    return sizes
 
 
 def _least(name: str, assumed: Sequence[Constraint]) -> int:

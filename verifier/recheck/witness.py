@@ -7,7 +7,7 @@ on, and what its guards say holds of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xflow.constraint import Constraint, in_range
 from xflow.ops.spec import (
@@ -23,10 +23,15 @@ from xflow.ops.spec import (
 from xflow.size import Size, symbol
 
 
-def present_values(scalar: Scalar) -> list[Constraint]:
-    """What holds of named values of the maxima that `scalar` reads without condition."""
+def present_values(scalar: Scalar, parts: Sequence[Scalar] = ()) -> list[Constraint]:
+    """What holds of named values of the maxima that `scalar` reads without condition.
+
+    `parts` are outputs of operators that it is computed from, whatever else is: what they read
+    without condition, it does, too.
+    """
     found: list[Constraint] = []
     count = 0
+    sure = {maximum for part in parts for maximum, certain in _maxima(part) if certain}
     for maximum, certain in _maxima(scalar):
         body: Scalar = maximum
         here: list[Constraint] = []
@@ -37,14 +42,14 @@ def present_values(scalar: Scalar) -> list[Constraint]:
             body = substitute_scalar(body.body, values)
         if isinstance(body, If) and body.other == Bottom():
             here += body.conditions
-        found += here if certain else []
+        found += here if certain or maximum in sure else []
     return [c for c in dict.fromkeys(found) if c.decided is None]
 
 
 def _maxima(scalar: Scalar) -> Iterator[tuple[MaxOver, bool]]:
     """The outermost maxima, and whether each has a value wherever `scalar` has one.
 
-    One among others under a maximum need not.
+    One among others under a maximum need not, unless it is all that another operator gives.
     """
     found: dict[MaxOver, bool] = {}
 
