@@ -139,6 +139,14 @@ def test_the_page_lives_in_a_browser(report_file: Path, browser: Any) -> None:
         if view.evaluate("xflowModels[0].cy.zoom()") != zoom:
             break
     assert view.evaluate("xflowModels[0].cy.zoom()") != zoom
+
+    # What a narrow window shows is no wider than it is, and the graph begins where its box does.
+    view.set_viewport_size({"width": 400, "height": 800})
+    view.reload()
+    view.wait_for_selector("html[data-ready=yes]")
+    assert view.evaluate("document.documentElement.scrollWidth") <= 400
+    top = view.evaluate("Math.min(...xflowModels[0].cy.nodes().map(n => n.renderedPosition().y))")
+    assert 0 < top < view.locator("#before").bounding_box()["height"] / 3
     picture = view.screenshot()
     assert len(picture) > 20_000  # an empty page is much smaller
     assert faults == []

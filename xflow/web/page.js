@@ -41,6 +41,13 @@
     return `${(value * scale).toFixed(2)} ${unit}`;
   }
 
+  // A median and how far runs lie around it, in one unit.
+  function spread(latency) {
+    const [amount, unit] = seconds(latency.median).split(" ");
+    const scale = { s: 1, ms: 1e3, µs: 1e6 }[unit];
+    return `${amount} ± ${(latency.spread * scale).toFixed(2)} ${unit}`;
+  }
+
   const amount = (value) => {
     if (typeof value !== "number") return String(value);
     if (report.objective === "latency") return seconds(value);
@@ -48,6 +55,9 @@
   };
 
   // Figures ----------------------------------------------------------------------------------
+
+  // A drawing that shrinks where there is less room than it would like.
+  const figure = (width, height) => shape("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" });
 
   function drawLatency(target) {
     const sides = [["before", report.latency_before], ["after", report.latency_after]]
@@ -61,7 +71,7 @@
     const low = all[0], high = Math.max(all[Math.floor(all.length * 0.98)], low * 1.0001);
     const width = 420, height = 62, bins = 48;
     const x = (value) => 10 + (width - 20) * Math.min(1, (value - low) / (high - low));
-    const svg = shape("svg", { width, height: sides.length * height + 22, role: "img" });
+    const svg = figure(width, sides.length * height + 22);
     sides.forEach(([name, latency], row) => {
       const counts = new Array(bins).fill(0);
       for (const sample of latency.samples) {
@@ -74,9 +84,9 @@
           width: (width - 20) / bins - 1, height: tall, fill: css(`--${name}`), opacity: 0.75 }));
       });
       const at = x(latency.median);
-      svg.append(shape("line", { x1: at, x2: at, y1: base - 44, y2: base, stroke: css("--ink") }));
-      svg.append(shape("text", { x: 10, y: base - 48 },
-        `${name}: median ${seconds(latency.median)} ± ${seconds(latency.spread)}, ${latency.runs} runs`));
+      svg.append(shape("line", { x1: at, x2: at, y1: base - 42, y2: base, stroke: css("--ink") }));
+      svg.append(shape("text", { x: 10, y: base - 47 },
+        `${name}: median ${spread(latency)}, ${latency.runs} runs`));
       svg.append(shape("line", { x1: 10, x2: width - 10, y1: base, y2: base, class: "axis" }));
     });
     const foot = sides.length * height + 15;
@@ -91,7 +101,7 @@
     const rows = names.map((name) => [name, before[name] || 0, after[name] || 0])
       .sort((a, b) => Math.abs(b[1] - b[2]) - Math.abs(a[1] - a[2]) || b[1] - a[1]);
     const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
-    rows.push(["all", total(before), total(after)]);
+    rows.unshift(["all", total(before), total(after)]);
     const made = element("table");
     table(made, ["operator", "before", "after"], rows);
     target.append(made);
@@ -99,7 +109,7 @@
 
   function drawPhases(target) {
     const phases = Object.entries(report.phases), most = Math.max(...phases.map(([, s]) => s));
-    const svg = shape("svg", { width: 320, height: 18 * phases.length + 4, role: "img" });
+    const svg = figure(320, 18 * phases.length + 4);
     phases.forEach(([name, spent], row) => {
       svg.append(shape("text", { x: 0, y: 18 * row + 13 }, name));
       svg.append(shape("rect", { x: 80, y: 18 * row + 3, width: Math.max(1, 170 * spent / most), height: 12,
@@ -252,17 +262,24 @@
       if (this.cy.zoom() < 0.45) {
         const changed = this.cy.nodes("[region >= 0]");
         this.cy.zoom(0.75);
-        this.cy.center(changed.nonempty() ? changed[0] : this.cy.nodes()[0]);
+        this.place(changed.nonempty() ? changed[0] : this.cy.nodes()[0], 0.25);
       }
+    }
+
+    // Nodes in the middle, at a share of the height from above, and no empty paper over the graph.
+    place(nodes, share) {
+      this.cy.center(nodes);
+      const zoom = this.cy.zoom(), box = nodes.boundingBox();
+      const wanted = share * this.cy.height() - zoom * (box.y1 + box.y2) / 2;
+      const highest = 10 - zoom * this.cy.elements().boundingBox().y1;
+      this.cy.pan({ x: this.cy.pan().x, y: Math.min(wanted, highest) });
     }
 
     show(nodes) {
       if (nodes.empty()) return;
       this.cy.fit(nodes, 60);
-      if (this.cy.zoom() > 1.1) {
-        this.cy.zoom(1.1);
-        this.cy.center(nodes);
-      }
+      this.cy.zoom(Math.min(this.cy.zoom(), 1.1));
+      this.place(nodes, 0.5);
     }
 
     choose(region) {
@@ -377,7 +394,7 @@
   drawPhases(byId("phases"));
   const rough = { model: "the whole model", region: "its regions", estimate: "estimate" };
   const ruleRows = [...report.rules].sort((a, b) => b.gain - a.gain).map((use) => [
-    element("button", { type: "button", class: "link", onclick: () => { showRule(use.name); byId("models").scrollIntoView(); } }, use.name),
+    element("button", { type: "button", class: "link", onclick: () => { showRule(use.name); byId("detail").scrollIntoView({ block: "nearest" }); } }, use.name),
     use.count, amount(use.gain), rough[use.gain_from]]);
   table(byId("rules"), ["rule", "times", "gain", "known from"], ruleRows);
   table(byId("missed"), ["what", "times", "why"], report.missed.map((item) => [item.what, item.count, item.why]));
@@ -416,7 +433,7 @@
   byId("search").addEventListener("input", () => find(false));
   byId("search").addEventListener("keydown", (event) => { if (event.key === "Enter") find(true); });
   const count = report.drawing.regions.length;
-  byId("legend").append(count ? `${count} rewritten region${count === 1 ? "" : "s"}, one colour each` : "nothing was rewritten");
+  byId("legend").append(count ? `${count} rewritten region${count === 1 ? "" : "s"}, in the same colour before and after` : "nothing was rewritten");
   window.xflowModels = models;  // for whoever looks into the page from its console
   document.documentElement.dataset.ready = "yes";
 })();
