@@ -76,6 +76,11 @@ def test_a_gate_without_an_operator_is_found_and_has_no_name() -> None:
     assert (found.kind, found.name) == ("activation", "")
 
 
+def test_an_activation_has_its_usual_name() -> None:
+    (found,) = blocks_of(graph("r = Relu(x) y = Relu(r)"))
+    assert (found.kind, found.name) == ("activation", "Relu")
+
+
 def test_the_nodes_of_an_attention_are_those_between_its_products() -> None:
     source = import_model(
         ir.from_proto(COMPOSITES["Attention"].model("with a mask, scaled behind", dynamic=False))

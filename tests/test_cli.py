@@ -551,3 +551,24 @@ def test_a_table_of_many_long_names_fits_80_columns() -> None:
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["optimise", "a", "b"], "did you mean optimize?"),
+        (["doctr"], "did you mean doctor?"),
+        (["a", "b", "--buget", "5"], "did you mean --budget"),
+        (["check", "a", "b", "--max-regres=5"], "did you mean --max-regress?"),
+        (["rules", "lst"], "did you mean list?"),
+        (["a", "b", "--objective", "speed"], "choose from latency, memory, size, nodes"),
+        (["a", "b", "c"], "'c' is one argument too many; see xflow optimize --help"),
+    ],
+)
+def test_a_misspelled_word_is_answered_with_what_was_meant(
+    arguments: list[str], meant: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == ExitCode.USAGE
+    err = capfd.readouterr().err
+    assert_one_sentence(err)
+    assert meant in err

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
 import sys
@@ -24,7 +25,7 @@ from xflow.arguments import (
 )
 from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
-from xflow.errors import ExitCode, XflowError
+from xflow.errors import ExitCode, UsageError, XflowError
 from xflow.incumbents import translate
 from xflow.limits import GROWTH
 from xflow.parser import Commands, Parser, add_command, add_talk
@@ -43,19 +44,18 @@ usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
        xflow replay REPORT.json IN OUT      the same again, without search
        xflow certify IN OUT REPORT.json     confirm each step
        xflow calibrate | doctor             measure this machine; what is there?
+       xflow completion bash|fish|zsh       let the shell complete all this
        xflow prove --in INPUTS LEFT RIGHT   prove or refute a rule of your own
        xflow rules list | show NAME         look at the rewrite rules
-       xflow rules generate | verify        find them anew; prove them again
-       xflow rules recheck | derive         check proofs; derive an equation
+       xflow rules generate | verify | recheck | derive    find and prove them
 
 IN is never written.  OUT appears whole or not at all, computes the same as IN,
 and is IN's own graph unless it was measured to be faster.
 
-often used: --budget SECONDS           time for the search (60)
-            --threads N                threads of the runtime (physical cores)
+often used: --budget SECONDS, --threads N     of the search (60); of the runtime
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
             --report FILE.json, --html FILE   write what was done
-            -q, -v                     say nothing, or say more
+            -q, -v                            say nothing, or say more
 all:        xflow optimize --help, xflow prove --help, ...; xflow --version
 exit codes: 0 done, 1 error, 2 usage, 3 result not validated, 4 not faster,
             5 rules changed, 6 not the same, 7 slower, 10 refuted,
@@ -227,12 +227,23 @@ def complete(arguments: Sequence[str]) -> list[str]:
     return ["optimize", *flags, *translate(rest)]
 
 
+def _look_at_the_command(arguments: Sequence[str]) -> None:
+    """Raises UsageError for a command that is misspelled, and that would be taken for a model."""
+    first = next((word for word in arguments if word not in FLAGS), "")
+    close = difflib.get_close_matches(first, COMMANDS, n=1, cutoff=0.75)
+    if close and first not in COMMANDS and not os.path.exists(first):
+        raise UsageError(
+            f"there is neither a command nor a model {first}", do=f"did you mean {close[0]}?"
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; every failure is one sentence on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
         with unwinding_on_sigterm():
+            _look_at_the_command(arguments)
             options = build_parser().parse_args(complete(arguments))
             module, _, name = options.run.rpartition(":")
             # Only now, so that --help is instant.

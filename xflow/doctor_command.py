@@ -1,7 +1,6 @@
 """`xflow doctor`: what there is to work with, and what would be measured where."""
 
 import argparse
-import importlib.util
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -9,15 +8,22 @@ from importlib.metadata import PackageNotFoundError, version
 from rich.console import Console
 
 from xflow.cost.calibrate import stored
+from xflow.cost.measure import PROVIDERS, Target, check_provider
 from xflow.cost.store import Place, Store, default_path
 from xflow.cost.worker import Worker
-from xflow.errors import ExitCode, XflowError
+from xflow.errors import ExitCode, ProviderError, XflowError
 from xflow.machine import processor_name, usable_cores
 from xflow.report import format_amount
 from xflow.rule_files import default_directory, load_rules
 
-PACKAGES = ("onnx", "onnx-ir", "numpy", "z3-solver", "cvc5", "ray")
+PACKAGES = ("onnx", "onnx-ir", "numpy", "z3-solver")
 """Packages of which the version matters to somebody who asks for help."""
+
+OPTIONAL = {
+    "cvc5": "pip install 'xflow-onnx[recheck]' for certify --recheck and rules recheck",
+    "ray": "pip install 'xflow-onnx[ray]' for rules generate --engine ray",
+}
+"""Packages that some commands need, and how one comes by them."""
 
 
 def run(options: argparse.Namespace) -> ExitCode:
@@ -31,33 +37,39 @@ def run(options: argparse.Namespace) -> ExitCode:
     tell("system", f"{platform.system()} {platform.machine()}, {sys.executable}")
     tell("processor", f"{processor_name()}, {usable_cores()} physical cores to use")
     for name in PACKAGES:
+        tell(name, version(name))
+    for name, how in OPTIONAL.items():
         try:
             tell(name, version(name))
         except PackageNotFoundError:
-            tell(name, "not installed; only some commands need it")
+            tell(name, f"not installed; {how}")
     rules = load_rules(default_directory())
     tell("rules", f"{len(rules)}, {sum(rule.is_searched for rule in rules)} of them searched")
     threads = options.threads or usable_cores()
     with Worker() as worker:
         runtime = worker.runtime_version
         tell("ONNX Runtime", f"{runtime}, in a process of its own")
-        tell("built for", ", ".join(_providers()))
+        tell("providers", ", ".join(_providers(threads, worker)))
     path = default_path()
     size = path.stat().st_size if path.is_file() else 0
     with Store() as store:
         place = Place.of("cpu", threads, runtime)
         known = stored(place, store) is not None
         tell("measured on", f"cpu, {threads} thread{'' if threads == 1 else 's'}")
-        tell("calibrated", "yes" if known else "no: the first run, or xflow calibrate, does it")
+        tell("calibrated", "yes" if known else "no; the first run does it, or xflow calibrate")
         tell("database", f"{path}, {format_amount(float(size), 'size')}")
         for warning in store.warnings:
             raise XflowError(warning, str(path))
     return ExitCode.OK
 
 
-def _providers() -> list[str]:
-    if importlib.util.find_spec("onnxruntime") is None:
-        return ["none"]
-    import onnxruntime  # noqa: PLC0415 - loads slowly
-
-    return list(onnxruntime.get_available_providers())
+def _providers(threads: int, worker: Worker) -> list[str]:
+    """What --provider may be, each with whether it works: the runtime may lack what it needs."""
+    said = []
+    for name in PROVIDERS:
+        try:
+            check_provider(Target(name, threads), worker)
+            said.append(f"{name} works")
+        except ProviderError:
+            said.append(f"{name} does not work here")
+    return said

@@ -15,7 +15,7 @@ from xflow.cost import CostModel
 from xflow.cost.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibrate import calibrated, stored
 from xflow.cost.estimate import EstimatedCost
-from xflow.cost.measure import Measurer
+from xflow.cost.measure import Measurer, check_provider
 from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
@@ -226,6 +226,7 @@ class Finder:
         """What is known of this machine; short runs do not measure it first."""
         run = self.run
         with run.phase("calibrate"):
+            check_provider(run.target, run.worker)  # before a short run ends without a measurement
             place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
             if run.budget < CALIBRATION_S:
                 return stored(place, store)

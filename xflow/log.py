@@ -169,8 +169,10 @@ def read_report(path: str | Path) -> tuple[Json, Log]:
         raise ReportError("there is no such file", str(path)) from None
     except IsADirectoryError:
         raise ReportError("this is a directory, not a report", str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReportError(f"the file cannot be read ({error})", str(path)) from None
+    except UnicodeDecodeError:
+        text = ""  # some other file, such as a model
+    except OSError as error:
+        raise ReportError(f"the file cannot be read ({error.strerror})", str(path)) from None
     try:
         report = json.loads(text)
     except ValueError:

@@ -1,6 +1,9 @@
 """Parsers of arguments as all commands have them."""
 
 import argparse
+import difflib
+import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from xflow.errors import UsageError
@@ -9,7 +12,43 @@ from xflow.errors import UsageError
 class Parser(argparse.ArgumentParser):
     """A parser that reports a mistake as a UsageError: one sentence, no page of usage."""
 
+    # Of argparse's two forms, the one that is used.
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        """Like argparse's, but what it does not know is told apart: flags, and what is too much."""
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            parser = self.called(options)
+            flag = next((word.partition("=")[0] for word in rest if word.startswith("-")), None)
+            if flag is not None:
+                raise UsageError(f"there is no flag {flag}", do=parser.advice(flag))
+            raise UsageError(
+                f"{rest[0]!r} is one argument too many", do=f"see {parser.prog} --help"
+            )
+        return options
+
+    def called(self, options: argparse.Namespace) -> "Parser":
+        """The parser of the command that was called, or of the command inside it."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                inner: Parser = action.choices[getattr(options, action.dest)]
+                return inner.called(options)
+        return self
+
+    def advice(self, flag: str) -> str:
+        """What to do about a flag that there is not: those that are spelled alike, or the help."""
+        known = [word for action in self._actions for word in action.option_strings]
+        close = difflib.get_close_matches(flag, known, n=2)
+        return f"did you mean {' or '.join(close)}?" if close else f"see {self.prog} --help"
+
     def error(self, message: str) -> NoReturn:
+        choice = re.fullmatch(r"(.*): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if choice:
+            known = [word.strip(" '") for word in choice[3].split(",")]
+            close = difflib.get_close_matches(choice[2], known, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+            raise UsageError(f"{choice[1]}: there is no {choice[2]!r}", do=meant)
         raise UsageError(message, do=f"see {self.prog} --help")
 
 

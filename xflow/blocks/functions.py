@@ -148,7 +148,11 @@ def activation(values: Array) -> str:
     declaration's examples.
     """
     known = (op for op in operators() if op.role == "activation" and op.arity == (1, 1))
-    tried = sorted((op for op in known if not op.domain), key=lambda op: (op.since, op.name))
+    # Those without a number to fit come first: Relu is a LeakyRelu, too, and nobody calls it that.
+    tried = sorted(
+        (op for op in known if not op.domain),
+        key=lambda op: (bool(_reals(op)), op.since, op.name),
+    )
     starts = [(op, given) for op in tried for given in _starts(op)]
     for op, given in starts:
         if _is_close(_reading(op, given), values):
@@ -173,13 +177,13 @@ def _reading(op: Operator, attributes: Mapping[str, Attribute]) -> Array:
         return np.asarray(op.numpy([POINTS], attributes)[0])
 
 
+def _reals(op: Operator) -> list[str]:
+    return [name for name, spec in op.attributes.items() if spec.kind is Kind.REAL]
+
+
 def _fits(op: Operator, given: Mapping[str, Attribute], values: Array) -> bool:
     """Whether some real attributes give these values."""
-    names = [
-        name
-        for name, spec in op.attributes.items()
-        if spec.kind is Kind.REAL and isinstance(given[name], Fraction)
-    ]
+    names = [name for name in _reals(op) if isinstance(given[name], Fraction)]
     if not names:
         return False
 
