@@ -10,6 +10,15 @@ from rich import progress
 from rich.console import Console
 
 WIDTH = 80
+_BAR = 20
+_PHASE = 11
+NOTES = {
+    "calibrate": "this machine, once",
+    "check": "on random inputs",
+    "timing": "both models, by turns",
+    "attribution": "what each rewrite gains",
+}
+"""What a phase does, for those whose name does not tell."""
 _REDRAWN_S = 0.1
 
 
@@ -27,8 +36,8 @@ class Progress:
         console = Console(stderr=True)
         shown = not quiet and not verbose and console.is_terminal and not console.is_dumb_terminal
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description:<9}"),
-            progress.BarColumn(bar_width=20),
+            progress.TextColumn(f"{{task.description:<{_PHASE}}}"),
+            progress.BarColumn(bar_width=_BAR),
             progress.TextColumn("{task.fields[facts]}"),
             console=console,
             auto_refresh=False,
@@ -59,9 +68,11 @@ class Progress:
             self._bar.start()
             self._task = self._bar.add_task(phase, facts="")
         done, total = _parts(details)
-        facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items() if key != "of")
+        told = [f"{key} {_plain(value)}" for key, value in details.items() if key != "of"]
+        facts = "  ".join([*([NOTES[phase]] if phase in NOTES else []), *told])
+        room = WIDTH - _PHASE - _BAR - 3
         self._bar.update(
-            self._task, description=phase, completed=done, total=total, facts=facts[: WIDTH - 32]
+            self._task, description=phase, completed=done, total=total, facts=facts[:room]
         )
         if now - self._drawn > _REDRAWN_S:
             self._drawn = now
