@@ -44,7 +44,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         except PackageNotFoundError:
             tell(name, f"not installed; {how}")
     rules = load_rules(default_directory())
-    tell("rules", f"{len(rules)}, {sum(rule.is_searched for rule in rules)} of them searched")
+    searched = sum(rule.is_searched for rule in rules)
+    tell("rules", f"{len(rules)}, {searched} of them searched, in {default_directory()}")
     threads = options.threads or usable_cores()
     with Worker() as worker:
         runtime = worker.runtime_version

@@ -193,6 +193,11 @@ class Report:
         if self.rules:
             parts.append(_rule_table(self.rules, self.objective))
         lines = [Text(f"~ {_ROUGHLY[source]}") for source in _rough(self.rules)]
+        if any(use.gain_from == "model" for use in self.rules):
+            lines.append(
+                Text("gain: what the model loses without the rule; those that go together")
+            )
+            lines.append(Text("share it, so that all may add up to more than the whole"))
         if self.phases:
             spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.phases.items())
             total = sum(self.phases.values())
