@@ -14,9 +14,9 @@ from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
 from xflow import api, finder
-from xflow.check import check_equivalent
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
+from xflow.equivalence import check_equivalent
 from xflow.errors import ModelError, UnknownRuleError, UsageError, ValidationFailed
 from xflow.graph import Graph, Node, Opaque, apply
 from xflow.ops.registry import Operator

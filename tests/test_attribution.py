@@ -13,10 +13,10 @@ from products import RULES, Unmeasured, operators, separated, two_products
 import xflow
 from xflow import api, finder, validate
 from xflow.attribution import Replacements, attribute_time, groups, leave_out
-from xflow.check import CheckResult, check_equivalent
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer
 from xflow.cost.model import WorstOf
+from xflow.equivalence import CheckResult, check_equivalent
 from xflow.graph import Graph, Opaque, TensorType, Value, apply, leaf
 from xflow.ops.registry import Operator
 from xflow.search import Replacement, SearchResult, apply_replacements

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
-from xflow.check import CheckResult, check_equivalent, check_interface
 from xflow.cost.worker import Worker
 from xflow.difference import difference
+from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ModelError, UsageError
 
 Check = Callable[..., CheckResult]

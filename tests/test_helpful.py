@@ -1,5 +1,6 @@
 """Commands that explain: what would be done, what a rule looks like, what there is to work with."""
 
+import importlib.util
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,24 @@ def test_explain_in_python_has_the_same() -> None:
     nothing = xflow.explain(two_products(), **{**QUICK, "rules": []})
     assert nothing.regions == ()
     assert "Nothing would be done" in str(nothing)
+
+
+def test_two_models_are_compared_in_python_whatever_was_loaded_before() -> None:
+    model = two_products()
+    result = xflow.optimize(model, cost="estimated", **QUICK)
+    agreed = xflow.check(model, result.model, samples=2)
+    assert agreed.ok
+    assert agreed.samples >= 2
+    assert agreed.max_rel < 1e-4
+    model.graph.node[-1].op_type = "Sigmoid"
+    other = xflow.check(two_products(), model, samples=1)
+    assert not other.ok
+    assert "differs" in other.reason
+    model.graph.output[0].name = model.graph.node[-1].output[0] = "other"
+    assert "output" in xflow.check(two_products(), model).reason
+    assert {"check", "explain", "optimize", "OptimizePass"} <= set(dir(xflow))
+    for name in xflow.__all__:  # a module of that name would take its place once it is loaded
+        assert importlib.util.find_spec(f"xflow.{name}") is None
 
 
 def test_a_notebook_shows_the_verdict_and_no_markup_of_the_model() -> None:

@@ -14,7 +14,7 @@ from suites import rules
 
 import xflow
 from xflow import files
-from xflow.check import check_equivalent
+from xflow.equivalence import check_equivalent
 from xflow.onnx_export import export_model
 from xflow.onnx_import import import_model
 from xflow.ties import with_ties

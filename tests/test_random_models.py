@@ -20,8 +20,8 @@ from random_models import models
 import xflow
 from xflow import files, finder
 from xflow.certify import certify
-from xflow.check import check_equivalent, check_interface
 from xflow.cost.estimate import EstimatedCost
+from xflow.equivalence import check_equivalent, check_interface
 from xflow.errors import ValidationFailed
 from xflow.freeze import frozen
 from xflow.graph import Graph

@@ -1,7 +1,8 @@
 """xflow: makes ONNX models faster by rewrites that are proved for all sizes.
 
 `optimize` takes a model and gives a `Result`: the model that was found, and a report. `explain`
-says what it would do. `OptimizePass` does it in a pipeline of onnx-ir's passes.
+says what it would do, and `check` whether two models are the same. `OptimizePass` optimizes in a
+pipeline of onnx-ir's passes.
 """
 
 from __future__ import annotations
@@ -9,21 +10,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from xflow.agreement import check
     from xflow.api import Result, optimize
+    from xflow.equivalence import CheckResult
     from xflow.explanation import Explanation, explain
     from xflow.passes import OptimizePass
 
     __version__: str
 
-__all__ = ["Explanation", "OptimizePass", "Result", "__version__", "explain", "optimize"]
+__all__ = [
+    "CheckResult",
+    "Explanation",
+    "OptimizePass",
+    "Result",
+    "__version__",
+    "check",
+    "explain",
+    "optimize",
+]
 
 _HOMES = {
+    "CheckResult": "equivalence",
     "Result": "api",
+    "check": "agreement",
     "optimize": "api",
     "Explanation": "explanation",
     "explain": "explanation",
     "OptimizePass": "passes",
 }
+
+
+def __dir__() -> list[str]:
+    """The names that there are for others, loaded or not."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

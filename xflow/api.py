@@ -100,7 +100,7 @@ def optimize(
             folder,
             budget,
             tolerance=Tolerance(check, rtol, atol, seed),
-            shapes=_settings(input_shapes),
+            shapes=settings_of(input_shapes),
             objective=objective,
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
@@ -112,11 +112,11 @@ def optimize(
             save_repro=None if save_repro is None else Path(save_repro),
         )
         with run.phase("load"):
-            source, before = _load(model, folder / "before.onnx")
+            source, before = load_copy(model, folder / "before.onnx")
         return Pipeline(run, source, before).optimize(chosen)
 
 
-def _settings(input_shapes: Shapes | Sequence[Shapes] | None) -> Sequence[Shapes]:
+def settings_of(input_shapes: Shapes | Sequence[Shapes] | None) -> Sequence[Shapes]:
     """The settings of the input shapes; one without any shape where none was given."""
     if input_shapes is None or isinstance(input_shapes, Mapping):
         return [input_shapes or {}]
@@ -136,7 +136,7 @@ def _rules(
     return select_rules(rules, only, skip)
 
 
-def _load(model: Model, copy: Path) -> tuple[ir.Model, Path]:
+def load_copy(model: Model, copy: Path) -> tuple[ir.Model, Path]:
     """The model, not to be changed by anybody else, and a file that holds it."""
     if isinstance(model, str | os.PathLike):
         return files.load_model(model), Path(model)

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xflow import files, machine
-from xflow.check import CheckResult, check_equivalent, check_interface
+from xflow.agreement import LIMIT_S, compare
 from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.worker import Worker
-from xflow.errors import Different, ExitCode, ModelError, Slower, WorkerError
-from xflow.inputs import AT_OTHER_SIZES, Shapes, default_shapes, load_model
+from xflow.equivalence import CheckResult, check_interface
+from xflow.errors import Different, ExitCode, Slower, WorkerError
+from xflow.inputs import Shapes, default_shapes, load_model
 from xflow.ties import tied_settings
+from xflow.validate import Tolerance
 
 if TYPE_CHECKING:
     from xflow.progress import Progress
 
 TIMING_S = 10.0
 """Seconds of timing at each setting of the input shapes."""
-LIMIT_S = 600.0
-"""Seconds for all of it, after which a model is taken to hang."""
 
 
 @dataclass(frozen=True)
@@ -40,36 +40,24 @@ class Question:
     worker: Worker
     deadline: float
 
-    def compare(self) -> list[CheckResult]:
+    def compare(self) -> CheckResult:
         """Compare all outputs at each setting.
 
         Raises Different where one disagrees, and ModelError where nothing can be said.
         """
-        results = []
-        for shapes in self.settings:
-            found = check_equivalent(
-                self.before,
-                self.after,
-                samples=self.options.samples,
-                rtol=self.options.rtol,
-                atol=self.options.atol,
-                seed=self.options.seed,
-                shapes=shapes,
-                limit_s=self.deadline - time.monotonic(),
-                target=self.target,
-                worker=self.worker,
-            )
-            if found.culprit == "before":
-                do = AT_OTHER_SIZES if "does not run" in found.reason else ""
-                raise ModelError(found.reason, str(self.before), do)
-            if not found.ok:
-                raise Different(found.reason, str(self.after))
-            if found.unchecked:
-                names = ", ".join(sorted(found.unchecked))
-                what = f"output {names} is never finite on random inputs, so nothing is known of it"
-                raise ModelError(what, str(self.before))
-            results.append(found)
-        return results
+        asked = self.options
+        found = compare(
+            (self.before, self.after),
+            self.settings,
+            tolerance=Tolerance(asked.samples, asked.rtol, asked.atol, asked.seed),
+            target=self.target,
+            worker=self.worker,
+            deadline=self.deadline,
+            name=str(self.before),
+        )
+        if not found.ok:
+            raise Different(found.reason, str(self.after))
+        return found
 
     def time(self) -> list[Comparison]:
         """Time both models against each other at each setting."""
@@ -110,13 +98,13 @@ def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progr
         question = Question(before, after, settings, options, target, worker, deadline)
         with progress:
             progress("compare", {})
-            results = question.compare()
+            agreed = question.compare()
             timed: Sequence[Comparison] = ()
             if options.max_regress is not None:
                 progress("time", {})
                 timed = question.time()
     if not options.quiet:
-        print(_agreement(results))
+        print(_agreement(agreed))
         print(*map(_ratio, timed), sep="\n", end="\n" if timed else "")
     slow = [each for each in timed if is_slower(each, options.max_regress)]
     if slow:
@@ -132,11 +120,9 @@ def is_slower(compared: Comparison, percent: float) -> bool:
     return compared.high < 1 / (1 + percent / 100)
 
 
-def _agreement(results: Sequence[CheckResult]) -> str:
-    samples = sum(each.samples for each in results)
-    worst = max(each.max_rel for each in results)
-    difference = f"{worst:.2g}" if math.isfinite(worst) else "not finite"
-    return f"equal on {samples} sets of random inputs, largest relative error {difference}"
+def _agreement(agreed: CheckResult) -> str:
+    difference = f"{agreed.max_rel:.2g}" if math.isfinite(agreed.max_rel) else "not finite"
+    return f"equal on {agreed.samples} sets of random inputs, largest relative error {difference}"
 
 
 def _ratio(compared: Comparison) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from xflow.check import check_interface
+from xflow.equivalence import check_interface
 from xflow.onnx_nodes import graphs_of
 from xflow.onnx_types import interface
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xflow.check import check_equivalent
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
+from xflow.equivalence import check_equivalent
 from xflow.graph import Graph, Node, Value, leaf, rebuild, walk
 from xflow.onnx_import import Imported
 from xflow.onnx_region import region_model

@@ -10,9 +10,9 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from xflow.check import CheckResult, check_equivalent, check_interface
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
+from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ShapeError, ValidationFailed
 from xflow.external_data import has_external_data
 from xflow.files import PROTOBUF_LIMIT, write_model_atomically
