@@ -1,6 +1,7 @@
 """Commands that explain: what would be done, what a rule looks like, what there is to work with."""
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,10 @@ def test_explain_in_python_has_the_same() -> None:
     assert region.names == ("left", "right", "sum", "once")
     assert dict(region.rules) == {"merge-products": 1, "relu-of-relu": 1}
     assert (region.before["MatMul"], region.after["MatMul"]) == (2, 1)
+    assert "Region 1: left to once" in told._repr_html_()
+    twice = xflow.Explanation(told.report, (region, region), ())
+    assert "1 more like it" in str(twice)
+    assert "Region 2" not in str(twice)
     nothing = xflow.explain(two_products(), **{**QUICK, "rules": []})
     assert nothing.regions == ()
     assert "Nothing would be done" in str(nothing)
@@ -62,6 +67,8 @@ def test_two_models_are_compared_in_python_whatever_was_loaded_before() -> None:
     assert "differs" in other.reason
     model.graph.output[0].name = model.graph.node[-1].output[0] = "other"
     assert "output" in xflow.check(two_products(), model).reason
+    wider = xflow.check(two_products(96), two_products(128)).reason
+    assert re.search(r"was float\[.*96\] and is now float\[.*128\]", wider)
     assert {"check", "explain", "optimize", "OptimizePass"} <= set(dir(xflow))
     for name in xflow.__all__:  # a module of that name would take its place once it is loaded
         assert importlib.util.find_spec(f"xflow.{name}") is None

@@ -144,14 +144,25 @@ def load_copy(model: Model, copy: Path) -> tuple[ir.Model, Path]:
         if has_external_data(model):
             raise ModelError("a message whose weights lie in files", do="give the model's path")
         write_temporary(model, copy)
-        return files.load_model(copy), copy
+        return _valid(copy), copy
     if isinstance(model, ir.Model):
         try:
             source_model = model.clone()
         except Exception as error:  # values that nobody computes, and the like
             raise ModelError("the model is not consistent and cannot be copied") from error
         write_temporary(source_model, copy)
-        files.load_model(copy)  # raises ModelError if it is not valid
+        _valid(copy)
         files.spell_domain(source_model)
         return source_model, copy
-    raise UsageError(f"a {type(model).__name__} is no model", do="give a path or an ONNX model")
+    what = f"an object of type {type(model).__name__} is no model"
+    raise UsageError(what, do="give a path or an ONNX model")
+
+
+def _valid(copy: Path) -> ir.Model:
+    """The model in a file of ours, whose name tells nobody anything. Raises ModelError."""
+    try:
+        return files.load_model(copy)
+    except ModelError as error:
+        raise ModelError(
+            error.what, "" if error.where == str(copy) else error.where, error.do
+        ) from None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from xflow.cost.measure import Target, check_provider
 from xflow.cost.worker import Failed, ModelSource, Worker, from_wire, model_to_wire, to_wire
@@ -258,4 +258,9 @@ def _domain(name: str) -> str:
 
 def _type(item: ValueInfoProto) -> str:
     """Show a type on one line, dimension names included."""
+    tensor = item.type.tensor_type
+    if item.type.WhichOneof("value") == "tensor_type" and tensor.HasField("shape"):
+        sizes = (dim.dim_param or str(dim.dim_value or "?") for dim in tensor.shape.dim)
+        name = TensorProto.DataType.Name(tensor.elem_type)
+        return f"{name.lower()}[{', '.join(sizes)}]"
     return " ".join(str(item.type).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,9 @@ from typing import Any
 
 from xflow.api import Model, optimize
 from xflow.report import Block, BlockForm, Missed, Report, format_amount
+
+SHOWN = 3
+"""Of regions that are alike, how many are named beside the first."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,19 @@ class RegionChange:
     rules: tuple[tuple[str, int], ...]
     gain: float
 
+    @property
+    def ends(self) -> str:
+        """The first and the last name."""
+        ends = dict.fromkeys(self.names[:1] + self.names[-1:])
+        return " to ".join(ends) or "operators without names"
+
+    def is_like(self, other: RegionChange) -> bool:
+        """Whether the same is replaced by the same, by the same rules in whatever order."""
+        mine, its = (
+            (dict(each.before), dict(each.after), dict(each.rules)) for each in (self, other)
+        )
+        return mine == its
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -38,6 +55,10 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def lines(self) -> Iterator[str]:
         """The text, of 80 columns as far as names allow."""
         report = self.report
@@ -49,16 +70,25 @@ class Explanation:
                 f"{count} region{'' if count == 1 else 's'} would be rewritten; operators: "
                 f"{report.before.nodes} > {report.after.nodes}"
             )
+        told: list[RegionChange] = []
         for number, region in enumerate(self.regions, 1):
+            if any(region.is_like(each) for each in told):
+                continue
+            told.append(region)
+            alike = [each for each in self.regions[number:] if region.is_like(each)]
             yield ""
             gain = format_amount(region.gain, report.objective)
-            ends = " to ".join(dict.fromkeys(region.names[:1] + region.names[-1:]))
-            yield f"Region {number}: {ends or 'operators without names'}, gain ~ {gain}"
+            yield f"Region {number}: {region.ends}, gain ~ {gain}"
             yield from _wrapped("before", _counts(region.before))
             yield from _wrapped("after", _counts(region.after))
             yield from _wrapped(
                 "by", [name if times == 1 else f"{name} x {times}" for name, times in region.rules]
             )
+            if alike:
+                gain = format_amount(sum(each.gain for each in alike), report.objective)
+                yield f"  {len(alike)} more like it, gain ~ {gain} together:"
+                ends = [each.ends for each in alike[:SHOWN]]
+                yield from _wrapped("at", ends + ["..."] * (len(alike) > SHOWN))
         if self.missed:
             yield ""
             yield "Left as it is:"

@@ -65,7 +65,10 @@ def summary(report: Report) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [heads, *rows]
-    cells = ("".join(f"<td>{html.escape(str(value))}</td>" for value in line) for line in lines)
+    cells = (
+        "".join(f"<{tag}>{html.escape(str(value))}</{tag}>" for value in line)
+        for tag, line in zip(["th", *["td"] * len(rows)], lines, strict=True)
+    )
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in cells) + "</table>"
 
 
