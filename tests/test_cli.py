@@ -572,3 +572,11 @@ def test_a_misspelled_word_is_answered_with_what_was_meant(
     err = capfd.readouterr().err
     assert_one_sentence(err)
     assert meant in err
+
+
+def test_what_comes_through_a_pipe_and_is_no_model_is_told_without_a_file_of_ours() -> None:
+    line = [sys.executable, "-m", "xflow", "-", "-"]
+    done = subprocess.run(line, input=b"no model", capture_output=True, check=False)
+    assert done.returncode == ExitCode.ERROR
+    assert done.stdout == b""
+    assert done.stderr.decode().strip() == "xflow: standard input: this is not an ONNX model"

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         tell("calibrated", "yes" if known else "no; the first run does it, or xflow calibrate")
         tell("database", f"{path}, {format_amount(float(size), 'size')}")
         for warning in store.warnings:
-            raise XflowError(warning, str(path))
+            raise XflowError(warning)
     return ExitCode.OK
 
 

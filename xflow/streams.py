@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from xflow.errors import ExitCode, ModelError, OutputError
+from xflow.errors import ExitCode, ModelError, OutputError, XflowError
 from xflow.files import PROTOBUF_LIMIT
 
 PIPE = "-"
@@ -30,6 +30,7 @@ def run(
         if options.input == PIPE:
             own.input = str(Path(folder) / "in.onnx")
             _receive(Path(own.input))
+            optimize = _named(optimize, own.input)
         if options.output != PIPE:
             return optimize(own)
         target = Path(folder) / "out" / "out.onnx"
@@ -45,6 +46,22 @@ def run(
         sys.stdout.buffer.write(target.read_bytes())
         sys.stdout.buffer.flush()
         return code
+
+
+def _named(
+    optimize: Callable[[argparse.Namespace], ExitCode], path: str
+) -> Callable[[argparse.Namespace], ExitCode]:
+    """`optimize`, whose errors speak of the standard input and not of the file `path` for it."""
+
+    def run(options: argparse.Namespace) -> ExitCode:
+        try:
+            return optimize(options)
+        except XflowError as error:
+            if error.where == path:
+                error.where = "standard input"
+            raise
+
+    return run
 
 
 def _receive(path: Path) -> None:
