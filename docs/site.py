@@ -34,7 +34,7 @@ def _plain(text: str) -> str:
     """A page without links to what is not on the site."""
 
     def link(match: re.Match[str]) -> str:
-        on_site = match[2].startswith("http") or re.fullmatch(
+        on_site = match[2].startswith(("http", "#")) or re.fullmatch(
             r"[\w-]+\.(md|png|svg)(#.*)?", match[2]
         )
         return match[0] if on_site else match[1]
