@@ -212,6 +212,11 @@ class TestNumbers:
         assert isinstance(target.full_channels, int)
         assert target.slow["Div"] == TargetModel().slow["Div"]
 
+    def test_kernels_that_differ_by_noise_alone_stay_alike(self) -> None:
+        assert with_numbers(TargetModel(), {"slow.Sum": 0.7, "slow.Add": 1.3}) == TargetModel()
+        slower = with_numbers(TargetModel(), {"slow.Sum": 0.6, "slow.Add": 1.6}).slow
+        assert (slower["Sum"], slower["Add"]) == (0.6, 1.6)
+
     def test_unknown_and_senseless_numbers_are_refused(self) -> None:
         for numbers in ({"speed": 1.0}, {"slow.Relu": -1.0}, {"layout.block": 7.0}):
             with pytest.raises(ValueError, match="cannot be"):

@@ -119,15 +119,10 @@ class Explorer:
         cost = self.estimate(graph)
         root = State(graph, cost, hope=cost)
         limits = self.limits
-        if self.doubt:
-            later = (limits.deadline - time.monotonic()) * DOUBTS / (DOUBTS + 2)
-            limits = replace(limits, deadline=limits.deadline - later)
         states, self.exhausted = self._explored(root, limits)
         best = min(states.values(), key=lambda state: state.cost)
         bests, banned = [best], [_heaviest(best)]
-        limits = replace(
-            self.limits, expansions=limits.expansions // PART, states=limits.states // PART
-        )
+        limits = replace(limits, expansions=limits.expansions // PART, states=limits.states // PART)
         while self.doubt and not self.exhausted and banned[-1] and len(bests) <= DOUBTS:
             others, _ = self._explored(root, limits, [step for step in banned if step])
             bests.append(min(others.values(), key=lambda state: state.cost))
