@@ -250,7 +250,7 @@ def test_the_nightly_job_says_by_its_exit_code_whether_anything_changed(
         (["--max-memory", "12"], ExitCode.USAGE, "'12' is not a size such as 12GB"),
         (["--max-memory", "0GB"], ExitCode.USAGE, "not a size"),
         (["--max-memory", "100MB"], ExitCode.USAGE, "give --max-memory 700MB or more"),
-        (["--engine", "threads"], ExitCode.USAGE, "invalid choice"),
+        (["--engine", "threads"], ExitCode.USAGE, "there is no"),
         (["--address", "host:1"], ExitCode.USAGE, "--engine ray"),
         (["--families", "nonsense"], ExitCode.USAGE, "there is no family nonsense"),
         (["--against", "/nowhere"], ExitCode.ERROR, "there is no such folder of rules"),
