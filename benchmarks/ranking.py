@@ -32,7 +32,7 @@ from rich.console import Console
 from scipy.stats import kendalltau
 
 from run import HERE, STORED, machine, prepare, write_results
-from xflow.backtrack import Explorer, Limits, State
+from xflow.backtrack import Explorer, Limits
 from xflow.cost.calibrate import calibrated
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.estimate import Estimator
@@ -56,6 +56,7 @@ from xflow.rule_files import default_directory, load_rules
 from xflow.rule_index import RuleIndex
 from xflow.search import ALPHA, Replacement, apply_replacements
 from xflow.size import Size, free_symbols, substitute
+from xflow.states import State
 from xflow.validate import write_temporary
 
 DEFAULT = ("squeezenet1_1", "mobilenetv3_large_100", "repvgg_a0", "vit_small_patch16_224")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.backtrack import Limits, State
+from xflow.backtrack import Limits
 from xflow.cost.estimate import EstimatedCost
 from xflow.explorers import Explorers, Found, Setting
 from xflow.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque, run
@@ -24,6 +24,7 @@ from xflow.rule import parse_rules
 from xflow.rule_index import RuleIndex
 from xflow.search import SearchResult, apply_replacements, search, without
 from xflow.size import Size, symbol
+from xflow.states import State
 from xflow.steps import Steps
 
 RULES = parse_rules("""

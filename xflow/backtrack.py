@@ -11,18 +11,17 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from xflow.collector import without_collector
 from xflow.cost.target import Layout
-from xflow.derivation import Application, application
 from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
 from xflow.rule_index import RuleIndex
+from xflow.states import Signature, State, are_alike, cheapest, choice, signature_of
 from xflow.steps import Step, Steps
 
 STEP = 1e-8
@@ -47,35 +46,6 @@ class Limits:
     states: int = 3000
     deadline: float = float("inf")
     """In time.monotonic's seconds."""
-
-
-@dataclass(frozen=True)
-class State:
-    """A graph that was reached: its estimated cost and the rules that led to it."""
-
-    graph: Graph
-    cost: float
-    path: tuple[str, ...] = ()
-    focus: frozenset[Node] | None = field(default=None, repr=False)
-    """The nodes that the next step must be near; None: any."""
-    depth: int = 0
-    """Steps since the search last started afresh."""
-    hope: float = 0.0
-    """What it costs, or what it is known to cost one step later, whichever is less."""
-    origin: tuple[State, Step] | None = field(default=None, repr=False, compare=False)
-    """The state that it was reached from, and by which step."""
-    known_trail: tuple[Application, ...] | None = field(default=None, repr=False, compare=False)
-    """The trail of a state whose origin is in another process."""
-
-    @property
-    def trail(self) -> tuple[Application, ...] | None:
-        """The applications that led from the first state to this one; see `derivation`."""
-        if self.known_trail is not None or self.origin is None:
-            return self.known_trail if self.path else ()
-        before, step = self.origin
-        trail = before.trail
-        last = application(before.graph, step.rule, step.rank, step.match)
-        return None if trail is None or last is None else (*trail, last)
 
 
 class Explorer:
@@ -107,7 +77,7 @@ class Explorer:
 
     @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:
-        """The cheapest states that were found, the given graph first, see `_cheapest`.
+        """The cheapest states that were found, the given graph first, see `states.choice`.
 
         At most `keep` besides the given graph; no two consist of the same operators, and none of
         operators that the opset does not have: these only lie on the way.
@@ -118,32 +88,38 @@ class Explorer:
         """
         cost = self.estimate(graph)
         root = State(graph, cost, hope=cost)
-        limits = self.limits
-        states, self.exhausted = self._explored(root, limits)
-        best = min(states.values(), key=lambda state: state.cost)
-        bests, banned = [best], [_heaviest(best)]
-        limits = replace(limits, expansions=limits.expansions // PART, states=limits.states // PART)
-        while self.doubt and not self.exhausted and banned[-1] and len(bests) <= DOUBTS:
-            others, _ = self._explored(root, limits, [step for step in banned if step])
-            bests.append(min(others.values(), key=lambda state: state.cost))
-            banned.append(_heaviest(bests[-1]))
+        states, self.exhausted = self._explored(root, self.limits)
+        bests = [cheapest(states.values())]
+        doubted: list[Step] = []
+        fewer = replace(
+            self.limits,
+            expansions=self.limits.expansions // PART,
+            states=self.limits.states // PART,
+        )
+        while self.doubt and not self.exhausted and len(doubted) < DOUBTS:
+            step = bests[-1].heaviest
+            if step is None:
+                break
+            doubted.append(step)
+            others, _ = self._explored(root, fewer, doubted)
+            bests.append(cheapest(others.values()))
             for signature, state in others.items():
                 if signature not in states or state.cost < states[signature].cost:
                     states[signature] = state
-        return _cheapest(states, root, bests, keep)
+        return choice(states, root, bests, keep)
 
     def _explored(
-        self, root: State, limits: Limits, banned: Sequence[Step] = ()
-    ) -> tuple[dict[_Signature, State], bool]:
+        self, root: State, limits: Limits, doubted: Sequence[Step] = ()
+    ) -> tuple[dict[Signature, State], bool]:
         """The cheapest state for each signature, and whether there are no others.
 
-        They are reached without steps like those that are `banned`.
+        They are reached without steps like those that are `doubted`.
         """
         graph, best = root.graph, root.cost
         queue = _Queue(self.random)
         queue.push(root)
         seen = {self.steps.key(graph)}
-        found = {_signature(graph): root}
+        found = {signature_of(graph): root}
         delayed: dict[State, list[_Successor]] = {}
         considered = expanded = 0
         while expanded < limits.expansions:
@@ -156,7 +132,7 @@ class Explorer:
                 if considered >= limits.states or time.monotonic() > limits.deadline:
                     return found, False
                 step, after = new.step, new.after
-                if new.key in seen or any(_are_alike(step, each) for each in banned):
+                if new.key in seen or any(are_alike(step, each) for each in doubted):
                     continue
                 cost = new.cost
                 if not detours and cost >= state.cost:
@@ -184,7 +160,7 @@ class Explorer:
                     depth = state.depth + 1
                     reached = State(after, cost, path, focus, depth, hope, (state, step))
                 queue.push(reached)
-                signature = _signature(after)
+                signature = signature_of(after)
                 if writable and (signature not in found or found[signature].cost > cost):
                     found[signature] = reached
             if state in delayed:
@@ -247,41 +223,6 @@ class Explorer:
             cost = self.estimate(after) + STEP * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:
                 yield _Successor(step, after, moved, key, cost)
-
-
-_Signature: TypeAlias = frozenset[tuple[object, int]]
-
-
-def _heaviest(state: State) -> Step | None:
-    """The step on the way to a state that is said to gain most; None if it is the first one."""
-    heaviest: tuple[float, Step] | None = None
-    while state.origin is not None:
-        before, step = state.origin
-        gain = before.cost - state.cost
-        if heaviest is None or gain > heaviest[0]:
-            heaviest = gain, step
-        state = before
-    return heaviest and heaviest[1]
-
-
-def _are_alike(step: Step, other: Step) -> bool:
-    """Whether two steps do the same, or bring in the same kind of operator."""
-    same = step.rule == other.rule or step.after == other.after
-    return same or not _brought(step).isdisjoint(_brought(other))
-
-
-def _brought(step: Step) -> set[tuple[object, ...]]:
-    """The kinds of operators that a step puts there and that were not there before."""
-    return _kinds(step.made) - _kinds(step.match.nodes)
-
-
-def _kinds(nodes: Iterable[Node]) -> set[tuple[object, ...]]:
-    """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
-    return {
-        (node.op, *(value.is_constant for value in node.inputs))
-        for node in nodes
-        if not node.constant and isinstance(node.op, Operator)
-    }
 
 
 class _Successor(NamedTuple):
@@ -356,52 +297,3 @@ def _replace(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[
         for old, output in zip(node.outputs, made.outputs, strict=True):
             new.setdefault(old, output)
     return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved
-
-
-def _signature(graph: Graph) -> _Signature:
-    """What two graphs share that the runtime would serve alike: operators and their types."""
-    counts = Counter(
-        (node.op, node.types)
-        for node in graph.nodes
-        if not node.constant and isinstance(node.op, Operator)
-    )
-    return frozenset(counts.items())
-
-
-def _cheapest(
-    found: Mapping[_Signature, State], root: State, bests: Sequence[State], keep: int
-) -> list[State]:
-    """The given graph, and at most `keep` of what was found, by cost.
-
-    The best of each exploration; the first and the last state on the way to the first of them that
-    gained something; and for each rule on that way, those first that are said to gain most, the
-    cheapest that does without. Where the estimate is wrong about one step, one of them may be
-    right. The rest are the next ones. What has all operators of a cheaper one and more is left out.
-    """
-    others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
-    if not others:
-        return [root]
-    best = others[0]
-    way = sorted(
-        (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
-        key=lambda state: len(state.path),
-    )
-    without = [
-        next((state for state in others if rule not in state.path), best)
-        for rule in dict.fromkeys(best.path)
-    ]
-    without.sort(key=lambda state: -state.cost)
-    chosen = [(root, dict(_signature(root.graph)))]
-    for state in (*bests, *way[:1], *way[1:][-1:], *without, *others):
-        if len(chosen) > keep:
-            break
-        mine = dict(_signature(state.graph))
-        if state.path and not any(
-            each.cost <= state.cost and _includes(mine, theirs) for each, theirs in chosen
-        ):
-            chosen.append((state, mine))
-    return [root, *sorted((state for state, _ in chosen[1:]), key=lambda state: state.cost)]
-
-
-def _includes(counts: Mapping[object, int], fewer: Mapping[object, int]) -> bool:
-    return all(counts.get(kind, 0) >= number for kind, number in fewer.items())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import loky
 
-from xflow.backtrack import Explorer, Limits, State
+from xflow.backtrack import Explorer, Limits
 from xflow.cost import CostModel
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import Layout, TargetModel
@@ -26,6 +26,7 @@ from xflow.plain import Plain, from_plain, to_plain
 from xflow.region import SMALL, Constants, Region
 from xflow.rule import Rule
 from xflow.rule_index import RuleIndex
+from xflow.states import State
 
 MAX_PROCESSES = 8
 """Each holds the rules and what it has matched, some 200 MB."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from xflow.backtrack import Limits, State
+from xflow.backtrack import Limits
 from xflow.cost import CostModel
 from xflow.cost.objectives import operators
 from xflow.decided import decided
@@ -26,6 +26,7 @@ from xflow.memory import Memory, Remembered, Solution
 from xflow.ranges import Ranges
 from xflow.region import Constants, Region, cut
 from xflow.rule import Rule
+from xflow.states import State
 
 ALPHA = 2.0
 """States that cost more than this times the best are dropped: estimates are rough, and rules that
@@ -372,13 +373,7 @@ class _Search:
         """The form that a region should have; None if there is no time to tell."""
         original, *others = states
         if not self.cost.measures:
-            for state in sorted(others, key=lambda state: state.cost):
-                part = _is_part(state.graph, original.graph)
-                gain = -GAIN if part and self.cost.layouts is not None else self.gain
-                solution = _solution(state, original.cost, state.cost, gain)
-                if solution is not None:
-                    return self.remembered(region, solution)
-            return self.remembered(region, None)
+            return self.remembered(region, self.estimated(original, others))
         if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
             return None
         low, high = MEASURE_S
@@ -387,11 +382,18 @@ class _Search:
         if fitting < 2:
             return None
         forms = [original, *others][:fitting]
+        return self.remembered(region, self.measured(region, forms, min(high, max(low, seconds))))
+
+    def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
+        """The fastest of the forms, of which the first is the original, if it gains enough.
+
+        It has to do so twice.
+        """
+        original = forms[0]
         graphs = [region.in_place(state.graph.outputs) for state in forms]
-        seconds = min(high, max(low, seconds))
         times = self.cost.measure(graphs, (1 - AGAIN) * seconds)
         if times[0] is None:
-            return self.remembered(region, None)
+            return None
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest, form = min(timed, key=lambda item: item[0])
         # Of forms that are equally fast as far as one can tell, take the one with the fewest
@@ -407,14 +409,24 @@ class _Search:
         else:
             gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
         if _solution(best, times[0], time_of_best, gain) is None:
-            return self.remembered(region, None)
+            return None
         # The fastest of several is so by luck, too, and two sessions of one model differ by some
         # percent for as long as they live. Only new ones tell what it gains.
         pair = [graphs[0], graphs[forms.index(best)]]
         before, after = self.cost.measure(pair, AGAIN * seconds, again=True)
         if before is None or after is None:
-            return self.remembered(region, None)
-        return self.remembered(region, _solution(best, before, after, min(gain, gain / 2)))
+            return None
+        return _solution(best, before, after, min(gain, gain / 2))
+
+    def estimated(self, original: State, others: Sequence[State]) -> Solution | None:
+        """The cheapest form that gains enough."""
+        for state in sorted(others, key=lambda state: state.cost):
+            part = _is_part(state.graph, original.graph)
+            gain = -GAIN if part and self.cost.layouts is not None else self.gain
+            solution = _solution(state, original.cost, state.cost, gain)
+            if solution is not None:
+                return solution
+        return None
 
     def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
         """Put the solutions in, from the last region to the first.

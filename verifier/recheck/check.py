@@ -144,16 +144,15 @@ def _readings(value: Value, index: Index) -> tuple[Scalar, Scalar]:
 
 
 def _computed(value: Value, index: Index) -> Iterator[Scalar]:
-    """An element, and those that elementwise operators compute it from, of the same shape.
+    """An element, and those that elementwise operators of one input compute it from, one by one.
 
+    Where there is one input, there is no result without it; a choice does without one of its two.
     Bound variables are named in order, so that a maximum in one is the same in another.
     """
     yield _readings(value, index)[0]
-    operator = value.node.op
-    if isinstance(operator, Operator) and operator.elementwise:
-        for source in value.node.inputs:
-            if source.shape == value.shape:
-                yield from _computed(source, index)
+    operator, sources = value.node.op, value.node.inputs
+    if isinstance(operator, Operator) and operator.elementwise and len(sources) == 1:
+        yield from _computed(sources[0], index)
 
 
 @dataclass

@@ -1,0 +1,132 @@
+"""The states that the search of a region has reached, and which of them are worth measuring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xflow.derivation import Application, application
+from xflow.graph import Graph, Node
+from xflow.ops.registry import Operator
+from xflow.steps import Step
+
+Signature: TypeAlias = frozenset[tuple[object, int]]
+"""What two graphs share that the runtime would serve alike: operators and their types, counted."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A graph that was reached: its estimated cost and the rules that led to it."""
+
+    graph: Graph
+    cost: float
+    path: tuple[str, ...] = ()
+    focus: frozenset[Node] | None = field(default=None, repr=False)
+    """The nodes that the next step must be near; None: any."""
+    depth: int = 0
+    """Steps since the search last started afresh."""
+    hope: float = 0.0
+    """What it costs, or what it is known to cost one step later, whichever is less."""
+    origin: tuple[State, Step] | None = field(default=None, repr=False, compare=False)
+    """The state that it was reached from, and by which step."""
+    known_trail: tuple[Application, ...] | None = field(default=None, repr=False, compare=False)
+    """The trail of a state whose origin is in another process."""
+
+    @property
+    def trail(self) -> tuple[Application, ...] | None:
+        """The applications that led from the first state to this one; see `derivation`."""
+        if self.known_trail is not None or self.origin is None:
+            return self.known_trail if self.path else ()
+        before, step = self.origin
+        trail = before.trail
+        last = application(before.graph, step.rule, step.rank, step.match)
+        return None if trail is None or last is None else (*trail, last)
+
+    @property
+    def heaviest(self) -> Step | None:
+        """The step on the way that is said to gain most; None if there is no way behind it."""
+        heaviest: Step | None = None
+        most, state = 0.0, self
+        while state.origin is not None:
+            before, step = state.origin
+            gain = before.cost - state.cost
+            if heaviest is None or gain > most:
+                heaviest, most = step, gain
+            state = before
+        return heaviest
+
+
+def cheapest(states: Iterable[State]) -> State:
+    """The state that costs least."""
+    return min(states, key=lambda state: state.cost)
+
+
+def are_alike(step: Step, other: Step) -> bool:
+    """Whether two steps do the same, or bring in the same kind of operator."""
+    same = step.rule == other.rule or step.after == other.after
+    return same or not _brought(step).isdisjoint(_brought(other))
+
+
+def _brought(step: Step) -> set[tuple[object, ...]]:
+    """The kinds of operators that a step puts there and that were not there before."""
+    return _kinds(step.made) - _kinds(step.match.nodes)
+
+
+def _kinds(nodes: Iterable[Node]) -> set[tuple[object, ...]]:
+    """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
+    return {
+        (node.op, *(value.is_constant for value in node.inputs))
+        for node in nodes
+        if not node.constant and isinstance(node.op, Operator)
+    }
+
+
+def signature_of(graph: Graph) -> Signature:
+    """What graphs share that the runtime would serve alike."""
+    counts = Counter(
+        (node.op, node.types)
+        for node in graph.nodes
+        if not node.constant and isinstance(node.op, Operator)
+    )
+    return frozenset(counts.items())
+
+
+def choice(
+    found: Mapping[Signature, State], root: State, bests: Sequence[State], keep: int
+) -> list[State]:
+    """The given graph, and at most `keep` of what was found, by cost.
+
+    The best of each exploration; the first and the last state on the way to the first of them that
+    gained something; and for each rule on that way, those first that are said to gain most, the
+    cheapest that does without. Where the estimate is wrong about one step, one of them may be
+    right. The rest are the next ones. What has all operators of a cheaper one and more is left out.
+    """
+    others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
+    if not others:
+        return [root]
+    best = others[0]
+    way = sorted(
+        (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
+        key=lambda state: len(state.path),
+    )
+    without = [
+        next((state for state in others if rule not in state.path), best)
+        for rule in dict.fromkeys(best.path)
+    ]
+    without.sort(key=lambda state: -state.cost)
+    chosen = [(root, dict(signature_of(root.graph)))]
+    for state in (*bests, *way[:1], *way[1:][-1:], *without, *others):
+        if len(chosen) > keep:
+            break
+        mine = dict(signature_of(state.graph))
+        if state.path and not any(
+            each.cost <= state.cost and _includes(mine, theirs) for each, theirs in chosen
+        ):
+            chosen.append((state, mine))
+    return [root, *sorted((state for state, _ in chosen[1:]), key=lambda state: state.cost)]
+
+
+def _includes(counts: Mapping[object, int], fewer: Mapping[object, int]) -> bool:
+    return all(counts.get(kind, 0) >= number for kind, number in fewer.items())
