@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.graph import Graph, TensorType, Value, apply, leaf
-from xflow.states import Signature, State, choice, signature_of
+from xflow.states import Signature, State, choice
 
 X = leaf("x", TensorType("FLOAT", (4, 4)))
 
@@ -21,7 +21,7 @@ def state(cost: float, path: str, *names: str) -> State:
 
 
 def by_signature(states: Iterable[State]) -> dict[Signature, State]:
-    return {signature_of(each.graph): each for each in states}
+    return {each.signature: each for each in states}
 
 
 ROOT = state(10.0, "", "Exp", "Tanh")

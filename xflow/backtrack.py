@@ -21,7 +21,7 @@ from xflow.graph import Graph, Node, Value, with_inputs
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
 from xflow.rule_index import RuleIndex
-from xflow.states import Signature, State, are_alike, cheapest, choice, signature_of
+from xflow.states import Signature, State, cheapest, choice
 from xflow.steps import Step, Steps
 
 STEP = 1e-8
@@ -103,9 +103,8 @@ class Explorer:
             doubted.append(step)
             others, _ = self._explored(root, fewer, doubted)
             bests.append(cheapest(others.values()))
-            for signature, state in others.items():
-                if signature not in states or state.cost < states[signature].cost:
-                    states[signature] = state
+            for state in others.values():
+                _keep_cheaper(states, state)
         return choice(states, root, bests, keep)
 
     def _explored(
@@ -119,7 +118,7 @@ class Explorer:
         queue = _Queue(self.random)
         queue.push(root)
         seen = {self.steps.key(graph)}
-        found = {signature_of(graph): root}
+        found = {root.signature: root}
         delayed: dict[State, list[_Successor]] = {}
         considered = expanded = 0
         while expanded < limits.expansions:
@@ -128,11 +127,11 @@ class Explorer:
                 return found, True
             detours = state in delayed
             expanded += detours
-            for new in delayed.pop(state) if detours else self._successors(state, seen):
+            for new in delayed.pop(state) if detours else self._successors(state, seen, doubted):
                 if considered >= limits.states or time.monotonic() > limits.deadline:
                     return found, False
                 step, after = new.step, new.after
-                if new.key in seen or any(are_alike(step, each) for each in doubted):
+                if new.key in seen:
                     continue
                 cost = new.cost
                 if not detours and cost >= state.cost:
@@ -160,9 +159,8 @@ class Explorer:
                     depth = state.depth + 1
                     reached = State(after, cost, path, focus, depth, hope, (state, step))
                 queue.push(reached)
-                signature = signature_of(after)
-                if writable and (signature not in found or found[signature].cost > cost):
-                    found[signature] = reached
+                if writable:
+                    _keep_cheaper(found, reached)
             if state in delayed:
                 queue.push(state)
         return found, False
@@ -208,12 +206,16 @@ class Explorer:
     def _dearest(self, best: float) -> float:
         return self.limits.alpha * best + self.limits.slack
 
-    def _successors(self, state: State, seen: Container[object]) -> Iterator[_Successor]:
-        """What one step leads to that is new and worth a look."""
+    def _successors(
+        self, state: State, seen: Container[object], doubted: Sequence[Step]
+    ) -> Iterator[_Successor]:
+        """What one step that is like none in doubt leads to, if it is new and worth a look."""
         zone = None if state.focus is None else _around(state.focus)
         detour = not self._is_writable(state.graph)  # from which the way back may cost
         for step in self.steps.of(state.graph):
             if zone is not None and zone.isdisjoint(step.near):
+                continue
+            if any(map(step.is_like, doubted)):
                 continue
             mapping = dict(zip(step.before, step.after, strict=True))
             after, moved = _replace(state.graph, mapping)
@@ -223,6 +225,13 @@ class Explorer:
             cost = self.estimate(after) + STEP * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:
                 yield _Successor(step, after, moved, key, cost)
+
+
+def _keep_cheaper(found: dict[Signature, State], state: State) -> None:
+    """Take up a state unless there is one with its signature that costs no more."""
+    known = found.get(state.signature)
+    if known is None or known.cost > state.cost:
+        found[state.signature] = state
 
 
 class _Successor(NamedTuple):

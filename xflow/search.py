@@ -444,6 +444,8 @@ class _Search:
             new = region.instantiate(outputs)
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
+        if not made:
+            return graph
         after = apply_replacements(graph, made)
         self.been.add(_computed(graph))
         if _computed(after) in self.been:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from xflow.derivation import Application, application
@@ -44,6 +45,16 @@ class State:
         last = application(before.graph, step.rule, step.rank, step.match)
         return None if trail is None or last is None else (*trail, last)
 
+    @cached_property
+    def signature(self) -> Signature:
+        """What it shares with states that the runtime would serve alike."""
+        counts = Counter(
+            (node.op, node.types)
+            for node in self.graph.nodes
+            if not node.constant and isinstance(node.op, Operator)
+        )
+        return frozenset(counts.items())
+
     @property
     def heaviest(self) -> Step | None:
         """The step on the way that is said to gain most; None if there is no way behind it."""
@@ -61,36 +72,6 @@ class State:
 def cheapest(states: Iterable[State]) -> State:
     """The state that costs least."""
     return min(states, key=lambda state: state.cost)
-
-
-def are_alike(step: Step, other: Step) -> bool:
-    """Whether two steps do the same, or bring in the same kind of operator."""
-    same = step.rule == other.rule or step.after == other.after
-    return same or not _brought(step).isdisjoint(_brought(other))
-
-
-def _brought(step: Step) -> set[tuple[object, ...]]:
-    """The kinds of operators that a step puts there and that were not there before."""
-    return _kinds(step.made) - _kinds(step.match.nodes)
-
-
-def _kinds(nodes: Iterable[Node]) -> set[tuple[object, ...]]:
-    """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
-    return {
-        (node.op, *(value.is_constant for value in node.inputs))
-        for node in nodes
-        if not node.constant and isinstance(node.op, Operator)
-    }
-
-
-def signature_of(graph: Graph) -> Signature:
-    """What graphs share that the runtime would serve alike."""
-    counts = Counter(
-        (node.op, node.types)
-        for node in graph.nodes
-        if not node.constant and isinstance(node.op, Operator)
-    )
-    return frozenset(counts.items())
 
 
 def choice(
@@ -116,11 +97,11 @@ def choice(
         for rule in dict.fromkeys(best.path)
     ]
     without.sort(key=lambda state: -state.cost)
-    chosen = [(root, dict(signature_of(root.graph)))]
+    chosen = [(root, dict(root.signature))]
     for state in (*bests, *way[:1], *way[1:][-1:], *without, *others):
         if len(chosen) > keep:
             break
-        mine = dict(signature_of(state.graph))
+        mine = dict(state.signature)
         if state.path and not any(
             each.cost <= state.cost and _includes(mine, theirs) for each, theirs in chosen
         ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
@@ -50,6 +51,25 @@ class Step:
     before a product and no longer behind it."""
     fills: bool = False
     """Whether it adds channels to fill blocks, which pays only in what reads them."""
+
+    @cached_property
+    def brought(self) -> frozenset[object]:
+        """The kinds of operators that it puts there and that were not there before."""
+        return _kinds(self.made) - _kinds(self.match.nodes)
+
+    def is_like(self, other: Step) -> bool:
+        """Whether both do the same, or bring in the same kind of operator."""
+        same = self.rule == other.rule or self.after == other.after
+        return same or not self.brought.isdisjoint(other.brought)
+
+
+def _kinds(nodes: Iterable[Node]) -> frozenset[object]:
+    """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
+    return frozenset(
+        (node.op, *(value.is_constant for value in node.inputs))
+        for node in nodes
+        if not node.constant and isinstance(node.op, Operator)
+    )
 
 
 class View:
