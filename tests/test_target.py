@@ -189,6 +189,50 @@ IMAGES = {
 }
 
 
+def to_first(value: Value) -> Value:
+    return call("Transpose", value, perm=(0, 3, 1, 2))
+
+
+def to_last(value: Value) -> Value:
+    return call("Transpose", value, perm=(0, 2, 3, 1))
+
+
+LAST = call("Exp", tensor("last", 1, 10, 10, 32))
+TURNED = {
+    "from": (call("Exp", to_last(conv(IMAGE, 32))),),
+    "from-a-sum": (call("Exp", to_last(call("Add", *(conv(IMAGE, 32, k) for k in (1, 3))))),),
+    "from-twice": (call("Exp", to_last(conv(IMAGE, 32))), call("Exp", conv(IMAGE, 32))),
+    "from-to-two": tuple(call(op, to_last(conv(IMAGE, 32))) for op in ("Exp", "Neg")),
+    "to": (conv(to_first(LAST), 32),),
+    "to-a-pool": (call("MaxPool", to_first(LAST), kernel_shape=(2, 2)),),
+    "to-two": (conv(to_first(LAST), 32, 1), conv(to_first(LAST), 32, 3)),
+    "to-one-and-another": (conv(to_first(LAST), 32, 3), call("Neg", to_first(LAST))),
+    "to-an-output": (conv(to_first(LAST), 32, 3), to_first(LAST)),
+    "by-another-permutation": (
+        conv(call("Transpose", tensor("x", 1, 10, 10, 32), perm=(0, 3, 2, 1)), 32),
+    ),
+    "there-and-back": (call("Exp", to_last(conv(call("Relu", conv(to_first(LAST), 32)), 32))),),
+    "odd": (call("Exp", to_last(conv(tensor("odd", 1, 18, 10, 10), 18))),),
+}
+
+
+@pytest.mark.parametrize("outputs", TURNED.values(), ids=TURNED)
+def test_conversions_transpose_where_the_runtime_does(
+    outputs: tuple[Value, ...], tmp_path: Path
+) -> None:
+    block = runtime_block(tmp_path)
+    if block is None:
+        pytest.skip("the runtime has no layout of its own on this machine")
+    graph = Graph(outputs)
+    model = LayoutModel(Layout(block=block))
+    transposed = model.transposed(graph, count_readers(graph))
+    served = as_served(outputs, tmp_path)
+    expected = model.converted(graph, transposed=transposed)
+    assert served["ReorderInput"] + served["ReorderOutput"] == len(expected)
+    transposes = sum(operator_name(node) == "Transpose" for node in graph.nodes)
+    assert served["Transpose"] == transposes - len(transposed)
+
+
 @pytest.mark.parametrize("output", IMAGES.values(), ids=IMAGES)
 def test_layout_is_converted_where_the_runtime_does(output: Value, tmp_path: Path) -> None:
     block = runtime_block(tmp_path)

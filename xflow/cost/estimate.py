@@ -4,8 +4,8 @@ An operator takes the larger of its arithmetic at the peak of its class and its 
 memory's bandwidth, and an overhead for the call. What the runtime fuses into the operator before
 it is free; a pattern that it fuses into a kernel costs what that kernel does; what depends on
 constants alone is computed once and free. Images that go from an operator in the runtime's own
-layout to one that is not, or back, are converted. The estimate only has to rank graphs: what is
-kept, a measurement decides.
+layout to one that is not, or back, are converted, and transposed on the way. The estimate only has
+to rank graphs: what is kept, a measurement decides.
 """
 
 from __future__ import annotations
@@ -43,11 +43,14 @@ class Estimator:
         readers = count_readers(graph)
         kernels = self.fusions.chosen(graph, readers)
         inside = {node for kernel in kernels.values() for node in kernel.inside}
-        total = 0.0
+        transposed = self.layouts.transposed(graph, readers)
+        converted = self.layouts.converted(graph, inside, wanted, transposed)
+        total = sum(map(self._conversion, converted))
+        total += len(transposed) * self.target.fused_overhead
         chains: dict[Value, tuple[str, Stage]] = {}
         """For values that may be fused into: the operator at the head, and what followed it."""
         for node in graph.nodes:
-            if node.constant or isinstance(node.op, Leaf) or node in inside:
+            if node.constant or isinstance(node.op, Leaf) or node in inside or node in transposed:
                 continue
             if node in kernels:
                 total += self._kernel(kernels[node], node)
@@ -60,8 +63,7 @@ class Estimator:
             else:
                 total += self._fused_into(node, name)
             chains[node.outputs[0]] = chain
-        converted = self.layouts.converted(graph, inside, wanted)
-        return total + sum(map(self._conversion, converted))
+        return total
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""
@@ -181,6 +183,8 @@ class Estimator:
     def _peak(self, node: Node, name: str) -> float:
         """The operations per second and thread of an operator."""
         peak = self.target.peak.get(name, self.target.other_peak)
+        if name == "Conv" and _is_product(node) and self.layouts.is_blocked(node):
+            return self.target.peak.get(f"{name}.pixels", peak)
         if any(value.is_constant for value in node.inputs):
             return peak
         return self.target.peak.get(f"{name}.computed", peak)

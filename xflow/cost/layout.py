@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from xflow.cost.fusion import operator_name
 from xflow.cost.target import Layout
@@ -18,12 +18,16 @@ class LayoutModel:
         self._blocked: dict[Node, bool] = {}
 
     def converted(
-        self, graph: Graph, inside: Container[Node] = (), wanted: Sequence[bool] = ()
+        self,
+        graph: Graph,
+        inside: Container[Node] = (),
+        wanted: Sequence[bool] = (),
+        transposed: Container[Node] = (),
     ) -> set[Value]:
         """The images that the runtime converts to its layout or from it, while it runs.
 
         `wanted` says which outputs are wanted in the layout; nodes `inside` of fused kernels do
-        not count.
+        not count. What a conversion from the layout has `transposed` on the way stands for itself.
         """
         found: set[Value] = set()
         if self.layout is None:
@@ -35,11 +39,35 @@ class LayoutModel:
                 wants = self.wants_blocks(node)
                 for value in node.inputs:
                     if self._blocked[value.node] != wants and not value.is_constant:
-                        found.add(value)
+                        found.add(node.outputs[0] if node in transposed and not wants else value)
         for number, value in enumerate(graph.outputs):
             wants = number < len(wanted) and wanted[number]
             if self._blocked.get(value.node, False) != wants and self._may_be_blocked(value):
                 found.add(value)
+        return found
+
+    def transposed(self, graph: Graph, readers: Mapping[Value, int]) -> set[Node]:
+        """The transposes that conversions do on the way.
+
+        From the layout any of them, each in a conversion of its own; to the layout only one that
+        nobody else reads (`readers` says how often values are read) but an operator in the layout.
+        """
+        layout = self.layout
+        found: set[Node] = set()
+        waiting: set[Value] = set()
+        for node in graph.nodes:
+            if layout is None or node.constant or operator_name(node) != "Transpose":
+                continue
+            perm = node.attributes["perm"]
+            if perm == layout.to_last and self.is_blocked(node.inputs[0].node):
+                found.add(node)
+            elif perm == layout.to_first and readers[node.outputs[0]] == 1:
+                waiting.add(node.outputs[0])
+        if waiting:
+            for node in graph.nodes:
+                for value in node.inputs:
+                    if value in waiting and self.wants_blocks(node):
+                        found.add(value.node)
         return found
 
     def is_blocked(self, node: Node) -> bool:

@@ -18,16 +18,14 @@ ROW_OF = 5
 
 def peaks(constants: Constants) -> Iterator[Probe]:
     """Operators that are bound by their arithmetic."""
-    for shape, kernel in (
-        ((1, 256, 28, 28), 1),
-        (IMAGE, 1),
-        (IMAGE, 3),
-        ((1, 256, 14, 14), 3),
-    ):
-        yield convolution("peak.Conv", constants, shape, kernel)
+    for shape in (IMAGE, (1, 256, 14, 14)):
+        yield convolution("peak.Conv", constants, shape, 3)
+    for shape in (IMAGE, (1, 256, 28, 28)):
+        yield convolution("peak.Conv.pixels", constants, shape, 1)
     for name in ("MaxPool", "AveragePool"):
         yield pool(f"peak.{name}", name, constants, IMAGE[1])
     tokens, width, heads = ROWS[1], ROWS[2], SCORES[1]
+    yield pixels("peak.Conv.pixels", constants, (1, width, 1, tokens))
     for inner, outer in ((width, width), (width, 4 * width), (4 * width, width)):
         products = [
             call("MatMul", constants.input((1, tokens, inner)), constants.weight(inner, outer))
@@ -84,6 +82,17 @@ def convolution(
     for _ in range(ROW_OF):
         weight = constants.weight(shape[1], shape[1] // group, kernel, kernel)
         value = call("Conv", value, weight, pads=(kernel // 2,) * 4, group=group)
+        results.append(value)
+    return Probe(name, Graph((results[-1],)), Graph((results[0],)))
+
+
+def pixels(name: str, constants: Constants, shape: tuple[int, ...]) -> Probe:
+    """Convolutions of one pixel in a row, by turns to four times as many channels and back."""
+    value = constants.input(shape)
+    results = []
+    for number in range(ROW_OF):
+        widths = (4 * shape[1], shape[1]) if number % 2 == 0 else (shape[1], 4 * shape[1])
+        value = call("Conv", value, constants.weight(*widths, 1, 1))
         results.append(value)
     return Probe(name, Graph((results[-1],)), Graph((results[0],)))
 

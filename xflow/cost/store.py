@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS region_cost_1 (
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime, region)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS calibration_1 (
+CREATE TABLE IF NOT EXISTS calibration_2 (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -154,7 +154,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
-                "SELECT numbers FROM calibration_1 WHERE processor = ?"
+                "SELECT numbers FROM calibration_2 WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ?",
                 _key(place),
             ).fetchone()
@@ -167,7 +167,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO calibration_1 VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO calibration_2 VALUES (?, ?, ?, ?, ?, ?)",
                 (*_key(place), numbers, time.time()),
             )
 

@@ -104,6 +104,9 @@ class Layout:
          "Add", "Sum", "Mul", "Concat", "BatchNormalization", "Resize"}
     )  # fmt: skip
     """Operators that give the layout if all that they read is in it."""
+    to_last: tuple[int, ...] = (0, 2, 3, 1)
+    """The transpose that puts the channels last. A conversion from the layout does it on the way,
+    and one to the layout its opposite."""
     reorder: float = 1.1
     """How many times as long as a product of tensors a conversion takes for the same bytes."""
     outside: Mapping[str, float] = field(
@@ -112,6 +115,11 @@ class Layout:
         }
     )  # fmt: skip
     """How many times as long operators take for what they have to do outside of the layout."""
+
+    @property
+    def to_first(self) -> tuple[int, ...]:
+        """The transpose that undoes `to_last`."""
+        return tuple(self.to_last.index(axis) for axis in range(self.rank))
 
     @property
     def inside(self) -> frozenset[str]:
@@ -126,12 +134,13 @@ class TargetModel:
     threads: int = 2
     peak: Mapping[str, float] = field(
         default_factory=lambda: {
-            "Conv": 170e9, "ConvTranspose": 110e9, "MatMul": 160e9, "MatMul.computed": 95e9,
+            "Conv": 170e9, "Conv.pixels": 180e9, "ConvTranspose": 110e9, "MatMul": 160e9, "MatMul.computed": 95e9,
             "FusedMatMul": 95e9, "Gemm": 160e9, "Attention": 100e9,
         }
     )  # fmt: skip
     """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
-    it is that of the operator where none of its inputs is constant: it packs them each time."""
+    it is that of the operator where none of its inputs is constant: it packs them each time; with
+    ``.pixels`` that of convolutions of one pixel in the layout."""
     other_peak: float = 35e9
     products: Mapping[str, str] = field(default_factory=lambda: {"Einsum": "MatMul"})
     """Operators that the runtime computes by another one's kernel, with data moved around it."""
