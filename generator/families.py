@@ -22,6 +22,7 @@ from xflow.generator.vocabularies.movement import MOVEMENT
 from xflow.generator.vocabularies.normalization import NORMALIZATION
 from xflow.generator.vocabularies.padded_channels import PADDED_CHANNELS
 from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
+from xflow.generator.vocabularies.pixels import PIXELS, TOKENS_FAMILY
 from xflow.generator.vocabularies.pools import POOLING
 from xflow.generator.vocabularies.reductions import REDUCTIONS
 from xflow.generator.vocabularies.resized import RESIZED
@@ -53,6 +54,8 @@ FAMILIES = (
     CONVOLUTION,
     CHANNELS,
     LAST_CHANNELS,
+    PIXELS,
+    TOKENS_FAMILY,
     BORDERS,
     POOLING,
     PADDED_CHANNELS,

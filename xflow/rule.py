@@ -230,8 +230,9 @@ _KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "types", *_NOT
 def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> list[Rule]:
     """Read stanzas; blank lines and lines that start with ``#`` are passed over.
 
-    Raises RuleFileError that names `source` and the line. Unless `checked`, rules that make no
-    sense at one of their ranks raise it only when they are used there.
+    Raises RuleFileError that names `source` and the line. Unless `checked`, sides are taken as they
+    are spelled, and rules that make no sense at one of their ranks raise it only when they are used
+    there.
     """
     stanzas = parse_stanzas(text, source)
     return [make_rule(stanza, f"{source}:{line}", checked=checked) for line, stanza in stanzas]
@@ -286,8 +287,8 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
         rule = Rule(
             name,
             " ".join(stanza["in"].split()),
-            _canonical(stanza["from"]),
-            _canonical(stanza["to"]),
+            _canonical(stanza["from"]) if checked else stanza["from"],
+            _canonical(stanza["to"]) if checked else stanza["to"],
             " ".join(stanza.get("param", "").split()),
             ranks,
             _conditions(stanza.get("where", "")),
