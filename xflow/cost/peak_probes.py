@@ -18,13 +18,17 @@ ROW_OF = 5
 
 def peaks(constants: Constants) -> Iterator[Probe]:
     """Operators that are bound by their arithmetic."""
-    for shape in (IMAGE, (1, 256, 14, 14)):
-        yield convolution("peak.Conv", constants, shape, 3)
-    for shape in (IMAGE, (1, 256, 28, 28)):
-        yield convolution("peak.Conv.pixels", constants, shape, 1)
+    for shape, kernel in (
+        ((1, 256, 28, 28), 1),
+        (IMAGE, 1),
+        (IMAGE, 3),
+        ((1, 256, 14, 14), 3),
+    ):
+        yield convolution("peak.Conv", constants, shape, kernel)
     for name in ("MaxPool", "AveragePool"):
         yield pool(f"peak.{name}", name, constants, IMAGE[1])
     tokens, width, heads = ROWS[1], ROWS[2], SCORES[1]
+    # Of the same sizes as the products of matrices, instead of which they may stand.
     yield pixels("peak.Conv.pixels", constants, (1, width, 1, tokens))
     for inner, outer in ((width, width), (width, 4 * width), (4 * width, width)):
         products = [
