@@ -155,9 +155,9 @@ def some_blocks() -> tuple[Block, ...]:
 
 def test_the_terminal_counts_and_gives_reasons() -> None:
     assert block_lines(some_blocks()) == [
-        "Recognised: activation 1 of 2, attention 0 of 1",
-        "Not recognised: 1 x activation (Gelu): it is a test",
-        "Not recognised: 1 x attention (Attention): it is a test",
+        "In one operator or kernel each: 1 of 2 activations, 0 of 1 attention",
+        "In several operators still: 1 x activation (Gelu): it is a test",
+        "In several operators still: 1 x attention (Attention): it is a test",
     ]
     assert block_lines(()) == []
 
@@ -167,11 +167,11 @@ def test_explain_names_what_was_missed() -> None:
         graph(GELU, outputs="y s"), cost="estimated", budget=1, check=1, rules=[]
     ).report
     text = " ".join(str(explain_report(report)).split())
-    assert "activation Gelu: not recognised, since others read what lies inside it" in text
+    assert "activation Gelu: stays in several operators, since others read what lies inside it" in text
     assert "at y" in text
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(report.render())
-    assert "Recognised: activation 0 of 1" in console.export_text()
+    assert "In one operator or kernel each: 0 of 1 activation" in console.export_text()
 
 
 def test_outputs_that_nobody_reads_do_not_end_the_report() -> None:
