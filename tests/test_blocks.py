@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import numpy_helper
 from rich.console import Console
 from spellings import COMPOSITES, rules_over
 
@@ -167,7 +169,9 @@ def test_explain_names_what_was_missed() -> None:
         graph(GELU, outputs="y s"), cost="estimated", budget=1, check=1, rules=[]
     ).report
     text = " ".join(str(explain_report(report)).split())
-    assert "activation Gelu: stays in several operators, since others read what lies inside it" in text
+    assert (
+        "activation Gelu: stays in several operators, since others read what lies inside it" in text
+    )
     assert "at y" in text
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(report.render())
@@ -181,3 +185,12 @@ def test_outputs_that_nobody_reads_do_not_end_the_report() -> None:
     )
     (block,) = result.report.blocks
     assert "y" in block.nodes
+
+
+def test_a_number_that_depends_on_what_was_not_folded_is_none() -> None:
+    """A ConstantOfShape beyond the limits of folding stays one, and is no operator of ours."""
+    model = graph("k = ConstantOfShape(large) s = ReduceMax(k, both) y = Add(x, s)")
+    for name, values in (("large", [8192, 4096]), ("both", [0, 1])):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(values), name))
+    report = xflow.optimize(model, cost="estimated", budget=1, check=1, rules=[]).report
+    assert report.blocks == ()

@@ -220,7 +220,7 @@ def interface(model: ir.Model) -> onnx.ModelProto:
     proto.graph.name = model.graph.name or ""
     proto.graph.input.extend(ir.to_proto(value) for value in model.graph.inputs)
     proto.graph.output.extend(ir.to_proto(value) for value in model.graph.outputs)
-    restore(proto.graph)
+    restore(proto)
     for value in model.graph.inputs:
         if value.name in model.graph.initializers:
             proto.graph.initializer.add(name=value.name)

@@ -29,6 +29,9 @@ the root of 2 are rounded in many ways, and the two forms of Gelu are 25 times a
 FURTHEST = 32
 """How many tensors below a value are tried as that of which it is a function."""
 
+LARGEST = 2**16
+"""Elements up to which a tensor is computed for the sake of a number that depends on it."""
+
 _STEPS = 12
 
 
@@ -76,6 +79,8 @@ class Functions:
 
     def _evaluate(self, value: Value) -> Array | None:
         if not value.is_constant or any(size != 1 for size in value.shape):
+            return None
+        if any(not _is_quick(node) for node in walk([value])):
             return None
         feeds: dict[str, Array] = {}
         for leaf in Graph((value,)).leaves:
@@ -128,6 +133,15 @@ class Functions:
         if values.dtype.kind != "f" or values.shape != POINTS.shape:
             return None
         return values if bool(np.isfinite(values).all()) else None
+
+
+def _is_quick(node: Node) -> bool:
+    """Whether numpy has what a constant node gives at once: some were too large to fold."""
+    for kind in node.types:
+        sizes = [size for size in kind.shape if isinstance(size, int)]
+        if len(sizes) < len(kind.shape) or math.prod(sizes) > LARGEST:
+            return False
+    return isinstance(node.op, Operator | Leaf)
 
 
 def _is_straight(values: Array) -> bool:
