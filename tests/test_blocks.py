@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,8 +15,10 @@ from spellings import COMPOSITES, rules_over
 
 import xflow
 from xflow.blocks.find import Found, find_blocks
+from xflow.blocks.functions import FURTHEST
 from xflow.explanation import explain_report
 from xflow.onnx_import import import_model
+from xflow.ops.functions import Tanh
 from xflow.report import Block, BlockForm, block_lines
 
 EVERY = [(name, each) for name, composite in COMPOSITES.items() for each in composite.spellings]
@@ -194,3 +197,25 @@ def test_a_number_that_depends_on_what_was_not_folded_is_none() -> None:
         model.graph.initializer.append(numpy_helper.from_array(np.array(values), name))
     report = xflow.optimize(model, cost="estimated", budget=1, check=1, rules=[]).report
     assert report.blocks == ()
+
+
+def test_a_scaled_relu_is_no_selu() -> None:
+    """Of which it is a case, without the exponential."""
+    (found,) = blocks_of(graph("a = Mul(x, two) y = Relu(a)"))
+    assert (found.name, found.is_operator) == ("Relu", True)
+
+
+def test_long_chains_of_activations_are_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end of a chain may be a function of all before it: what is known of one helps others."""
+    steps = [f"a{k} = Tanh({'x' if not k else f'b{k - 1}'}) b{k} = Relu(a{k})" for k in range(100)]
+    model = graph(" ".join([*steps, "y = Identity(b99)"]))
+    original, calls = Tanh.numpy, 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return original(*given)
+
+    monkeypatch.setattr(Tanh, "numpy", counted)
+    assert len(blocks_of(model)) == 200
+    assert calls < 100 * 2 * FURTHEST
