@@ -246,7 +246,7 @@ def test_a_random_model_is_left_as_it_is() -> None:
     assert any("does not agree with itself" in text for text in result.report.warnings)
 
 
-def test_sparse_weights_stay_as_they_are(tmp_path: Path) -> None:
+def test_sparse_weights_stay_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As initializers and as constants, which onnx-ir both does not know."""
     model = two_products()
     values = numpy_helper.from_array(np.ones(2, np.float32), "sparse")
@@ -269,6 +269,7 @@ def test_sparse_weights_stay_as_they_are(tmp_path: Path) -> None:
     assert list(made.graph.sparse_initializer) == [sparse]
     assert [node for node in made.graph.node if node.op_type == "Constant"] == nodes[:1]
     assert check_equivalent(path, after).ok
+    assert caplog.records == []
 
 
 def test_dynamic_sizes_are_those_asked_for() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import Message
 
 NOTE = "xflow.type"
 """The key under which a value's metadata hold a type that onnx-ir does not know."""
@@ -33,9 +34,10 @@ def from_message(proto: onnx.ModelProto) -> ir.Model:
         for graph in _graphs(known):
             _note(graph)
         for node in filter(_is_sparse, _nodes(known)):
-            (held,) = (each.sparse_tensor.SerializeToString() for each in node.attribute)
+            (tensor,) = (each.sparse_tensor for each in node.attribute)
+            attribute = onnx.helper.make_attribute(SPARSE, _text(tensor))
             del node.attribute[:]
-            node.attribute.append(onnx.helper.make_attribute(SPARSE, held))
+            node.attribute.append(attribute)
         proto = known
     model: ir.Model = ir.from_proto(proto)
     return model
@@ -63,7 +65,7 @@ def restore(proto: onnx.ModelProto) -> None:
                 if _has(node, INITIALIZER):
                     (held,) = (each.s for each in node.attribute if each.name == SPARSE)
                     tensor = graph.sparse_initializer.add()
-                    tensor.ParseFromString(held)
+                    tensor.ParseFromString(base64.b64decode(held))
                     tensor.values.name = node.output[0]
             kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in dense]
             del graph.node[:]
@@ -71,7 +73,7 @@ def restore(proto: onnx.ModelProto) -> None:
     for node in _nodes(proto):
         for attribute in node.attribute:
             if attribute.name == SPARSE:
-                attribute.sparse_tensor.ParseFromString(attribute.s)
+                attribute.sparse_tensor.ParseFromString(base64.b64decode(attribute.s))
                 attribute.ClearField("s")
                 attribute.name = "sparse_value"
                 attribute.type = onnx.AttributeProto.SPARSE_TENSOR
@@ -80,19 +82,23 @@ def restore(proto: onnx.ModelProto) -> None:
 def _note(graph: onnx.GraphProto) -> None:
     """Hide what onnx-ir does not know of one graph in notes."""
     for info in filter(_maps, _infos(graph)):
-        kind = info.type.SerializeToString()
-        info.metadata_props.add(key=NOTE, value=base64.b64encode(kind).decode())
+        info.metadata_props.add(key=NOTE, value=_text(info.type))
         info.ClearField("type")
     if graph.sparse_initializer:
         constants = []
         for tensor in graph.sparse_initializer:
-            attributes = {SPARSE: tensor.SerializeToString(), INITIALIZER: 1}
+            attributes = {SPARSE: _text(tensor), INITIALIZER: 1}
             name = tensor.values.name
             constants.append(onnx.helper.make_node("Constant", [], [name], **attributes))
         nodes = [*constants, *graph.node]
         del graph.sparse_initializer[:]
         graph.ClearField("node")
         graph.node.extend(nodes)
+
+
+def _text(message: Message) -> str:
+    """A message as a text, which notes have to be."""
+    return base64.b64encode(message.SerializeToString()).decode()
 
 
 def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
