@@ -246,18 +246,30 @@ def test_a_random_model_is_left_as_it_is() -> None:
     assert any("does not agree with itself" in text for text in result.report.warnings)
 
 
-def test_a_model_with_sparse_weights_is_left_as_it_is(tmp_path: Path) -> None:
+def test_sparse_weights_stay_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As initializers and as constants, which onnx-ir both does not know."""
     model = two_products()
     values = numpy_helper.from_array(np.ones(2, np.float32), "sparse")
     places = numpy_helper.from_array(np.array([0, 3], np.int64), "places")
-    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [96]))
-    model.graph.node.append(helper.make_node("Add", ["y", "sparse"], ["z"]))
+    sparse = helper.make_sparse_tensor(values, places, [96])
+    model.graph.sparse_initializer.append(sparse)
+    nodes = [
+        helper.make_node("Constant", [], ["constant"], sparse_value=sparse),
+        helper.make_node("Add", ["y", "sparse"], ["half"]),
+        helper.make_node("Add", ["half", "constant"], ["z"]),
+    ]
+    model.graph.node.extend(nodes)
     model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 96]))
-    path = tmp_path / "sparse.onnx"
+    path, after = tmp_path / "sparse.onnx", tmp_path / "after.onnx"
     onnx.save(model, path)
     result = estimated(path, RULES)
-    assert not result.report.changed
-    assert any("sparse" in text for text in result.report.warnings)
+    assert result.report.changed
+    result.save(after)
+    made = onnx.load(after)
+    assert list(made.graph.sparse_initializer) == [sparse]
+    assert [node for node in made.graph.node if node.op_type == "Constant"] == nodes[:1]
+    assert check_equivalent(path, after).ok
+    assert caplog.records == []
 
 
 def test_dynamic_sizes_are_those_asked_for() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import numpy_helper
 from rich.console import Console
 from spellings import COMPOSITES, rules_over
 
 import xflow
 from xflow.blocks.find import Found, find_blocks
+from xflow.blocks.functions import FURTHEST
 from xflow.explanation import explain_report
 from xflow.onnx_import import import_model
+from xflow.ops.functions import Tanh
 from xflow.report import Block, BlockForm, block_lines
 
 EVERY = [(name, each) for name, composite in COMPOSITES.items() for each in composite.spellings]
@@ -155,9 +160,9 @@ def some_blocks() -> tuple[Block, ...]:
 
 def test_the_terminal_counts_and_gives_reasons() -> None:
     assert block_lines(some_blocks()) == [
-        "Recognised: activation 1 of 2, attention 0 of 1",
-        "Not recognised: 1 x activation (Gelu): it is a test",
-        "Not recognised: 1 x attention (Attention): it is a test",
+        "In one operator or kernel each: 1 of 2 activations, 0 of 1 attention",
+        "In several operators still: 1 x activation (Gelu): it is a test",
+        "In several operators still: 1 x attention (Attention): it is a test",
     ]
     assert block_lines(()) == []
 
@@ -167,11 +172,13 @@ def test_explain_names_what_was_missed() -> None:
         graph(GELU, outputs="y s"), cost="estimated", budget=1, check=1, rules=[]
     ).report
     text = " ".join(str(explain_report(report)).split())
-    assert "activation Gelu: not recognised, since others read what lies inside it" in text
+    assert (
+        "activation Gelu: stays in several operators, since others read what lies inside it" in text
+    )
     assert "at y" in text
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(report.render())
-    assert "Recognised: activation 0 of 1" in console.export_text()
+    assert "In one operator or kernel each: 0 of 1 activation" in console.export_text()
 
 
 def test_outputs_that_nobody_reads_do_not_end_the_report() -> None:
@@ -181,3 +188,34 @@ def test_outputs_that_nobody_reads_do_not_end_the_report() -> None:
     )
     (block,) = result.report.blocks
     assert "y" in block.nodes
+
+
+def test_a_number_that_depends_on_what_was_not_folded_is_none() -> None:
+    """A ConstantOfShape beyond the limits of folding stays one, and is no operator of ours."""
+    model = graph("k = ConstantOfShape(large) s = ReduceMax(k, both) y = Add(x, s)")
+    for name, values in (("large", [8192, 4096]), ("both", [0, 1])):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(values), name))
+    report = xflow.optimize(model, cost="estimated", budget=1, check=1, rules=[]).report
+    assert report.blocks == ()
+
+
+def test_a_scaled_relu_is_no_selu() -> None:
+    """Of which it is a case, without the exponential."""
+    (found,) = blocks_of(graph("a = Mul(x, two) y = Relu(a)"))
+    assert (found.name, found.is_operator) == ("Relu", True)
+
+
+def test_long_chains_of_activations_are_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end of a chain may be a function of all before it: what is known of one helps others."""
+    steps = [f"a{k} = Tanh({'x' if not k else f'b{k - 1}'}) b{k} = Relu(a{k})" for k in range(100)]
+    model = graph(" ".join([*steps, "y = Identity(b99)"]))
+    original, calls = Tanh.numpy, 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return original(*given)
+
+    monkeypatch.setattr(Tanh, "numpy", counted)
+    assert len(blocks_of(model)) == 200
+    assert calls < 100 * 2 * FURTHEST

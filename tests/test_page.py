@@ -111,8 +111,8 @@ def test_the_page_lives_in_a_browser(report_file: Path, browser: Any) -> None:
     assert "Relu(Relu(x))" in view.inner_text("#detail pre")
 
     # The blocks of the model, and where they are.
-    assert view.inner_text("#recognised") == "activation 2 of 2 recognised."
-    assert view.locator("#blocks tr", has_text="spelled out").count() == 1
+    assert view.inner_text("#recognised").startswith("2 of 2 activations: one operator")
+    assert view.locator("#blocks tr", has_text="several operators").count() == 1
     view.locator("#blocks details summary").first.click()
     view.locator("#blocks details button").first.click()
     assert view.inner_text("#hits").endswith("after")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -76,6 +77,11 @@ def optimize(
     cannot optimize what may change from call to call. Where a rewrite turns out to be wrong and is
     dropped, models that show it go to the folder `save_repro`. Constant expressions are folded as
     long as that adds at most `size_threshold` bytes to the weights. The argument is never changed.
+
+    `progress` is called at every step with the name of the phase and where that stands, by name:
+    always `left`, in how many seconds all is over at the latest; and in phases that have parts, at
+    which one they are and `of` how many. While the search runs, `best` is how many times as fast
+    the model seems to be.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -113,7 +119,8 @@ def optimize(
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")
-        return Pipeline(run, source, before).optimize(chosen)
+        result = Pipeline(run, source, before).optimize(chosen)
+    return replace(result, source=Path(model) if isinstance(model, str | os.PathLike) else None)
 
 
 def settings_of(input_shapes: Shapes | Sequence[Shapes] | None) -> Sequence[Shapes]:

@@ -13,7 +13,9 @@ from typing import TypeAlias
 import onnx
 import onnx_ir as ir
 
+from xflow.checker import check_message
 from xflow.external_data import has_external_data
+from xflow.messages import from_message
 from xflow.onnx_nodes import captured_values, graph_attributes
 from xflow.onnx_types import infer_shapes, infer_types
 
@@ -117,11 +119,10 @@ def _standalone(
     try:
         if not all(output.type.ByteSize() for output in graph.output):  # as in functions
             alone = infer_shapes(alone)
-        onnx.checker.check_model(alone)
+        check_message(alone)
     except Exception:  # inputs without types, and the like
         return None
-    made: ir.Model = ir.from_proto(alone)
-    return made
+    return from_message(alone)
 
 
 def _weight(value: ir.Value) -> ir.TensorProtocol | None:

@@ -78,9 +78,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
         )
 
     start = time.monotonic()
-    # Unchanged means unchanged: the very bytes, not what reading and writing made of them.
-    model = result.model if result.report.changed else Path(options.input).read_bytes()
-    files.write_model_atomically(model, options.output, source=options.input)
+    result.save(options.output)
     phases = {**result.report.phases, "write": time.monotonic() - start}
     shown = getattr(options, "shown", (options.input, options.output))
     report = dataclasses.replace(result.report, input=shown[0], output=shown[1], phases=phases)

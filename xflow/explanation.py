@@ -156,14 +156,14 @@ def _told(block: Block) -> str:
     ways = (_way(block.before), _way(block.after))
     if block.recognised:
         return f"{what}: {ways[0]}" if ways[0] == ways[1] else f"{what}: {ways[0]}, then {ways[1]}"
-    return f"{what}: not recognised, since {block.reason}"
+    return f"{what}: stays in several operators, since {block.reason}"
 
 
 def _way(form: BlockForm) -> str:
     words = {
         "operator": f"as {form.name}",
         "fusion": f"fused by the runtime ({form.name})",
-        "none": "spelled out",
+        "none": "in several operators",
     }
     return words[form.by]
 

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
+from xflow.checker import check_model
 from xflow.errors import ModelError, OutputError
 from xflow.external_data import (
     Externalized,
@@ -22,6 +23,7 @@ from xflow.external_data import (
     external_locations,
     has_external_data,
 )
+from xflow.messages import from_message, to_message
 
 OWN_DOMAIN = "ai.onnx"
 PROTOBUF_LIMIT = 2**31 - 1
@@ -38,12 +40,12 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     _check_tensors(proto, path)
     _check_external_data(proto, path)
     try:
-        onnx.checker.check_model(os.fspath(path))
+        check_model(path, proto)
     except Exception as error:  # the checker raises what its C++ side throws
         reason = _first_line(error)
         raise ModelError(f"this is not a valid ONNX model: {reason}", str(path)) from error
     try:
-        model: ir.Model = ir.from_proto(proto)
+        model = from_message(proto)
     except Exception as error:
         reason = _first_line(error)
         raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
@@ -274,7 +276,7 @@ def _self_contained(
     if isinstance(model, ir.Model):
         if Externalized.weight_bytes(model) > limit:
             return None
-        model = ir.to_proto(model)
+        model = to_message(model)
     if has_external_data(model) or model.ByteSize() > limit:
         return None
     data: bytes = model.SerializeToString()
@@ -291,13 +293,13 @@ def _externalize(
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
     if not isinstance(model, ir.Model):
-        model = ir.from_proto(model)
+        model = from_message(model)
         ir.external_data.set_base_dir(model.graph, source.parent if source else target.parent)
     layout: dict[str, str] = {}
     if source is not None and not source.parent.samefile(target.parent):
         layout = Externalized.layout(_parse(source))
     with Externalized(model, target, layout, created) as slim:
-        data: bytes = ir.to_proto(slim).SerializeToString()
+        data: bytes = to_message(slim).SerializeToString()
     return data
 
 

@@ -212,7 +212,7 @@ class Finder:
                 constants=imported.constants,
                 opset=limit.opset or opset,
                 processes=usable_cores(),
-                progress=run.progress,
+                progress=run.tell,
             )
             if store is not None and measured is not None:
                 run.warnings += [*store.warnings, *measured.warnings]
@@ -231,7 +231,7 @@ class Finder:
             if run.budget < CALIBRATION_S:
                 return stored(place, store)
             start = time.monotonic()
-            found = calibrated(place, Measurer(run.target, run.worker), store, run.progress)
+            found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
             run.end += time.monotonic() - start
             if found is None:
                 run.warnings.append(BUSY)

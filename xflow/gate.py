@@ -188,9 +188,7 @@ class Gate:
                 _margin,
                 until=until,
                 step_s=self.step_s,
-                tell=lambda done, total: self.run.progress(
-                    "attribution", {"group": done, "of": total}
-                ),
+                tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
             )
 
     def amounts(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from xflow.graph import TensorType
 from xflow.limits import bounded_memory
+from xflow.messages import from_message, restore, to_message
 from xflow.onnx_nodes import constant_tensor
 from xflow.size import Size, symbol
 
@@ -85,7 +86,7 @@ def infer_types(
     """
     copy = _skeleton(model, shapes or {})
     try:
-        inferred = ir.from_proto(infer_shapes(ir.to_proto(copy)))
+        inferred = from_message(infer_shapes(to_message(copy)))
         graph, failure = inferred.graph, ""
     except Exception as error:  # inference throws what its C++ side throws
         graph, failure = model.graph, " ".join(str(error).split())[:200]
@@ -219,6 +220,7 @@ def interface(model: ir.Model) -> onnx.ModelProto:
     proto.graph.name = model.graph.name or ""
     proto.graph.input.extend(ir.to_proto(value) for value in model.graph.inputs)
     proto.graph.output.extend(ir.to_proto(value) for value in model.graph.outputs)
+    restore(proto)
     for value in model.graph.inputs:
         if value.name in model.graph.initializers:
             proto.graph.initializer.add(name=value.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from xflow.attribution import Replacements
 from xflow.cost.comparison import Comparison
 from xflow.cost.objectives import EXACT
 from xflow.errors import UnfeedableInput
+from xflow.files import write_model_atomically
 from xflow.finder import Finder
 from xflow.freeze import CONSTANTS, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
@@ -34,11 +36,24 @@ from xflow.validate import Verdict
 class Result:
     """A model that computes what the input model does, and what was done to it.
 
-    If `report.changed` is False, `model` is the input's own.
+    If `report.changed` is False, `model` is the input's own. `source` is the input's file, if it
+    was given as one.
     """
 
     model: ir.Model
     report: Report
+    source: Path | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, whole or not at all; if nothing was gained, the input's very bytes.
+
+        Weights go to files beside it where the input has them so, or where they are too large for
+        one file. Raises OutputError, for instance if `path` is the input.
+        """
+        model: ir.Model | bytes = self.model
+        if self.source is not None and not self.report.changed:
+            model = self.source.read_bytes()  # and not what reading and writing makes of them
+        write_model_atomically(model, path, source=self.source)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -10,7 +10,7 @@ from rich import progress
 from rich.console import Console
 
 WIDTH = 80
-_BAR = 20
+_BAR = 18
 _PHASE = 11
 NOTES = {
     "calibrate": "this machine, once",

@@ -97,7 +97,7 @@ FormSource = Literal["operator", "fusion", "none"]
 @dataclass(frozen=True)
 class BlockForm:
     """How a block is computed: by an operator, by a kernel into which the runtime fuses it, or
-    spelled out, and then `name` is empty."""
+    by several operators, and then `name` is empty."""
 
     by: FormSource
     name: str = ""
@@ -209,25 +209,30 @@ class Report:
 
 
 def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:
-    """Return how many blocks of each kind were recognised, and why others were not."""
+    """Return how many blocks of each kind became one operator each, and why others did not."""
     if not blocks:
         return []
-    kinds = {block.kind: [each for each in blocks if each.kind == block.kind] for block in blocks}
-    counts = (
-        f"{kind} {sum(block.recognised for block in those)} of {len(those)}"
-        for kind, those in sorted(kinds.items())
-    )
-    lines = [f"Recognised: {', '.join(counts)}"]
+    lines = [f"In one operator or kernel each: {counted(blocks)}"]
     missed = Counter(
         (block.kind, block.name or "no operator", block.reason)
         for block in blocks
         if not block.recognised
     )
     for (kind, name, reason), count in missed.most_common(most):
-        lines.append(f"Not recognised: {count} x {kind} ({name}): {reason}")
+        lines.append(f"In several operators still: {count} x {kind} ({name}): {reason}")
     if len(missed) > most:
-        lines.append("More that was not recognised is in the report (--report, --html)")
+        lines.append("Others are in the report (--report, --html)")
     return lines
+
+
+def counted(blocks: Sequence[Block]) -> str:
+    """Return how many of the blocks of each kind the output model has as one operator each."""
+    words = []
+    for kind in sorted({block.kind for block in blocks}):
+        those = [block.recognised for block in blocks if block.kind == kind]
+        plural = kind if len(those) == 1 else f"{kind}{'es' if kind.endswith('x') else 's'}"
+        words.append(f"{sum(those)} of {len(those)} {plural}")
+    return ", ".join(words)
 
 
 def _finite(value: object) -> object:

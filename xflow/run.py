@@ -60,10 +60,15 @@ class Run:
         self.end = time.monotonic() + self.budget + AFTERWARDS_S
         """When all must be over, in time.monotonic's seconds."""
 
+    def tell(self, phase: str, details: Mapping[str, object]) -> None:
+        """Report where a phase stands, and in how many seconds all is over at the latest."""
+        left = max(self.end - time.monotonic(), 0.0)
+        self.progress(phase, {**details, "left": f"<= {left:.0f} s"})
+
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time of the block as that of a phase."""
-        self.progress(name, {})
+        self.tell(name, {})
         start = time.monotonic()
         try:
             yield
@@ -76,6 +81,7 @@ class Run:
             self,
             folder=folder,
             budget=budget,
+            progress=self.tell,
             shapes=[{}],
             keep_opset=True,  # there is one for all graphs of a model
             target_opset=None,

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from xflow.attribution import Path
 from xflow.cost.comparison import Comparison
 from xflow.external_data import external_tensors
+from xflow.messages import to_message
 from xflow.onnx_nodes import subgraphs
 from xflow.report import GainSource, Latency, ModelStats, Ratio, RuleUse, Setting
 from xflow.search import Replacement
@@ -33,7 +34,7 @@ def model_stats(model: ir.Model) -> ModelStats:
 
 def written_bytes(model: ir.Model) -> int:
     """Bytes that a model takes when it is written, its external data included."""
-    proto = ir.to_proto(model)
+    proto = to_message(model)
     outside = (
         math.ceil(math.prod(tensor.dims) * ir.DataType(tensor.data_type).itemsize)
         for tensor in external_tensors(proto)

@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from xflow.checker import check_model
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
@@ -18,6 +19,7 @@ from xflow.external_data import has_external_data
 from xflow.files import PROTOBUF_LIMIT, write_model_atomically
 from xflow.inputs import AT_OTHER_SIZES, Shapes
 from xflow.limits import GROWTH
+from xflow.messages import to_message
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import has_foreign_operators
@@ -144,7 +146,7 @@ class Validator:
             return Broken("there was no time left to check them", hopeless=True)
         write_temporary(model, self.after)
         try:
-            onnx.checker.check_model(str(self.after))
+            check_model(self.after)
         except Exception as error:  # the checker raises what its C++ side throws
             return Broken(f"the ONNX checker refuses it: {' '.join(str(error).split())[:300]}")
         fault = check_interface(interface(self.imported.model), interface(model))
@@ -218,7 +220,7 @@ def write_temporary(model: ir.Model | onnx.ModelProto, path: Path) -> None:
         if sum(tensor.nbytes for tensor in tensors if tensor is not None) > PROTOBUF_LIMIT // 2:
             write_model_atomically(model, path)
             return
-    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
+    proto = to_message(model) if isinstance(model, ir.Model) else model
     if has_external_data(proto) or proto.ByteSize() > PROTOBUF_LIMIT:
         write_model_atomically(model, path)
     else:

@@ -7,6 +7,7 @@ by the operators' own readings, and compared with the activations of the registr
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ the root of 2 are rounded in many ways, and the two forms of Gelu are 25 times a
 
 FURTHEST = 32
 """How many tensors below a value are tried as that of which it is a function."""
+
+LARGEST = 2**16
+"""Elements up to which a tensor is computed for the sake of a number that depends on it."""
+
+_LINES = np.linalg.qr(np.stack([np.ones_like(POINTS), POINTS], axis=1))[0]
+"""An orthonormal basis of the lines at `POINTS`."""
 
 _STEPS = 12
 
@@ -52,7 +59,7 @@ class Functions:
         self._constants = constants
         self._numbers: dict[Value, Array | None] = {}
         self._below: dict[Node, tuple[Value, ...]] = {}
-        self._known: dict[bytes, str | None] = {}
+        self._values: dict[tuple[Value, Value], Array] = {}
         for node in graph.nodes:
             self._below[node] = self._sources(node)
 
@@ -76,6 +83,8 @@ class Functions:
 
     def _evaluate(self, value: Value) -> Array | None:
         if not value.is_constant or any(size != 1 for size in value.shape):
+            return None
+        if any(not _is_quick(node) for node in walk([value])):
             return None
         feeds: dict[str, Array] = {}
         for leaf in Graph((value,)).leaves:
@@ -103,42 +112,53 @@ class Functions:
 
     def _classify(self, node: Node, source: Value) -> str | None:
         """The activation that `node` is of `source`, or ""; None for one that does not bend."""
-        values = self._values(node, source)
-        if values is None or _is_straight(values):
-            return None
-        key = np.round(values, 9).tobytes()
-        if key not in self._known:
-            self._known[key] = activation(values)
-        return self._known[key]
-
-    def _values(self, node: Node, source: Value) -> Array | None:
-        """The function at `POINTS`; None where it is not defined at all of them."""
-        done: dict[Value, Array] = {source: POINTS}
-        with np.errstate(all="ignore"):
-            for each in walk([node.outputs[0]], {source}):
-                if each.constant:
-                    continue
-                assert isinstance(each.op, Operator)
-                arrays = [
-                    done[value] if value in done else self.number(value) for value in each.inputs
-                ]
-                found = each.op.numpy([a for a in arrays if a is not None], each.attributes)
-                done[each.outputs[0]] = found[0]
-        values = done[node.outputs[0]]
+        values = self._at_points(node.outputs[0], source)
         if values.dtype.kind != "f" or values.shape != POINTS.shape:
             return None
-        return values if bool(np.isfinite(values).all()) else None
+        if not np.isfinite(values).all() or _is_straight(values):
+            return None
+        return _activation(np.round(values, 9).tobytes())
+
+    def _at_points(self, value: Value, source: Value) -> Array:
+        """A value as a function of another one, at `POINTS`."""
+        if value == source:
+            return POINTS
+        if (value, source) not in self._values:
+            node = value.node
+            assert isinstance(node.op, Operator)
+            arrays = [
+                self.number(each) if each.is_constant else self._at_points(each, source)
+                for each in node.inputs
+            ]
+            with np.errstate(all="ignore"):
+                found = node.op.numpy([a for a in arrays if a is not None], node.attributes)
+            self._values[value, source] = found[0]
+        return self._values[value, source]
+
+
+def _is_quick(node: Node) -> bool:
+    """Whether numpy has what a constant node gives at once: some were too large to fold."""
+    for kind in node.types:
+        sizes = [size for size in kind.shape if isinstance(size, int)]
+        if len(sizes) < len(kind.shape) or math.prod(sizes) > LARGEST:
+            return False
+    return isinstance(node.op, Operator | Leaf)
 
 
 def _is_straight(values: Array) -> bool:
     """Whether a function is a line, as far as its values tell."""
-    line = np.polynomial.Polynomial.fit(POINTS, values, 1)(POINTS)
-    return _is_close(line, values)
+    return _is_close(_LINES @ (_LINES.T @ values), values)
 
 
 def _is_close(one: Array, other: Array) -> bool:
     scale = np.maximum(1e-2, np.abs(other))
     return bool((np.abs(one - other) <= CLOSE * scale).all())
+
+
+@functools.lru_cache(4096)
+def _activation(rounded: bytes) -> str:
+    """`activation` of values as bytes: one asks before and after a model was rewritten."""
+    return activation(np.frombuffer(rounded))
 
 
 def activation(values: Array) -> str:
@@ -165,11 +185,15 @@ def activation(values: Array) -> str:
 
 def _starts(op: Operator) -> Iterator[Mapping[str, Attribute]]:
     """Attributes of an operator from which a search for others starts."""
+    tried: list[Mapping[str, Attribute]] = []
     for given in ({}, *(example.attributes for example in op.examples)):
         try:
-            yield complete_attributes(op, given, [(1,)])
+            whole = complete_attributes(op, given, [(1,)])
         except ShapeError:
             continue
+        if whole not in tried:
+            tried.append(whole)
+            yield whole
 
 
 def _reading(op: Operator, attributes: Mapping[str, Attribute]) -> Array:
@@ -204,4 +228,4 @@ def _fits(op: Operator, given: Mapping[str, Attribute], values: Array) -> bool:
         at = at + step
         if not np.isfinite(at).all() or math.hypot(*step) < 1e-12:
             break
-    return bool(np.isfinite(at).all()) and (at != 0).all() and _is_close(reading(at), values)
+    return bool((np.isfinite(at) & (np.abs(at) > CLOSE)).all()) and _is_close(reading(at), values)

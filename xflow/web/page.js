@@ -355,11 +355,12 @@
 
   function drawBlocks(blocks) {
     const kinds = [...new Set(blocks.map((block) => block.kind))].sort();
-    byId("recognised").textContent = kinds.map((kind) => {
+    byId("recognised").textContent = kinds.length ? kinds.map((kind) => {
       const those = blocks.filter((block) => block.kind === kind);
-      return `${kind} ${those.filter((block) => block.recognised).length} of ${those.length}`;
-    }).join(", ") + (kinds.length ? " recognised." : "");
-    const form = (each) => each.by === "none" ? "spelled out" : each.by === "fusion" ? `${each.name}, fused by the runtime` : each.name;
+      const plural = those.length === 1 ? kind : kind + (kind.endsWith("x") ? "es" : "s");
+      return `${those.filter((block) => block.recognised).length} of ${those.length} ${plural}`;
+    }).join(", ") + ": one operator or kernel each in the output." : "";
+    const form = (each) => each.by === "none" ? "several operators" : each.by === "fusion" ? `${each.name}, fused by the runtime` : each.name;
     const rows = new Map();
     for (const block of [...blocks].sort((a, b) => a.recognised - b.recognised)) {
       const row = [block.kind, block.name, form(block.before), form(block.after), block.reason];

@@ -1,0 +1,151 @@
+"""Whole models between protobuf's messages and onnx-ir, with what onnx-ir does not know.
+
+That are maps and sparse tensors; it refuses the ones, and drops the others. Each classifier of
+scikit-learn gives a sequence of maps from classes to probabilities. No rule speaks of either, so it
+is enough that they are kept: while onnx-ir has a model, a value that is a map, or holds some, has a
+note instead of a type, and a sparse tensor is a constant of which nothing is known but the bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import Message
+
+NOTE = "xflow.type"
+"""The key under which a value's metadata hold a type that onnx-ir does not know."""
+SPARSE = "xflow.sparse"
+"""The attribute of a Constant that holds the bytes of a sparse tensor."""
+INITIALIZER = "xflow.initializer"
+"""The attribute of a Constant that is a sparse initializer."""
+
+
+def from_message(proto: onnx.ModelProto) -> ir.Model:
+    """The model that a message holds; raises what onnx-ir raises.
+
+    The message is not changed. The model's tensors refer to its data.
+    """
+    if any(_is_unknown(graph) for graph in _graphs(proto)) or any(map(_is_sparse, _nodes(proto))):
+        known = onnx.ModelProto()
+        known.CopyFrom(proto)
+        for graph in _graphs(known):
+            _note(graph)
+        for node in filter(_is_sparse, _nodes(known)):
+            (tensor,) = (each.sparse_tensor for each in node.attribute)
+            attribute = onnx.helper.make_attribute(SPARSE, _text(tensor))
+            del node.attribute[:]
+            node.attribute.append(attribute)
+        proto = known
+    model: ir.Model = ir.from_proto(proto)
+    return model
+
+
+def to_message(model: ir.Model) -> onnx.ModelProto:
+    """The message that holds a model."""
+    proto: onnx.ModelProto = ir.to_proto(model)
+    restore(proto)
+    return proto
+
+
+def restore(proto: onnx.ModelProto) -> None:
+    """Put what notes tell of in their place."""
+    for graph in _graphs(proto):
+        for info in _infos(graph):
+            for number, entry in enumerate(info.metadata_props):
+                if entry.key == NOTE:
+                    info.type.ParseFromString(base64.b64decode(entry.value))
+                    del info.metadata_props[number]
+                    break
+        dense = [node for node in graph.node if not _has(node, INITIALIZER)]
+        if len(dense) < len(graph.node):
+            for node in graph.node:
+                if _has(node, INITIALIZER):
+                    (held,) = (each.s for each in node.attribute if each.name == SPARSE)
+                    tensor = graph.sparse_initializer.add()
+                    tensor.ParseFromString(base64.b64decode(held))
+                    tensor.values.name = node.output[0]
+            kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in dense]
+            del graph.node[:]
+            graph.node.extend(kept)
+    for node in _nodes(proto):
+        for attribute in node.attribute:
+            if attribute.name == SPARSE:
+                attribute.sparse_tensor.ParseFromString(base64.b64decode(attribute.s))
+                attribute.ClearField("s")
+                attribute.name = "sparse_value"
+                attribute.type = onnx.AttributeProto.SPARSE_TENSOR
+
+
+def _note(graph: onnx.GraphProto) -> None:
+    """Hide what onnx-ir does not know of one graph in notes."""
+    for info in filter(_maps, _infos(graph)):
+        info.metadata_props.add(key=NOTE, value=_text(info.type))
+        info.ClearField("type")
+    if graph.sparse_initializer:
+        constants = []
+        for tensor in graph.sparse_initializer:
+            attributes = {SPARSE: _text(tensor), INITIALIZER: 1}
+            name = tensor.values.name
+            constants.append(onnx.helper.make_node("Constant", [], [name], **attributes))
+        nodes = [*constants, *graph.node]
+        del graph.sparse_initializer[:]
+        graph.ClearField("node")
+        graph.node.extend(nodes)
+
+
+def _text(message: Message) -> str:
+    """A message as a text, which notes have to be."""
+    return base64.b64encode(message.SerializeToString()).decode()
+
+
+def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """The graph of a model and those inside operators, of functions, too."""
+    yield proto.graph
+    for node in _nodes(proto):
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield attribute.g
+            yield from attribute.graphs
+
+
+def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """All nodes, those in graphs inside others behind these."""
+    waiting = [proto.graph.node, *(function.node for function in proto.functions)]
+    for nodes in waiting:
+        for node in nodes:
+            yield node
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    waiting.append(attribute.g.node)
+                waiting += [graph.node for graph in attribute.graphs]
+
+
+def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    """Whatever a graph says of the types of its values."""
+    yield from graph.input
+    yield from graph.output
+    yield from graph.value_info
+
+
+def _is_unknown(graph: onnx.GraphProto) -> bool:
+    return bool(graph.sparse_initializer) or any(map(_maps, _infos(graph)))
+
+
+def _maps(info: onnx.ValueInfoProto) -> bool:
+    """Whether a value is a map, or holds some."""
+    kind = info.type
+    while (inside := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        kind = getattr(kind, inside).elem_type
+    return bool(kind.WhichOneof("value") == "map_type")
+
+
+def _is_sparse(node: onnx.NodeProto) -> bool:
+    """Whether a node is a constant that is a sparse tensor."""
+    return bool(node.op_type == "Constant") and _has(node, "sparse_value")
+
+
+def _has(node: onnx.NodeProto, name: str) -> bool:
+    return any(attribute.name == name for attribute in node.attribute)
