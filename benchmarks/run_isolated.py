@@ -11,13 +11,15 @@ it in `xflow.optimize`:
     no         anything else
 
 Both forms and the result are timed by `judge.py`, on one thread, alternately and in passes with
-fresh sessions.  Exits with 1 if a result is wrong or the two forms of a graph do not agree.
+fresh sessions.  The machine is calibrated first.  Exits with 1 if a result is wrong or the two
+forms of a graph do not agree.
 
-    python run_isolated.py [NAME ...] [--rules DIR] [--estimated] [--budget SECONDS]
+    python run_isolated.py [NAME ...] [--rules DIR] [--estimated] [--budget SECONDS] [--cache FILE]
 """
 
 import argparse
 import dataclasses
+import os
 import sys
 import tempfile
 import time
@@ -36,7 +38,10 @@ from isolated.chains import chain
 from isolated.forms import form
 from judge import TOLERANCE, error, judge, load
 from run import machine, write_results
+from xflow.cost.calibrate import calibrated
 from xflow.cost.estimate import EstimatedCost
+from xflow.cost.measure import Measurer, Target
+from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.domains import within
 from xflow.fold import with_expressions
@@ -218,23 +223,41 @@ def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit code."""
+    """Read the arguments and run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="graphs, or parts of their names")
     parser.add_argument("--rules", type=Path, default=default_directory(), metavar="DIR")
     parser.add_argument("--estimated", action="store_true", help="time nothing")
-    parser.add_argument("--budget", type=float, default=4.0, help="seconds of search for each")
+    parser.add_argument("--budget", type=float, default=15.0, help="seconds of search for each")
     parser.add_argument("--seconds", type=float, default=0.3, help="to time each form")
     parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--cache", type=Path, help="costs measured before (default: none count)")
     parser.set_defaults(threads=THREADS, provider="cpu")
     options = parser.parse_args()
     names = options.names or [""]
     if unknown := [part for part in names if not any(part in name for name in CASES)]:
         parser.error(f"no such graph: {', '.join(unknown)}")
-    runner = Runner(load_rules(options.rules), options)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XFLOW_CACHE"] = str(options.cache or Path(folder) / "costs.sqlite")
+        return run(options, names)
+
+
+def calibrate(console: Console) -> None:
+    """Measure this machine, as a user's first run does; say so where that is not possible now."""
+    with Measurer(Target(threads=THREADS)) as measurer, Store() as store:
+        place = Place.of("cpu", THREADS, measurer.runtime_version)
+        if calibrated(place, measurer, store) is None:
+            console.print("The machine is busy: it is taken for an average one.", style="red")
+
+
+def run(options: argparse.Namespace, names: Sequence[str]) -> int:
+    """Take the graphs with one of `names` in theirs through everything; return the exit code."""
     console = Console(soft_wrap=True)
+    if not options.estimated:
+        calibrate(console)
+    runner = Runner(load_rules(options.rules), options)
     rows: list[Row] = []
     for case in CASES.values():
         if any(part in case.name for part in names):

@@ -204,6 +204,29 @@ def test_a_number_that_is_read_from_a_constant_is_certified(change: bool, tmp_pa
     assert code == (ExitCode.NOT_CERTIFIED if change else ExitCode.OK)
 
 
+MASKED = """
+rule mul-cast-to-where
+  in       x[...] c[...]:bool
+  from     Mul(x, Cast(c, to='REAL'))
+  to       Where(c, x, 0)
+
+rule where-less-to-max
+  in       x[...] y[...]
+  from     Where(Less(x, y), y, x)
+  to       Max(x, y)
+"""
+
+
+def test_a_number_of_the_model_and_the_same_of_a_rule_are_certified(tmp_path: Path) -> None:
+    """The second rule reads the 0 of the model and the one that the first rule brought in."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[64, 512] x) => (float[64, 512] y) <float zero = {0.0}>
+    { c = Less(zero, x) m = Cast <to = 1> (c) y = Mul(x, m) }"""
+    before, after, report = optimized(onnx.parser.parse_model(text), tmp_path, MASKED)
+    assert [node.op_type for node in onnx.load(after).graph.node] == ["Max"]
+    assert cli.main(["certify", str(before), str(after), str(report)]) == ExitCode.OK
+
+
 def _weight(model: onnx.ModelProto) -> onnx.TensorProto:
     (weight,) = (each for each in model.graph.initializer if len(each.dims) == 2)
     return weight

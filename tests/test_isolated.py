@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from judge import TOLERANCE, error
 from run_isolated import Runner
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import TargetModel
-from xflow.graph import Graph, Opaque
+from xflow.graph import Graph, Opaque, apply
 from xflow.inputs import random_inputs
 from xflow.onnx_import import Imported, import_model
 from xflow.ops.registry import Operator
@@ -73,6 +74,15 @@ def test_weights_do_not_count_in_a_form_but_operators_and_inputs_do() -> None:
     assert len(set(same)) == 1
     others = [form(imported(t).graph) for t in (y * a, x + a, x * x, x * y, (x * a) * b)]
     assert len({*others, same[0]}) == 1 + len(others)
+
+
+def test_a_real_attribute_counts_in_a_form_as_the_float_that_it_is_written_as() -> None:
+    x = imported(leaky := node("LeakyRelu", Draw(SMALL).planes, alpha=0.1)).graph.leaves[0]
+    tenth, fifth = (
+        form(Graph(apply("LeakyRelu", [x], {"alpha": alpha})))
+        for alpha in (Fraction(1, 10), Fraction(1, 5))
+    )
+    assert form(imported(leaky).graph) == tenth != fifth
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, run
-from xflow.match import Match, NoMatch, find_matches, rewrite
+from xflow.match import Match, NoMatch, find_matches, no_constants, rewrite
 from xflow.ops.registry import Array, Attribute
 from xflow.rule import Instance, parse_rules
 from xflow.size import Size, symbol
@@ -184,6 +185,24 @@ def test_scalar_matches_a_uniform_constant_by_value() -> None:
     assert len(matches(DOUBLE, graph, c=np.full(3, 2.0, np.float32))) == 1
     assert not matches(DOUBLE, graph, c=np.asarray([2, 2, 3], np.float32))
     assert not matches(DOUBLE, graph)
+
+
+@pytest.mark.parametrize(
+    ("shape", "number", "found"),
+    [((), 3.0, True), ((1, 1), 3.0, True), ((1, 1, 1), 3.0, True), ((), 2.0, False)],
+)
+def test_a_constant_of_the_model_is_what_a_rule_calls_by_its_number(
+    shape: tuple[int, ...], number: float, found: bool
+) -> None:
+    three = apply("Scalar", (), {"value": Fraction(3)}, dtype="FLOAT")[0]
+    x, y, c = tensor("x", 2, 3), tensor("y", 2, 3), tensor("c", *shape, constant=True)
+    graph = Graph((call("Add", call("Mul", x, three), call("Mul", y, c)),))
+    constants = with_expressions({c: np.full(shape, number, np.float32)}.get, 16)
+    results = [rewrite(graph, FACTOR, m) for m in find_matches(FACTOR, graph, constants)]
+    made = [result for result in results if isinstance(result, Graph)]
+    assert bool(made) == found
+    assert all(result.outputs[0].type == graph.outputs[0].type for result in made)
+    assert not list(find_matches(FACTOR, graph, with_expressions(no_constants, 16)))
 
 
 def test_constant_that_enlarges_the_result_is_refused() -> None:

@@ -396,6 +396,29 @@ def test_several_processes_find_what_one_does(batch: Size, monkeypatch: pytest.M
     assert [r.rules for r in together.replacements] == [r.rules for r in alone.replacements]
 
 
+def test_a_way_through_one_slow_kernel_is_found_for_what_can_be_put_in_its_place() -> None:
+    rules = parse_rules("""
+rule where-greater-mul-to-prelu
+  in       x[N, C, *S] a[C, *1]
+  rank     2
+  from     Where(Greater(x, 0), x, Mul(x, a))
+  to       PRelu(x, a)
+
+rule prelu-to-add-relu-mul-min
+  in       x[...] a[...]
+  from     PRelu(x, a)
+  to       Add(Relu(x), Mul(a, Min(x, 0)))
+""")
+    x, slope = tensor("x", 1, 64, 56, 56), tensor("a", 64, 1, 1, constant=True)
+    (zero,) = apply("Scalar", (), {"value": Fraction(0)}, dtype="FLOAT")
+    graph = Graph((call("Where", call("Greater", x, zero), x, call("Mul", x, slope)),))
+    cost = EstimatedCost()
+    assert cost.estimate(Graph((call("PRelu", x, slope),))) > 4 * cost.estimate(graph)
+    result = search(graph, rules, cost, deadline=time.monotonic() + 60)
+    assert count(result.graph, "Min") == 1
+    assert not search(graph, rules[:1], cost, deadline=time.monotonic() + 60).replacements
+
+
 def test_no_tensor_without_elements_is_made() -> None:
     rules = parse_rules("""
 rule add-nothing

@@ -139,13 +139,14 @@ class Explorer:
                     continue
                 considered += 1
                 hope = cost
-                if state.cost <= cost <= self._dearest(best):
-                    behind = self._best_behind(step, after, seen) + STEP * (len(state.path) + 2)
-                    hope = min(cost, behind)
+                is_dear = cost > self._dearest(best)
+                if step.shrinks if is_dear else cost >= state.cost:
+                    behind = self._best_behind(step, after, seen, all_steps=is_dear)
+                    hope = min(cost, behind + STEP * (len(state.path) + 2))
                     if hope >= state.cost and step.renames:
                         continue
                 seen.add(new.key)
-                if cost > self._dearest(best):
+                if hope > self._dearest(best):
                     continue
                 writable = self._is_writable(after)
                 if not writable:  # it would stay the best of all, and its kin with it
@@ -165,12 +166,15 @@ class Explorer:
                 queue.push(state)
         return found, False
 
-    def _best_behind(self, step: Step, after: Graph, seen: Container[object]) -> float:
+    def _best_behind(
+        self, step: Step, after: Graph, seen: Container[object], *, all_steps: bool
+    ) -> float:
         """The least that new graphs cost one step later, at what `step` made or what reads that.
 
         Of steps that leave fewer operators or less to compute, since it takes time to look at all,
         and of those by which something comes to be computed in the runtime's own layout, for which
-        it has to be spelled out first; of all behind one that fills blocks of channels.
+        it has to be spelled out first; of `all_steps` otherwise, or behind one that fills blocks
+        of channels.
         """
         made = {node for node in step.made if not node.constant}
         values = (value for node in made for value in node.outputs)
@@ -178,7 +182,7 @@ class Explorer:
         least = float("inf")
         for node in made | readers:
             for following in self.steps.at(node, after):
-                told = following.shrinks or following.lightens or step.fills
+                told = following.shrinks or following.lightens or step.fills or all_steps
                 if (told or self._moves_inside(following)) and not made.isdisjoint(following.near):
                     mapping = dict(zip(following.before, following.after, strict=True))
                     graph, _ = _replace(after, mapping)

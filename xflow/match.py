@@ -230,7 +230,7 @@ class Matcher:
         if not self.instance.broadcast and not pattern.shape:
             target = as_number(target, self.constants)
         if pattern in self.leaves:
-            if self.leaves[pattern] == target:
+            if is_same(self.leaves[pattern], target, self.constants, self.instance.broadcast):
                 yield
         elif self.is_of_sort(pattern, target) and (
             self.instance.broadcast or len(pattern.shape) == len(target.shape)
@@ -398,6 +398,25 @@ def as_number(target: Value, constants: ConstantLookup) -> Value:
     if array is None or array.dtype.kind != "f" or not np.isfinite(array.flat[0]):
         return target
     return scalar(_exact(array.flat[0]), target.type.dtype)
+
+
+def is_same(one: Value, other: Value, constants: ConstantLookup, broadcast: bool) -> bool:
+    """Whether two values are one, or constants of one element that hold the same number.
+
+    A model's 0 and the one that a rule brought in are two values. In a `broadcast` their shapes
+    may differ: should the other one's have enlarged something, the types of the outputs no longer
+    fit, see `replacement`.
+    """
+    if one == other:
+        return True
+    if not (one.is_constant and other.is_constant) or one.type.dtype != other.type.dtype:
+        return False
+    if one.shape != other.shape and not broadcast:
+        return False
+    if product(one.shape) != 1 or product(other.shape) != 1:
+        return False
+    first, second = constants(one), constants(other)
+    return first is not None and second is not None and bool(first.flat[0] == second.flat[0])
 
 
 def scalar(value: Fraction, dtype: str) -> Value:

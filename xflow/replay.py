@@ -27,6 +27,7 @@ from xflow.match import (
     as_number,
     computed,
     is_exact,
+    is_same,
     is_true,
     replacement,
     scalar,
@@ -229,9 +230,10 @@ class _Check:
         if isinstance(pattern.node.op, Leaf):
             if not self.instance.broadcast and not pattern.shape:
                 target = as_number(target, self.constants)
-            return self.match.bindings.get(pattern.node.op.key) == target and (
-                self.instance.broadcast or same_shape(pattern.shape, target.shape, self.match.sizes)
-            )
+            bound, broadcast = self.match.bindings.get(pattern.node.op.key), self.instance.broadcast
+            if bound is None or not is_same(bound, target, self.constants, broadcast):
+                return False
+            return broadcast or same_shape(pattern.shape, target.shape, self.match.sizes)
         if pattern.index != target.index:
             return False
         pair = pattern.node, target.node

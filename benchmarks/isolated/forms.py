@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from fractions import Fraction
+
+import numpy as np
 
 from xflow.graph import Graph, Leaf, Node, Opaque
+from xflow.ops.registry import Attribute
 
 
 def form(graph: Graph) -> Hashable:
@@ -28,4 +32,10 @@ def _describe(node: Node, digests: dict[Node, str]) -> str:
         return f"{node.op.key} {node.types} {inputs}"
     if node.op.commutative:
         inputs.sort()
-    return f"{node.op.name} {node.types} {inputs} {sorted(node.attributes.items())}"
+    attributes = sorted((name, _as_written(value)) for name, value in node.attributes.items())
+    return f"{node.op.name} {node.types} {inputs} {attributes}"
+
+
+def _as_written(value: Attribute) -> object:
+    """An attribute as ONNX has it: real numbers are floats there, 1/10 is no other one than 0.1."""
+    return np.float32(value) if isinstance(value, Fraction) else value
