@@ -45,9 +45,21 @@ def test_a_mask_beside_which_scores_are_lost_is_one_that_is_added(mask: float, s
     assert facts(model) == [FACT]
 
 
+@pytest.mark.parametrize("mask", [LEAST, -(2.0**100)])
+@pytest.mark.parametrize(
+    "body", ["t = Add(w, bias) m = Max(t, mask)", "t = Add(bias, w) m = Max(mask, t)"]
+)
+def test_a_sum_that_is_kept_finite_is_one_with_a_mask_that_is(mask: float, body: str) -> None:
+    model = masked(f"w = Mul(s, scale) {body} y = Softmax<axis = -1>(m)", mask)
+    assert facts(model) == [FACT]
+
+
 @pytest.mark.parametrize(
     ("body", "mask"),
     [
+        ("t = Add(s, bias) m = Max(t, mask) y = Softmax<axis = -1>(m)", -1e9),
+        ("t = Add(bias, bias) m = Max(t, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("t = Add(s, bias) m = Max(t, mask) y = Relu(m)", LEAST),
         ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", -1e9),
         ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", -LEAST),
         ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", np.nan),
@@ -55,7 +67,8 @@ def test_a_mask_beside_which_scores_are_lost_is_one_that_is_added(mask: float, s
         ("m = Where(seen, bias, mask) y = Softmax<axis = -1>(m)", LEAST),
         ("m = Where(seen, s, mask) y = Relu(m)", LEAST),
     ],
-    ids=["a score leaves a trace", "no mask", "no number", "a bias of infinities", "an input",
+    ids=["at least a score", "no scores", "at least, and no softmax", "a score leaves a trace",
+         "no mask", "no number", "a bias of infinities", "an input",
          "no softmax"],
 )  # fmt: skip
 def test_other_choices_stay(body: str, mask: float) -> None:
@@ -73,6 +86,19 @@ def test_scores_are_lost_in_floats(numbers: list[float], mask: float, data: st.D
     seen = np.asarray(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
     added = scores + np.where(seen, np.float32(0), low)
     np.testing.assert_array_equal(np.where(seen, scores, low), added)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-(2.0**63), 2.0**63, width=32), st.floats(width=32)), min_size=1),
+    st.sampled_from([LEAST, -(2.0**100)]),
+)
+def test_scores_are_lost_in_sums_that_are_kept_finite(
+    numbers: list[tuple[float, float]], least: float
+) -> None:
+    scores, mask = np.asarray(numbers, np.float32).T
+    low = np.float32(least)
+    kept = np.maximum(scores + mask, low)
+    np.testing.assert_array_equal(kept, scores + np.maximum(mask, low))
 
 
 def test_attention_takes_such_a_mask_even_where_it_covers_a_row() -> None:

@@ -37,7 +37,7 @@ def graph(body: str, inputs: str = "float[2, 64, 64] x", outputs: str = "y") -> 
         f"""<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({typed})
         <int64[1] last = {{2}}, int64[1] rows = {{1}}, float eps = {{0.00001}},
          float half = {{0.5}}, float one = {{1.0}}, float two = {{2.0}},
-         float over = {{0.70710678}}> {{ {body} }}"""
+         float over = {{0.70710678}}, float part = {{0.125}}> {{ {body} }}"""
     )
     for node in model.graph.node:
         node.name = node.output[0]
@@ -118,6 +118,32 @@ def test_a_block_whose_inside_is_read_says_by_whom() -> None:
     assert block.nodes == ("a", "e", "s", "h", "y")
     assert (block.name, block.recognised) == ("Gelu", False)
     assert "others read what lies inside it, at s" in block.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("n = ReduceL2(x, last) c = Max(n, eps) y = Div(x, c)", "LpNormalization"),
+        (
+            "q = Mul(x, x) t = ReduceSum(q, last) r = Sqrt(t) c = Add(r, eps) y = Div(x, c)",
+            "LpNormalization",
+        ),
+        ("n = ReduceL2(x, last) m = Mul(n, part) y = Div(x, m)", "RMSNormalization"),
+        ("n = ReduceL2(x, last) u = Div(x, n) y = Div(u, part)", "RMSNormalization"),
+    ],
+)
+def test_what_is_divided_by_its_length_is_no_rms_norm_unless_by_the_root_of_its_extent(
+    body: str, name: str
+) -> None:
+    (found,) = blocks_of(graph(body))
+    assert (found.kind, found.name) == ("normalization", name)
+
+
+def test_a_tensor_of_unit_length_says_that_no_rule_speaks_of_it() -> None:
+    model = graph("n = ReduceL2(x, last) c = Max(n, eps) y = Div(x, c)")
+    report = xflow.optimize(model, cost="estimated", budget=1, check=1, rules=[]).report
+    (block,) = report.blocks
+    assert "no rule speaks of LpNormalization" in block.reason
 
 
 def test_an_opset_that_must_stay_is_the_reason() -> None:

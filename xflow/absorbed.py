@@ -3,17 +3,21 @@
 ``Where(seen, s, c)`` is no sum over the reals. In floats it is one, ``s + Where(seen, 0, c)``, if
 `c` is so low, or -inf, that ``c + s`` is `c` for any moderate `s`: the least float, with which
 exporters mask, is. Attention reads sums. Beside -1e9, a score leaves its trace.
+
+For the same reason ``Max(s + m, c)``, by which a sum of two such masks is kept finite, is
+``s + Max(m, c)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from xflow.errors import ShapeError
-from xflow.graph import Graph, Value, apply
+from xflow.graph import Graph, Node, Value, apply
 from xflow.ops.registry import Operator
 from xflow.ops.shape import Movement
 from xflow.ops.sorts import FLOATS
@@ -28,28 +32,58 @@ FARTHEST = 6
 
 def absorbed(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Masks of a softmax that replace scores, the same as masks that are added, the fact's name."""
+    readings = {"Where": _chosen, "Max": _kept_finite}
     for node in graph.nodes:
-        if not isinstance(node.op, Operator) or node.op.name != "Where" or node.constant:
+        if not isinstance(node.op, Operator) or node.op.name not in readings or node.constant:
             continue
-        chosen, value = node.inputs[0], node.outputs[0]
-        for place in (1, 2):
-            scores, mask = node.inputs[3 - place], node.inputs[place]
-            if (
-                scores.type == value.type
-                and _absorbs(mask, ranges)
-                and _is_moderate(scores, ranges)
-                and _is_weighed(graph, value)
-            ):
-                (zero,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=value.type.dtype)
-                sides = (mask, zero) if place == 1 else (zero, mask)
-                try:
-                    (added,) = apply("Where", [chosen, *sides])
-                    (after,) = apply("Add", [scores, added])
-                except ShapeError:
-                    continue
-                if after.type == value.type:
+        value = node.outputs[0]
+        for scores, mask in readings[node.op.name](node, ranges):
+            if scores.type == value.type and _is_moderate(scores, ranges):
+                after = _added(scores, mask)
+                if after is not None and after.type == value.type and _is_weighed(graph, value):
                     yield value, after, FACT
-                break
+                    break
+
+
+Made: TypeAlias = tuple[str, Sequence[Value]]
+"""An operator and what it is to be applied to."""
+
+
+def _chosen(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
+    """The scores of a choice between them and what they are lost beside, and the mask to be added.
+
+    Of ``Where(seen, s, c)`` they are `s` and ``Where(seen, 0, c)``.
+    """
+    condition = node.inputs[0]
+    for place in (1, 2):
+        scores, mask = node.inputs[3 - place], node.inputs[place]
+        if _absorbs(mask, ranges):
+            (zero,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=node.outputs[0].type.dtype)
+            sides = (mask, zero) if place == 1 else (zero, mask)
+            yield scores, ("Where", (condition, *sides))
+
+
+def _kept_finite(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
+    """The scores of a sum that is at least what they are lost beside, and the mask to be added.
+
+    Of ``Max(s + m, c)`` they are `s` and ``Max(m, c)``.
+    """
+    if len(node.inputs) != 2:
+        return
+    for total, least in (node.inputs, node.inputs[::-1]):
+        made = total.node
+        if isinstance(made.op, Operator) and made.op.name == "Add" and _absorbs(least, ranges):
+            for scores, mask in (made.inputs, made.inputs[::-1]):
+                yield scores, ("Max", (mask, least))
+
+
+def _added(scores: Value, mask: Made) -> Value | None:
+    """The sum of scores and a mask; None where their shapes do not fit."""
+    name, inputs = mask
+    try:
+        return apply("Add", [scores, apply(name, inputs)[0]])[0]
+    except ShapeError:
+        return None
 
 
 def _absorbs(mask: Value, ranges: Ranges) -> bool:

@@ -13,7 +13,7 @@ from xflow.drawing import Trace, onnx_name
 from xflow.graph import Graph, Node
 from xflow.onnx_import import Imported
 from xflow.onnx_schema import accepts
-from xflow.ops.registry import operator
+from xflow.ops.registry import operator, operators
 from xflow.opset import Ceiling, current_opset
 from xflow.report import Block, BlockForm
 
@@ -92,6 +92,8 @@ class _Side:
         last = axes == tuple(range(-len(axes), 0))
         if found.name in ("LayerNormalization", "RMSNormalization") and not last:
             return f"it normalizes axes {', '.join(map(str, axes))}, and the operator the last ones"
+        if all(op.name != found.name for op in operators()):
+            return f"no rule speaks of {found.name}"
         op = operator(found.name)
         dtype = found.root.types[0].dtype
         newest = limit.opset or current_opset(self.imported.model)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isclose
 
 from xflow.blocks.functions import Functions
 from xflow.graph import Graph, Node, Opaque, Value, walk
@@ -23,16 +24,20 @@ from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
 from xflow.ops.registry import Operator, operators
 from xflow.ops.shape import Movement
+from xflow.size import product
 
 KINDS = ("attention", "normalization", "activation", "softmax")
 
 FARTHEST = 12
 """Operators between a softmax and a contraction, and between others that belong together."""
 
+UNIT_LENGTH = "LpNormalization"
+"""What a tensor is over the root of the sum of its squares; of their mean, it is an RMSNorm."""
+
 UNDECLARED = {
     "attention": ("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention",
                   "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention"),
-    "normalization": ("LpNormalization", "MeanVarianceNormalization", "LRN", "GroupNorm",
+    "normalization": (UNIT_LENGTH, "MeanVarianceNormalization", "LRN", "GroupNorm",
                       "SimplifiedLayerNormalization", "SkipLayerNormalization",
                       "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization"),
     "activation": ("FastGelu", "BiasGelu", "QuickGelu", "ThresholdedRelu", "Shrink"),
@@ -290,9 +295,10 @@ class _Finder:
                     nodes = self.between([source], root)
                     axes = _axes(node)
                     centred = centred or self._mixes(nodes, statistics, source)
-                    return Found(
-                        "normalization", _normalization(axes, source, centred), root, nodes, axes
-                    )
+                    behind = self.users(root.outputs[0])
+                    averages = centred or self._averages(node, nodes.union(behind))
+                    name = _normalization(axes, source, centred) if averages else UNIT_LENGTH
+                    return Found("normalization", name, root, nodes, axes)
         return None
 
     def _squared(self, node: Node) -> Value | None:
@@ -352,6 +358,32 @@ class _Finder:
             _named(node, "ReduceMean", "GlobalAveragePool") and node.inputs[0] == source
             for node in nodes
             if node.outputs[0] in statistics
+        )
+
+    def _averages(self, node: Node, nodes: frozenset[Node]) -> bool:
+        """Whether the squares that `node` sums up are divided by their number, as far as is known.
+
+        The number, or its root, is then a factor of what the sum becomes, or of what is read of
+        the whole.
+        """
+        shape, ends = node.inputs[0].shape, _axes(node)
+        count = product(shape[axis] for axis in ends)
+        if not _named(node, "ReduceL2", "ReduceSumSquare", "ReduceSum") or not isinstance(
+            count, int
+        ):
+            return True
+        factors = {float(count) ** power for power in (-1, -0.5, 0.5, 1)}
+        numbers = (
+            self.functions.number(value)
+            for each in nodes
+            if _named(each, "Mul", "Div")
+            for value in each.inputs
+        )
+        return any(
+            isclose(float(number), factor, rel_tol=1e-5)
+            for number in numbers
+            if number is not None
+            for factor in factors
         )
 
     # Activations ------------------------------------------------------------------------------
