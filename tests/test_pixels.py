@@ -77,7 +77,8 @@ def model(shape: str, body: str) -> ir.Model:
         if f"{name})" in body or f"{name}," in body:
             data = random.standard_normal(size, np.float32) / np.sqrt(size[0], dtype=np.float32)
             proto.graph.initializer.append(onnx.numpy_helper.from_array(data, name))
-    return ir.from_proto(proto)
+    made: ir.Model = ir.from_proto(proto)
+    return made
 
 
 def computed(graph: Graph) -> Counter[str]:

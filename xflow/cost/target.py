@@ -134,8 +134,8 @@ class TargetModel:
     threads: int = 2
     peak: Mapping[str, float] = field(
         default_factory=lambda: {
-            "Conv": 170e9, "Conv.pixels": 180e9, "ConvTranspose": 110e9, "MatMul": 160e9, "MatMul.computed": 95e9,
-            "FusedMatMul": 95e9, "Gemm": 160e9, "Attention": 100e9,
+            "Conv": 170e9, "Conv.pixels": 180e9, "ConvTranspose": 110e9, "Gemm": 160e9,
+            "MatMul": 160e9, "MatMul.computed": 95e9, "FusedMatMul": 95e9, "Attention": 100e9,
         }
     )  # fmt: skip
     """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
