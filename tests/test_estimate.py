@@ -123,3 +123,13 @@ def test_a_gate_that_is_enlarged_stays_in_the_layout() -> None:
         seconds(call("Conv", call("Mul", CONV, each), kernel)) for each in (gate, enlarged)
     )
     assert wide < plain
+
+
+def test_heads_of_an_attention_are_shared_out_among_threads_and_one_head_is_not() -> None:
+    def attended(heads: int) -> float:
+        width = 1024 // heads
+        query, key, value = (tensor(name, 1, heads, 512, width) for name in "qkv")
+        return seconds(call("Attention", query, key, value, scale=Fraction(1)))
+
+    assert attended(1) > 1.5 * attended(2)
+    assert attended(3) > 1.2 * attended(4)

@@ -170,7 +170,7 @@ class Estimator:
         if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):
             shapes = [value.shape for value in node.inputs]
             flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-            peak = self._peak(node, kernel) * target.threads
+            peak = self._peak(node, kernel) * self._threads(node.op.tasks(shapes, node.attributes))
             computing = self._int(flops) / (peak * self._efficiency(node))
             seconds = max(seconds, computing) if kernel == name else seconds + computing
         if target.layout is not None and not self.layouts.is_blocked(node):
@@ -188,6 +188,12 @@ class Estimator:
         if any(value.is_constant for value in node.inputs):
             return peak
         return self.target.peak.get(f"{name}.computed", peak)
+
+    def _threads(self, tasks: Size | None) -> float:
+        """How many threads compute on average, where so many tasks are shared out among them."""
+        threads = self.target.threads
+        number = threads if tasks is None else max(1, self._int(tasks))
+        return number / math.ceil(number / threads)
 
     def _efficiency(self, node: Node) -> float:
         """The part of the peak that an operator with thin groups of channels reaches."""

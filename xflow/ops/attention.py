@@ -196,6 +196,10 @@ class Attention(Composite):
         _, _, other, width = self._with_heads(attributes, 2, shapes[2])
         return 2 * batch * heads * length * other * (part + width)
 
+    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
+        batch, heads, *_ = self._with_heads(attributes, 0, shapes[0])
+        return batch * heads
+
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
         q = call.shapes[0]
         if q is None or any(shape is not None for shape in call.shapes[4:]):

@@ -226,6 +226,10 @@ class Operator:
         """Arithmetic operations at these shapes; by default one an output element."""
         return sum((product(shape) for shape in outputs), start=0)
 
+    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
+        """How many parts the runtime shares out among threads; None: as many as it takes."""
+        return None
+
     def element_types(
         self, inputs: Sequence[str], attributes: Attributes, dtype: str
     ) -> tuple[str, ...]:
