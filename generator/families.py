@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xflow.generator.vocabularies.activations import ACTIVATIONS
 from xflow.generator.vocabularies.attention import ATTENTION
+from xflow.generator.vocabularies.batched_heads import BATCHED_HEADS
 from xflow.generator.vocabularies.borders import BORDERS
 from xflow.generator.vocabularies.channels import CHANNELS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
@@ -66,4 +67,5 @@ FAMILIES = (
     ROTARY,
     TRIVIAL,
     DEFINITIONS,
+    BATCHED_HEADS,
 )

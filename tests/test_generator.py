@@ -23,6 +23,7 @@ from xflow.generator.minimize import Reducer, order
 from xflow.generator.run import generate
 from xflow.generator.vocabularies import (
     activations,
+    batched_heads,
     convolutions,
     logic,
     normalization,
@@ -296,6 +297,38 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "Split(x, axis=3, split=[D, D])[0], axis=3), "
             "Unsqueeze(Concat(s, s, axis=2), axes=[1])))",
             "RotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
+        ),
+        (
+            batched_heads.ONE_HEAD,
+            "q[N, S, D] c[N, D, L] g[N, S, L] v[N, L, E]",
+            "MatMul(Softmax(Add(MatMul(q, c), g)), v)",
+            "Attention(q, Transpose(c, perm=[0, 2, 1]), v, Unsqueeze(g, axes=[1]), "
+            "scale=1, q_num_heads=1, kv_num_heads=1)",
+        ),
+        (
+            batched_heads.MERGED,
+            "q[B, H, S, D] k[B, H, L, D] v[B, H, L, E]",
+            "Reshape(Attention(Reshape(q, shape=[B*H, S, D]), Reshape(k, shape=[B*H, L, D]), "
+            "Reshape(v, shape=[B*H, L, E]), scale=s, q_num_heads=1, kv_num_heads=1), "
+            "shape=[B, H, S, E])",
+            "Attention(q, k, v, scale=s)",
+        ),
+        (
+            batched_heads.TIME_FIRST,
+            "q[S, B, l*n] k[L, B, l*n] v[L, B, l*m]",
+            "Transpose(Attention(Transpose(Reshape(q, shape=[S, B*l, n]), perm=[1, 0, 2]), "
+            "Transpose(Reshape(k, shape=[L, B*l, n]), perm=[1, 0, 2]), "
+            "Transpose(Reshape(v, shape=[L, B*l, m]), perm=[1, 0, 2]), "
+            "scale=s, q_num_heads=1, kv_num_heads=1), perm=[1, 0, 2])",
+            "Reshape(Transpose(Attention(Transpose(q, perm=[1, 0, 2]), "
+            "Transpose(k, perm=[1, 0, 2]), Transpose(v, perm=[1, 0, 2]), "
+            "scale=s, q_num_heads=l, kv_num_heads=l), perm=[1, 0, 2]), shape=[S, B*l, m])",
+        ),
+        (
+            batched_heads.SCALED,
+            "q[B, H, S, D] c[B, H, D, L] s[H, 1, 1]",
+            "Mul(MatMul(q, c), s)",
+            "MatMul(Mul(q, s), c)",
         ),
         (
             activations.COMPLEMENTS[0],

@@ -88,6 +88,16 @@ def divisions(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[S
                 continue
 
 
+def divided(equations: Iterable[Size]) -> Iterator[tuple[str, Size]]:
+    """For each requirement that one size divides a symbol, that symbol and the size."""
+    for equation in equations:
+        found = _division(equation)
+        if found is not None and len(free_symbols(found[0])) == 1:
+            (name,) = free_symbols(found[0])
+            if str(found[0]) == name and name not in free_symbols(found[1]):
+                yield name, found[1]
+
+
 def factors(equations: Iterable[Size], known: Mapping[str, int]) -> Iterator[Size]:
     """For each requirement that two products are equal, that a factor of the first one is the part
     of the second that it is in the example, where the symbols have the `known` values."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xflow.constraint import Relation
 from xflow.errors import ShapeError
 from xflow.generator.generalization.example import (
+    divided,
     divisions,
     factors,
     merged_axes,
@@ -20,7 +21,16 @@ from xflow.generator.generalization.example import (
     without_common_factor,
 )
 from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
-from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, substitute, symbol
+from xflow.size import (
+    Expr,
+    Quotient,
+    Size,
+    coefficient_of,
+    evaluate,
+    free_symbols,
+    substitute,
+    symbol,
+)
 
 ROUNDS = 64
 """Most symbols that are solved for, one in each: a skeleton of attention has 40 of them."""
@@ -130,10 +140,11 @@ def _values(skeleton: Skeleton, example: Point) -> dict[str, int]:
     return extents | {str(slot_symbol(j, slot)): number for j, (slot, number) in slots}
 
 
-def _solve_by_example(
-    built: Built, concrete: Built, known: Mapping[str, int]
-) -> Mapping[str, Size]:
-    """A symbol and its value from what is closed as in the example; none where nothing is open."""
+def _solve_by_example(built: Built, concrete: Built, known: dict[str, int]) -> Mapping[str, Size]:
+    """A symbol and its value from what is closed as in the example; none where nothing is open.
+
+    A symbol that is made on the way is added to what is `known`.
+    """
     equations = [
         condition.difference
         for condition in built.conditions
@@ -152,6 +163,13 @@ def _solve_by_example(
             split = coefficient_of(equation, name)
             if split is not None and abs(split[0]) == 1:
                 return {name: -split[1] if split[0] == 1 else split[1]}
+    if all(_has_quotient(equation) for equation in equations if isinstance(equation, Expr)):
+        return {}
+    # What is equal to what hangs on the parts into which an extent is divided.
+    for extent, divisor in divided(equations):
+        fresh = f"b{len(known)}"
+        known[fresh] = known[extent] // evaluate(divisor, known)
+        return {extent: divisor * symbol(fresh)}
     return {}
 
 
