@@ -61,9 +61,11 @@ SUMS = Vocabulary(
     (
         CONV,
         CONV_BIAS,
-        ADD,
-        Production("Add", (KERNEL, KERNEL), KERNEL),
-        Production("Add", (BIAS, BIAS), BIAS),
+        *(
+            Production(op, (sort, sort), sort)
+            for op in ("Add", "Sub")
+            for sort in (X, KERNEL, BIAS)
+        ),
     ),
     (1, 2, 0, 0),
     free=FREE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
+from xflow.generator.vocabularies.common import SYMBOL, X, anywhere, applied, numbers
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 N = 4
@@ -44,6 +44,23 @@ PROJECTIONS = Vocabulary(
     (2, 2, 1, 0),
     free=FREE,
     ranks=BATCHES,
+)
+
+DIFFERENCES = Vocabulary(
+    "differences of projections",
+    (_batch("x"), _batch("y"), _matrix("w"), _matrix("v")),
+    (
+        applied("MatMul", X, WEIGHT, "image"),
+        applied("Sub", X, X, "difference"),
+        applied("Sub", WEIGHT, WEIGHT, "weights"),
+        applied("Sub", "image", "image", "out"),
+        applied("MatMul", "difference", WEIGHT, "out"),
+        applied("MatMul", X, "weights", "out"),
+    ),
+    (1, 1, 1, 0),
+    free=FREE | {"weights"},
+    ranks=BATCHES,
+    roots=frozenset({"out"}),
 )
 
 SCALED = Vocabulary(
@@ -176,8 +193,8 @@ def _affine(name: str, transposed: int) -> Vocabulary:
 GEMMS = (_affine("affine maps", 0), _affine("affine maps, transposed", 1))
 
 
-def _sums(name: str, transposed: int) -> Vocabulary:
-    """Sums of affine maps of one input, or with one matrix."""
+def _sums(name: str, op: str, transposed: int) -> Vocabulary:
+    """Sums or differences of affine maps of one input, or with one matrix."""
     way = choices(transB=[transposed])
     return Vocabulary(
         name,
@@ -185,10 +202,10 @@ def _sums(name: str, transposed: int) -> Vocabulary:
         (
             Production("Gemm", (X, WEIGHT), "image", way),
             Production("Gemm", (X, WEIGHT, BIAS), "image", way),
-            applied("Add", X, X, "sum"),
-            applied("Add", WEIGHT, WEIGHT, "weights"),
-            applied("Add", BIAS, BIAS, "biases"),
-            applied("Add", "image", "image", "out"),
+            applied(op, X, X, "sum"),
+            applied(op, WEIGHT, WEIGHT, "weights"),
+            applied(op, BIAS, BIAS, "biases"),
+            applied(op, "image", "image", "out"),
             *(
                 Production("Gemm", (*factors, *bias), "out", way)
                 for factors in (("sum", WEIGHT), (X, "weights"))
@@ -201,7 +218,25 @@ def _sums(name: str, transposed: int) -> Vocabulary:
     )
 
 
-SUMS = (_sums("sums of affine maps", 0), _sums("sums of affine maps, transposed", 1))
+SUMS = tuple(
+    _sums(f"{name} of affine maps{how}", op, transposed)
+    for name, op in (("sums", "Add"), ("differences", "Sub"))
+    for transposed, how in enumerate(("", ", transposed"))
+)
+
+SCALES = Vocabulary(
+    "inputs and their scales",
+    (anywhere("x"), Input("a", WEIGHT, "...", (5,))),
+    (
+        numbers("one", 1),
+        applied("Mul", X, WEIGHT),
+        *(applied(op, X, X) for op in ("Add", "Sub")),
+        *(applied(op, WEIGHT, "one", WEIGHT) for op in ("Add", "Sub")),
+        applied("Sub", "one", WEIGHT, WEIGHT),
+    ),
+    (2, 2, 0),
+    free=frozenset({WEIGHT, "one"}),
+)
 
 TURNED = Vocabulary(
     "transposed weights",
@@ -222,6 +257,6 @@ TURNED = Vocabulary(
 
 LAYERS = Family(
     "layers",
-    (PROJECTIONS, SCALED, PARALLEL, REDUCED, *GEMMS, *SUMS, TURNED),
+    (PROJECTIONS, DIFFERENCES, SCALED, PARALLEL, REDUCED, *GEMMS, *SUMS, SCALES, TURNED),
     about="products with matrices of weights for all batches, their scales and biases",
 )

@@ -68,6 +68,27 @@ SHIFTS = Vocabulary(
     roots=frozenset({"pooled", "g"}),
 )
 
+CUT = Vocabulary(
+    "pools of what is cut off on both sides",
+    (X_INPUT,),
+    (
+        *(
+            Production("MaxPool", (sort,), result, WITHOUT_BORDERS)
+            for sort, result in ((X, "pooled"), ("f", "g"))
+        ),
+        *(
+            Production("Clip", (sort,), result, choices(min=[SYMBOL], max=[OTHER_SYMBOL]))
+            for sort, result in STAGES
+        ),
+    ),
+    (0, 0, 0),
+    free=FREE,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled", "g"}),
+    reals={SYMBOL: "low", OTHER_SYMBOL: "high"},
+)
+"""Without borders, since of a window that may be empty it is not shown."""
+
 POOLED = ((X, "pooled"), ("f", "g"), ("pooled", "pooled"))
 GLOBAL_POOLS = Vocabulary(
     "pools of everything",
@@ -128,6 +149,6 @@ SPREAD = Vocabulary(
 
 POOLING = Family(
     "pooling",
-    (POOLS, SHIFTS, GLOBAL_POOLS, AVERAGES, SPREAD),
+    (POOLS, SHIFTS, CUT, GLOBAL_POOLS, AVERAGES, SPREAD),
     about="pooling and reductions over spatial axes",
 )
