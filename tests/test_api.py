@@ -302,3 +302,11 @@ def test_import_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
     assert xflow.__version__
+
+
+def test_a_model_that_does_not_run_is_said_to_where_nothing_was_found() -> None:
+    model = two_products(8)
+    model.graph.initializer[0].dims[:] = [4, 16]
+    result = xflow.optimize(model, rules=[], budget=1, threads=1)
+    assert not result.report.changed
+    assert any("does not run" in text for text in result.report.warnings)

@@ -245,3 +245,9 @@ def test_long_chains_of_activations_are_told_soon(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Tanh, "numpy", counted)
     assert len(blocks_of(model)) == 200
     assert calls < 100 * 2 * FURTHEST
+
+
+def test_activations_of_half_precision_are_told() -> None:
+    model = graph("h = Cast <to = 10> (x) a = Mul(h, h) b = Relu(a) y = Cast <to = 1> (b)")
+    (found,) = blocks_of(model)
+    assert (found.name, found.is_operator) == ("Relu", True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 import pytest
 from rich.console import Console
@@ -572,6 +573,37 @@ def test_a_misspelled_word_is_answered_with_what_was_meant(
     err = capfd.readouterr().err
     assert_one_sentence(err)
     assert meant in err
+
+
+def through(monkeypatch: pytest.MonkeyPatch, model: onnx.ModelProto, *arguments: str) -> int:
+    """The exit code of a command that reads a model from the standard input."""
+    data = io.TextIOWrapper(io.BytesIO(model.SerializeToString()))
+    monkeypatch.setattr(sys, "stdin", data)
+    return cli.main(arguments)
+
+
+def test_check_and_explain_read_a_pipe(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.load(model_file)
+    assert through(monkeypatch, model, "check", str(model_file), "-") == ExitCode.OK
+    assert through(monkeypatch, model, "explain", "-", "--budget", "1") == ExitCode.OK
+    model.graph.output[0].name = "other"
+    model.graph.node[-1].output[0] = "other"
+    assert through(monkeypatch, model, "check", "-", str(model_file)) == ExitCode.DIFFERENT
+    assert "outputs were 'other'" in capfd.readouterr().err
+    for words in (["check", "-", "-"], ["certify", "-", "b", "c"], ["a", "b", "--report", "-"]):
+        assert through(monkeypatch, model, *words) == ExitCode.USAGE
+        assert_one_sentence(capfd.readouterr().err)
+
+
+def test_page_and_report_do_not_go_to_one_file(
+    model_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told, out = str(tmp_path / "told"), str(tmp_path / "out.onnx")
+    line = [str(model_file), out, "--report", told, "--html", told]
+    assert cli.main(line) == ExitCode.USAGE
+    assert_one_sentence(capfd.readouterr().err)
 
 
 def test_what_comes_through_a_pipe_and_is_no_model_is_told_without_a_file_of_ours() -> None:

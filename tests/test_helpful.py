@@ -30,7 +30,7 @@ def test_explain_names_the_regions_and_writes_nothing(
     Path("own.rules").write_text("\n".join(map(str, RULES)))
     assert cli.main(["explain", "in.onnx", "--rules", ".", "--budget", "5"]) == ExitCode.OK
     out = capfd.readouterr().out
-    assert "1 region would be rewritten; operators: 7 > 4" in out
+    assert "1 region of the main graph would be rewritten; operators: 7 > 4" in out
     assert "Region 1: left to once" in out
     assert "before  MatMul 2, Add 1, Relu 1" in out
     assert "by      relu-of-relu, merge-products" in out or "merge-products, relu-of-relu" in out

@@ -108,3 +108,30 @@ def test_a_result_is_saved_with_weights_of_any_size(tmp_path: Path) -> None:
     result.save(target)
     assert {path.name for path in target.parent.iterdir()} == {"out.onnx", "w.bin"}
     assert ir.load(target).graph.name == "products"
+
+
+def test_the_own_domain_of_onnx_may_be_spelled_out(tmp_path: Path) -> None:
+    """Runtimes accept it; the ONNX checker knows the nameless one alone."""
+    model = two_products(8)
+    model.opset_import[0].domain = "ai.onnx"
+    for node in model.graph.node:
+        node.domain = "ai.onnx"
+    result, target = optimized(model, tmp_path)
+    assert operators(result) == ["MatMul", "Relu"]
+    onnx.checker.check_model(target)
+    model.graph.node[1].attribute.append(helper.make_attribute("unknown", 1))
+    onnx.save(model, tmp_path / "in.onnx")
+    with pytest.raises(ModelError, match=r"unknown for operator MatMul \(at MatMul right\)"):
+        files.load_model(tmp_path / "in.onnx")
+
+
+def test_what_onnx_ir_does_not_know_is_told_by_its_reason(tmp_path: Path) -> None:
+    """And not by the part of the model that it was reading."""
+    model = two_products(8)
+    model.graph.node[0].attribute.add(name="k", type=onnx.AttributeProto.SPARSE_TENSORS)
+    model.graph.node[0].domain = "custom"
+    model.opset_import.append(helper.make_opsetid("custom", 1))
+    onnx.save(model, tmp_path / "in.onnx")
+    with pytest.raises(ModelError, match="not supported") as caught:
+        files.load_model(tmp_path / "in.onnx")
+    assert "deserialize" not in str(caught.value)

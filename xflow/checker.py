@@ -5,6 +5,9 @@ import os
 import onnx
 
 from xflow.external_data import external_tensors
+from xflow.messages import all_nodes
+
+OWN_DOMAIN = "ai.onnx"
 
 
 def check_model(path: str | os.PathLike[str], proto: onnx.ModelProto | None = None) -> None:
@@ -12,27 +15,30 @@ def check_model(path: str | os.PathLike[str], proto: onnx.ModelProto | None = No
 
     The checker wants a shape for each input and output, be it of unknown sizes. Where not even the
     rank is known, none can be written: exporters leave it out, and runtimes accept that. Such a
-    model is checked as if it had one there. `proto` is the message in the file, if it has been read
-    already.
+    model is checked as if it had one there. And it does not know that `ai.onnx` is ONNX's own
+    domain, which is nameless. `proto` is the message in the file, if it has been read already.
     """
     try:
         onnx.checker.check_model(os.fspath(path))
     except Exception:  # what its C++ side throws
         proto = proto or onnx.load(path, load_external_data=False)
-        if not without_shape(proto):
+        if not without_shape(proto) and not _own_domains(proto):
             raise
         check_message(proto)
 
 
 def check_message(proto: onnx.ModelProto) -> None:
     """The same for a message; what it says of files beside it is not checked."""
-    if next(external_tensors(proto), None) is not None:
+    named = _own_domains(proto)
+    if named or next(external_tensors(proto), None) is not None:
         stand_in = onnx.ModelProto()
         stand_in.CopyFrom(proto)
         for tensor in external_tensors(stand_in):  # one without elements, of the same type
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             tensor.dims[:] = [0]
+        for part in _own_domains(stand_in):
+            part.domain = ""
         proto = stand_in
     bare = without_shape(proto)
     try:
@@ -42,6 +48,14 @@ def check_message(proto: onnx.ModelProto) -> None:
     finally:
         for kind in bare:
             kind.ClearField("shape")
+
+
+def _own_domains(proto: onnx.ModelProto) -> list[onnx.NodeProto | onnx.OperatorSetIdProto]:
+    """The nodes and imports that spell out the name of ONNX's own domain."""
+    imports = [*proto.opset_import]
+    for function in proto.functions:
+        imports += function.opset_import
+    return [part for part in (*imports, *all_nodes(proto)) if part.domain == OWN_DOMAIN]
 
 
 def without_shape(proto: onnx.ModelProto) -> list[onnx.TypeProto.Tensor]:

@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Only now, so that --help is instant.
             commands = importlib.import_module(f"xflow.{module or 'commands'}")
             run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, name)
-            code = run(options)
+            code = _with_pipes(options, run)
             sys.stdout.flush()
             return code
     except XflowError as error:
@@ -274,6 +274,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         _complain(f"internal error: {reason}; rerun with -v for the traceback")
         return ExitCode.ERROR
+
+
+def _with_pipes(
+    options: argparse.Namespace, run: Callable[[argparse.Namespace], ExitCode]
+) -> ExitCode:
+    """Run a command, a model of which may come through the standard input as `-`.
+
+    `optimize` has its own way, since its result may go through the standard output.
+    """
+    models = {"check": ("before", "after"), "explain": ("input",)}.get(options.command, ())
+    if any(getattr(options, name) == "-" for name in models):
+        from xflow import streams  # noqa: PLC0415 - nobody else needs it
+
+        return streams.receive(options, models, run)
+    files = ("report", "html", *(("input", "output") if options.command != "optimize" else ()))
+    if any(getattr(options, name, None) == "-" for name in files):
+        raise UsageError(
+            "only models of optimize, check and explain go through pipes, by -", do="name a file"
+        )
+    return run(options)
 
 
 def _complain(sentence: str) -> None:

@@ -45,8 +45,12 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
         report_file = files.check_output(options.report, options.input)
         if report_file == output:
             raise UsageError("the report and the model cannot go to the same file")
-    if options.html and files.check_output(options.html, options.input) == output:
-        raise UsageError("the page and the model cannot go to the same file")
+    if options.html:
+        page_file = files.check_output(options.html, options.input)
+        if page_file == output:
+            raise UsageError("the page and the model cannot go to the same file")
+        if options.report and page_file == report_file:
+            raise UsageError("the page and the report cannot go to the same file")
     rules = rule_files.load_rules(_folder(options.rules))
     rule_files.select_rules(rules, options.only_rules, options.skip_rules)
 

@@ -67,7 +67,8 @@ class Explanation:
         else:
             count = len(self.regions)
             yield (
-                f"{count} region{'' if count == 1 else 's'} would be rewritten; operators: "
+                f"{count or 'No'} region{'' if count == 1 else 's'} of the main graph would be "
+                "rewritten; operators: "
                 f"{report.before.nodes} > {report.after.nodes}"
             )
         told: list[RegionChange] = []

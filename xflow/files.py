@@ -13,7 +13,7 @@ import onnx_ir as ir
 from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
-from xflow.checker import check_model
+from xflow.checker import OWN_DOMAIN, check_model
 from xflow.errors import ModelError, OutputError
 from xflow.external_data import (
     Externalized,
@@ -25,7 +25,8 @@ from xflow.external_data import (
 )
 from xflow.messages import from_message, to_message
 
-OWN_DOMAIN = "ai.onnx"
+LONGEST = 300
+"""Characters of what other libraries say that are repeated."""
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
 
@@ -42,12 +43,12 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     try:
         check_model(path, proto)
     except Exception as error:  # the checker raises what its C++ side throws
-        reason = _first_line(error)
+        reason = _reason(error)
         raise ModelError(f"this is not a valid ONNX model: {reason}", str(path)) from error
     try:
         model = from_message(proto)
     except Exception as error:
-        reason = _first_line(error)
+        reason = _reason(error)
         raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
     ir.external_data.set_base_dir(model.graph, path.parent)
     spell_domain(model)
@@ -155,10 +156,19 @@ def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
             raise ModelError(what, where)
 
 
-def _first_line(error: Exception) -> str:
-    """Return the first telling line of an error whose text may run over many."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
+def _reason(error: BaseException) -> str:
+    """Return what an error of other libraries says, on one line, and at which operator.
+
+    The checker names that in a context behind an empty line; onnx-ir's errors print the part of the
+    model at hand, and only the first of them says what is wrong with it.
+    """
+    while isinstance(error, ir.serde.SerdeError) and error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error)
+    said = " ".join(re.split(r"\n\s*\n|==> ", text.strip())[0].split()).rstrip(".")
+    place = re.search(r"Bad node spec for node\. Name: *(.*?) *OpType: *(\w+)", text)
+    where = f" (at {place[2]} {place[1]}".rstrip() + ")" if place else ""
+    return f"{said[:LONGEST]}{where}" if said else type(error).__name__
 
 
 def check_output(

@@ -28,12 +28,14 @@ def from_message(proto: onnx.ModelProto) -> ir.Model:
 
     The message is not changed. The model's tensors refer to its data.
     """
-    if any(_is_unknown(graph) for graph in _graphs(proto)) or any(map(_is_sparse, _nodes(proto))):
+    if any(_is_unknown(graph) for graph in _graphs(proto)) or any(
+        map(_is_sparse, all_nodes(proto))
+    ):
         known = onnx.ModelProto()
         known.CopyFrom(proto)
         for graph in _graphs(known):
             _note(graph)
-        for node in filter(_is_sparse, _nodes(known)):
+        for node in filter(_is_sparse, all_nodes(known)):
             (tensor,) = (each.sparse_tensor for each in node.attribute)
             attribute = onnx.helper.make_attribute(SPARSE, _text(tensor))
             del node.attribute[:]
@@ -70,7 +72,7 @@ def restore(proto: onnx.ModelProto) -> None:
             kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in dense]
             del graph.node[:]
             graph.node.extend(kept)
-    for node in _nodes(proto):
+    for node in all_nodes(proto):
         for attribute in node.attribute:
             if attribute.name == SPARSE:
                 attribute.sparse_tensor.ParseFromString(base64.b64decode(attribute.s))
@@ -104,14 +106,14 @@ def _text(message: Message) -> str:
 def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     """The graph of a model and those inside operators, of functions, too."""
     yield proto.graph
-    for node in _nodes(proto):
+    for node in all_nodes(proto):
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield attribute.g
             yield from attribute.graphs
 
 
-def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+def all_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """All nodes, those in graphs inside others behind these."""
     waiting = [proto.graph.node, *(function.node for function in proto.functions)]
     for nodes in waiting:

@@ -11,6 +11,7 @@ from typing import Any
 
 from xflow.errors import RuleFileError
 from xflow.graph import Graph, Leaf, Value
+from xflow.numerics import Numerics
 from xflow.report import Report, format_amount, format_seconds
 from xflow.rule import Instance, Rule, parse_rules
 
@@ -122,9 +123,9 @@ def _drawn(rule: Rule) -> Json:
     """A rule's two sides as graphs, what is known of it, and its text."""
     instance = rule.instance(rule.ranks[0])
     facts = [
-        ("where", ", ".join(rule.where) or "always"),
-        ("proof", rule.notes.get("proof", "not recorded")),
-        ("numerics", rule.notes.get("numerics", "not measured")),
+        ("true where", ", ".join(rule.where) or "both sides are defined"),
+        ("proof", _proof(rule.notes.get("proof", ""))),
+        ("rounding", _rounding(rule.numerics)),
     ]
     return {
         "lhs": side_graph(instance, instance.lhs),
@@ -132,6 +133,33 @@ def _drawn(rule: Rule) -> Json:
         "facts": facts,
         "text": str(rule),
     }
+
+
+def _proof(record: str) -> str:
+    """The line `proof` of a rule, in words."""
+    known = re.fullmatch(r"(\w+), all sizes; (\d+) obligations?; (\S+)", record)
+    if known is None:
+        return record or "not recorded"
+    numbers, questions, certificate = known.groups()
+    solver = f" A solver settled {questions} questions about sizes." if questions != "0" else ""
+    return (
+        f"Both sides are equal over the {numbers} at every index, for all sizes.{solver} "
+        f"The certificate is {certificate} in the folder of the rules."
+    )
+
+
+def _rounding(numerics: Numerics | None) -> str:
+    """The line `numerics` of a rule, in words."""
+    if numerics is None:
+        return "not measured"
+    errors = [
+        f"{each.left} → {each.right} in {each.type} (extreme inputs: {each.extreme_left} → "
+        f"{each.extreme_right})"
+        for each in numerics.figures
+    ]
+    said = f"largest relative error, left → right: {', '.join(errors)}" if errors else numerics.note
+    refused = ", ".join(map(str, numerics.refusals))
+    return f"{said}. Never used: {refused}" if refused else said
 
 
 def side_graph(instance: Instance, values: tuple[Value, ...]) -> Json:

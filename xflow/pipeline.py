@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from xflow.account import Account, account_for
 from xflow.attribution import Replacements
 from xflow.cost.comparison import Comparison
 from xflow.cost.objectives import EXACT
+from xflow.equivalence import check_equivalent
 from xflow.errors import UnfeedableInput
 from xflow.files import write_model_atomically
 from xflow.finder import Finder
@@ -96,6 +98,8 @@ class Pipeline:
             imported, costs = found.imported, found.costs
             gate = Gate(self.run, imported, self.before, self.settings, costs, prepared=prepared)
             judgement = gate.improve(self.judge(gate, imported, found.replacements))
+        elif self.run.measured and not self.run.inner and not self.obstacle:
+            self.try_out()
         changed = not judgement.objection
         self.run.warnings += judgement.verdict.warnings
         self.run.warnings += [
@@ -116,6 +120,22 @@ class Pipeline:
                 rules=rules,
             )
         return self.result(judgement, account)
+
+    def try_out(self) -> None:
+        """Warn where a model for which nothing was found does not run: nobody has tried it yet."""
+        with self.run.phase("check"):
+            found = check_equivalent(
+                self.before,
+                self.before,
+                samples=1,
+                seed=self.run.tolerance.seed,
+                shapes=self.settings[0],
+                limit_s=max(1.0, self.run.end - time.monotonic()),
+                target=self.run.target,
+                worker=self.run.worker,
+            )
+        if "does not run" in found.reason:
+            self.run.warnings.append(f"{found.reason[:1].upper()}{found.reason[1:]}.")
 
     def gains_by_preparation(self, prepared: Prepared) -> bool:
         """Whether the model is better before any rewrite of its main graph.

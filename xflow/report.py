@@ -360,9 +360,9 @@ def _rule_table(rules: tuple[RuleUse, ...], objective: Objective) -> "Table":
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD, width=WIDTH, pad_edge=False)
-    table.add_column("Rule applied", ratio=6, overflow="fold")
-    table.add_column("times", justify="right", ratio=1)
-    table.add_column("gain", justify="right", ratio=2)
+    table.add_column("Rule applied", ratio=1, overflow="fold")
+    table.add_column("times", justify="right")
+    table.add_column("gain", justify="right")
     for use in sorted(rules, key=lambda use: (-use.gain, use.name)):
         mark = "~ " if use.gain_from in _ROUGHLY else ""
         table.add_row(use.name, str(use.count), mark + format_amount(use.gain, objective))

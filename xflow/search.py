@@ -246,7 +246,9 @@ class _Search:
             self.unfinished.clear()
             graph = self.search_passes(graph)
         if self.remaining() <= 0:
-            self.notes.append("the search ended with its time, not with its work")
+            self.notes.append(
+                "the search ran out of its budget, and might find more with a larger one"
+            )
         return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
 
     def search_passes(self, graph: Graph) -> Graph:

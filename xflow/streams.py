@@ -6,10 +6,10 @@ import argparse
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from xflow.errors import ExitCode, ModelError, OutputError, XflowError
+from xflow.errors import ExitCode, ModelError, OutputError, UsageError, XflowError
 from xflow.files import PROTOBUF_LIMIT
 
 PIPE = "-"
@@ -46,6 +46,25 @@ def run(
         sys.stdout.buffer.write(target.read_bytes())
         sys.stdout.buffer.flush()
         return code
+
+
+def receive(
+    options: argparse.Namespace,
+    names: Sequence[str],
+    command: Callable[[argparse.Namespace], ExitCode],
+) -> ExitCode:
+    """Run a command on a file that stands for the standard input, as one of the options `names`.
+
+    Raises UsageError where several of them are `-`.
+    """
+    (name, *others) = [name for name in names if getattr(options, name) == PIPE]
+    if others:
+        raise UsageError("one model alone can come through the standard input", do="name the other")
+    with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
+        path = Path(folder) / "in.onnx"
+        _receive(path)
+        own = argparse.Namespace(**{**vars(options), name: str(path)})
+        return _named(command, str(path))(own)
 
 
 def _named(

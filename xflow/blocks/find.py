@@ -390,19 +390,22 @@ class _Finder:
 
     def activation_at(self, node: Node) -> Found | None:
         """The activation that ends at `node`."""
-        if node in self.taken:
+        if node in self.taken or _named(node, "Cast", "Identity"):  # what ends before them counts
             return None
         seems = None
+        whole = self.operator_at(node, "activation")
         for function in self.functions.ending_at(node):
             if not self.taken.isdisjoint(function.nodes):
                 continue
             if function.operator:
-                whole = self.operator_at(node, "activation") if len(function.nodes) == 1 else None
-                return whole or Found("activation", function.operator, node, function.nodes)
+                # Relu of a Cast is the Relu, and Relu of Relu is both.
+                if whole is not None and not any(map(self.saturates, function.nodes - {node})):
+                    return whole
+                return Found("activation", function.operator, node, function.nodes)
             gated = [each for each in function.nodes if function.source in each.inputs]
             if _named(node, "Mul") and len(gated) > 1 and any(map(self.saturates, function.nodes)):
                 seems = seems or Found("activation", "", node, function.nodes)
-        return seems or self.operator_at(node, "activation")
+        return seems or whole
 
 
 def _named(node: Node, *names: str) -> bool:

@@ -117,7 +117,7 @@ class Functions:
             return None
         if not np.isfinite(values).all() or _is_straight(values):
             return None
-        return _activation(np.round(values, 9).tobytes())
+        return _activation(np.round(values.astype(np.float64), 9).tobytes())
 
     def _at_points(self, value: Value, source: Value) -> Array:
         """A value as a function of another one, at `POINTS`."""

@@ -5,7 +5,15 @@
   const byId = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const COLOURS = ["#e6842a", "#3f8fd6", "#c0507e", "#5aa02c", "#8a63d2", "#12a0a0", "#b08d1e", "#d64545"];
-  const colour = (region) => COLOURS[region % COLOURS.length];
+  // Regions are numbered, and coloured, in the order in which a reader meets them.
+  const places = new Map();
+  for (const side of report.drawing ? ["before", "after"] : []) {
+    for (const { region } of report.drawing[side].nodes) {
+      if (region >= 0 && !places.has(region)) places.set(region, places.size);
+    }
+  }
+  const place = (region) => places.get(region) ?? region;
+  const colour = (region) => COLOURS[place(region) % COLOURS.length];
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -107,14 +115,18 @@
     target.append(made);
   }
 
+  const PHASES = { load: "read the model", import: "understand it", calibrate: "measure the machine",
+    bodies: "graphs inside operators", search: "search", check: "compare the results", timing: "time both models",
+    attribution: "what each rewrite gains", log: "write the report", write: "write the model" };
+
   function drawPhases(target) {
     const phases = Object.entries(report.phases), most = Math.max(...phases.map(([, s]) => s));
-    const svg = figure(320, 18 * phases.length + 4);
+    const svg = figure(360, 18 * phases.length + 4);
     phases.forEach(([name, spent], row) => {
-      svg.append(shape("text", { x: 0, y: 18 * row + 13 }, name));
-      svg.append(shape("rect", { x: 80, y: 18 * row + 3, width: Math.max(1, 170 * spent / most), height: 12,
+      svg.append(shape("text", { x: 0, y: 18 * row + 13 }, PHASES[name] || name));
+      svg.append(shape("rect", { x: 150, y: 18 * row + 3, width: Math.max(1, 170 * spent / most), height: 12,
         fill: css("--after"), opacity: 0.75 }));
-      svg.append(shape("text", { x: 86 + 170 * spent / most, y: 18 * row + 13, class: "soft" }, spent.toFixed(1)));
+      svg.append(shape("text", { x: 156 + 170 * spent / most, y: 18 * row + 13, class: "soft" }, spent.toFixed(1)));
     });
     target.append(svg);
   }
@@ -331,7 +343,7 @@
     const detail = byId("detail");
     const own = report.drawing.regions[region];
     const gain = own.reduce((sum, number) => sum + (rewrites[number]?.gain || 0), 0);
-    const heading = element("h2", {}, element("span", { class: "swatch", style: `background:${colour(region)}` }), `Region ${region + 1}`);
+    const heading = element("h2", {}, element("span", { class: "swatch", style: `background:${colour(region)}` }), `Region ${place(region) + 1}`);
     const steps = element("ol");
     for (const number of own) {
       for (const step of rewrites[number]?.steps || []) {
@@ -339,7 +351,7 @@
       }
     }
     detail.replaceChildren(heading, element("p", {}, `${own.length} rewrite${own.length === 1 ? "" : "s"}, ` +
-      `found to gain ${amount(gain)} when searched. The steps, each by a rule:`), steps);
+      `which the search found to gain ${amount(gain)}. The steps, each by a rule:`), steps);
     const first = own.map((number) => rewrites[number]?.steps?.[0]).find(Boolean);
     if (first) showRule(first.rule);
   }
@@ -382,7 +394,7 @@
       }
       return list;
     };
-    table(byId("blocks"), ["kind", "operator", "before", "after", "why not", "where"],
+    table(byId("blocks"), ["kind", "operator", "before", "after", "why not one operator", "where"],
       [...rows.values()].map((row) => [...row.slice(0, 5), where(row[5])]));
   }
 
@@ -393,7 +405,7 @@
   drawLatency(byId("latency"));
   drawOperators(byId("operators"));
   drawPhases(byId("phases"));
-  const rough = { model: "the whole model", region: "its regions", estimate: "estimate" };
+  const rough = { model: "timing the whole model", region: "timing its regions", estimate: "estimate" };
   const ruleRows = [...report.rules].sort((a, b) => b.gain - a.gain).map((use) => [
     element("button", { type: "button", class: "link", onclick: () => { showRule(use.name); byId("detail").scrollIntoView({ block: "nearest" }); } }, use.name),
     use.count, amount(use.gain), rough[use.gain_from]]);
