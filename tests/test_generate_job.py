@@ -278,7 +278,7 @@ def test_a_missing_ray_is_one_sentence(
     monkeypatch.setitem(sys.modules, "ray", None)
     assert command(tmp_path / "out", "--engine", "ray") == ExitCode.ERROR
     told = capsys.readouterr().err
-    assert "pip install 'xflow-onnx[ray]'" in told
+    assert "pip install '.[ray]' in a checkout" in told
     assert told.count("\n") == 1
 
 

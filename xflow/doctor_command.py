@@ -20,8 +20,8 @@ PACKAGES = ("onnx", "onnx-ir", "numpy", "z3-solver")
 """Packages of which the version matters to somebody who asks for help."""
 
 OPTIONAL = {
-    "cvc5": "pip install 'xflow-onnx[recheck]' for certify --recheck and rules recheck",
-    "ray": "pip install 'xflow-onnx[ray]' for rules generate --engine ray",
+    "cvc5": "to recheck certificates: pip install '.[recheck]'",
+    "ray": "to generate on a cluster: pip install '.[ray]'",
 }
 """Packages that some commands need, and how one comes by them."""
 

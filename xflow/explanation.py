@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xflow.api import Model, optimize
-from xflow.report import Block, BlockForm, Missed, Report, format_amount
+from xflow.report import NEIGHBOURS, Block, BlockForm, Missed, Report, format_amount
 
 SHOWN = 3
 """Of regions that are alike, how many are named beside the first."""
@@ -162,7 +162,7 @@ def _told(block: Block) -> str:
 
 def _way(form: BlockForm) -> str:
     words = {
-        "operator": f"as {form.name}",
+        "operator": f"as {'part of ' if form.name == NEIGHBOURS else ''}{form.name}",
         "fusion": f"fused by the runtime ({form.name})",
         "none": "in several operators",
     }

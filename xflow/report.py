@@ -92,6 +92,8 @@ class Missed:
 
 
 FormSource = Literal["operator", "fusion", "none"]
+NEIGHBOURS = "its neighbours"
+"""By what a block is computed that became part of the weights or the operators around it."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class RayEngine(QueueingEngine):
             import ray  # noqa: PLC0415 - an optional extra
         except ImportError:
             raise MissingEngine(
-                "Ray is not installed", do="install it with pip install 'xflow-onnx[ray]'"
+                "Ray is not installed", do="install it with pip install '.[ray]' in a checkout"
             ) from None
         self._ray: Any = ray
         self._connect(address, workers)

@@ -32,7 +32,7 @@ Guards = Sequence[Constraint]
 def require_solver() -> None:
     """Raises MissingSolver where cvc5 is not installed."""
     if cvc5 is None:
-        raise MissingSolver("cvc5 is not installed", do="pip install 'xflow-onnx[recheck]'")
+        raise MissingSolver("cvc5 is not installed", do="pip install '.[recheck]' in a checkout")
 
 
 class Questions:

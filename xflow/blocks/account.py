@@ -15,7 +15,7 @@ from xflow.onnx_import import Imported
 from xflow.onnx_schema import accepts
 from xflow.ops.registry import operator, operators
 from xflow.opset import Ceiling, current_opset
-from xflow.report import Block, BlockForm
+from xflow.report import NEIGHBOURS, Block, BlockForm
 
 _SPELLED = BlockForm("none")
 
@@ -49,7 +49,7 @@ def account_for_blocks(
         elif mine == _SPELLED:
             reason = "it was rewritten into something that does not look like one any more"
         else:  # a normalization that became part of weights, an activation of another one
-            theirs = BlockForm("operator", "its neighbours")
+            theirs = BlockForm("operator", NEIGHBOURS)
         recognised = theirs != _SPELLED
         blocks.append(Block(found.kind, found.name, names, mine, theirs, recognised, reason))
     return tuple(blocks)

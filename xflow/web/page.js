@@ -372,7 +372,7 @@
       const plural = those.length === 1 ? kind : kind + (kind.endsWith("x") ? "es" : "s");
       return `${those.filter((block) => block.recognised).length} of ${those.length} ${plural}`;
     }).join(", ") + ": one operator or kernel each in the output." : "";
-    const form = (each) => each.by === "none" ? "several operators" : each.by === "fusion" ? `${each.name}, fused by the runtime` : each.name;
+    const form = (each) => each.name === "its neighbours" ? "part of its neighbours" : each.by === "none" ? "several operators" : each.by === "fusion" ? `${each.name}, fused by the runtime` : each.name;
     const rows = new Map();
     for (const block of [...blocks].sort((a, b) => a.recognised - b.recognised)) {
       const row = [block.kind, block.name, form(block.before), form(block.after), block.reason];
