@@ -280,7 +280,12 @@ def test_dynamic_sizes_are_those_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"cost": "guessed"}, {"budget": 0}, {"provider": "abacus"}, {"threads": 0}]
+    "settings",
+    [
+        *({"cost": "guessed"}, {"budget": 0}, {"provider": "abacus"}, {"threads": 0}),
+        *({"threads": 10**6}, {"check": 0}, {"rtol": -1.0}, {"atol": float("nan")}, {"seed": -1}),
+        *({"input_shapes": each} for each in ("x:1,96", {"x": 1}, {"x": (1.5, 96)}, [("x", 1)])),
+    ],
 )
 def test_settings_without_sense_are_usage_errors(settings: dict[str, object]) -> None:
     with pytest.raises(UsageError):
@@ -310,3 +315,13 @@ def test_a_model_that_does_not_run_is_said_to_where_nothing_was_found() -> None:
     result = xflow.optimize(model, rules=[], budget=1, threads=1)
     assert not result.report.changed
     assert any("does not run" in text for text in result.report.warnings)
+
+
+def test_names_and_sizes_may_be_what_they_often_are() -> None:
+    """One name instead of a list of them, and numpy's integers."""
+    shapes = {"x": np.array([7, 96])}
+    result = estimated(two_products(), RULES, only_rules="relu-of-relu", input_shapes=shapes)
+    assert {use.name for use in result.report.rules} == {"relu-of-relu"}
+    assert '"x": [\n' in result.report.to_json()
+    with pytest.raises(UsageError, match="parse_rules"):
+        estimated(two_products(), ["relu-of-relu"])  # type: ignore[list-item]

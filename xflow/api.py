@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -126,10 +127,25 @@ def optimize(
 def settings_of(input_shapes: Shapes | Sequence[Shapes] | None) -> Sequence[Shapes]:
     """The settings of the input shapes; one without any shape where none was given."""
     if input_shapes is None or isinstance(input_shapes, Mapping):
-        return [input_shapes or {}]
+        input_shapes = [input_shapes or {}]
     if not input_shapes:
         raise UsageError("the list of input shapes is empty", do="give at least one mapping")
-    return input_shapes
+    return [_plain_shapes(each) for each in input_shapes]
+
+
+def _plain_shapes(given: Shapes) -> Shapes:
+    """The sizes of each input as tuples of Python's integers. Raises UsageError."""
+    advice = 'give them as {"name": (1, 128)}'
+    if not isinstance(given, Mapping):
+        raise UsageError("input shapes are mappings from the names of inputs", do=advice)
+    shapes = {}
+    for name, sizes in given.items():
+        try:
+            shapes[name] = tuple(operator.index(size) for size in sizes)
+        except TypeError as error:
+            what = f"the shape {sizes!r} of input {name!r} is no sequence of whole numbers"
+            raise UsageError(what, do=advice) from error
+    return shapes
 
 
 def _rules(
@@ -140,6 +156,9 @@ def _rules(
         rules = load_rules(default_directory())
     elif isinstance(rules, str | os.PathLike):
         rules = load_rules(Path(rules))
+    elif not all(isinstance(rule, Rule) for rule in rules):
+        raise UsageError("the rules are a folder, or a list of rules as parse_rules makes them")
+    only, skip = ([each] if isinstance(each, str) else each for each in (only, skip))
     return select_rules(rules, only, skip)
 
 

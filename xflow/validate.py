@@ -14,7 +14,7 @@ from xflow.checker import check_model
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
-from xflow.errors import ShapeError, ValidationFailed
+from xflow.errors import ShapeError, UsageError, ValidationFailed
 from xflow.external_data import has_external_data
 from xflow.files import PROTOBUF_LIMIT, write_model_atomically
 from xflow.inputs import AT_OTHER_SIZES, Shapes
@@ -31,12 +31,22 @@ from xflow.search import Replacement, apply_replacements, without
 
 @dataclass(frozen=True)
 class Tolerance:
-    """On how many random inputs two models are compared, and how far they may differ."""
+    """On how many random inputs two models are compared, and how far they may differ.
+
+    Raises UsageError for numbers that make no sense.
+    """
 
     samples: int = 3
     rtol: float = 1e-3
     atol: float = 1e-5
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UsageError(f"the number of samples must be at least 1, not {self.samples}")
+        for name in ("rtol", "atol", "seed"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} must not be negative, and is {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

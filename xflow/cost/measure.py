@@ -29,6 +29,10 @@ PASSES = 4
 """Of a comparison of two models: each loads them anew."""
 
 
+MOST_THREADS = 1024
+"""More than any machine has: the runtime would start all of them."""
+
+
 @dataclass(frozen=True)
 class Target:
     """Where the model is served: the execution provider ("cpu", "cuda") and its CPU threads."""
@@ -40,8 +44,9 @@ class Target:
         if self.provider not in PROVIDERS:
             known = ", ".join(PROVIDERS)
             raise UsageError(f"unknown provider {self.provider!r}", do=f"choose one of {known}")
-        if self.threads < 1:
-            raise UsageError(f"the number of threads must be at least 1, not {self.threads}")
+        if not 1 <= self.threads <= MOST_THREADS:
+            what = f"the number of threads must be from 1 to {MOST_THREADS}, not {self.threads}"
+            raise UsageError(what)
 
     def session_options(self) -> dict[str, Any]:
         """Return the description of a session that the measuring process understands.
