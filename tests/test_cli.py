@@ -20,6 +20,7 @@ from rich.console import Console
 
 from xflow import cli, files, rule_files
 from xflow.errors import ExitCode, ValidationFailed
+from xflow.pipeline import Result
 from xflow.report import Latency, ModelStats, Ratio, Report, RuleUse, Setting, Target
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -230,13 +231,13 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.SimpleNamespa
     state.rules.mkdir()
     (state.rules / "some.rules").write_text(RULES)
 
-    def optimize(model: str, **options: Any) -> types.SimpleNamespace:
+    def optimize(model: str, **options: Any) -> Result:
         state.options = options
         if state.error is not None:
             raise state.error
         options["progress"]("search", {"best": 0.5})
         result = state.model or files.load_model(model)
-        return types.SimpleNamespace(model=result, report=state.report)
+        return Result(result, state.report, Path(model))
 
     def generate(out: Path, **options: Any) -> types.SimpleNamespace:
         state.options = {"out": out, **options}
