@@ -7,11 +7,12 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from products import RULES, operators, two_products
 
 import xflow
 from xflow import api, files
+from xflow.equivalence import check_equivalent
 from xflow.errors import ModelError
 from xflow.messages import from_message, to_message
 
@@ -135,3 +136,19 @@ def test_what_onnx_ir_does_not_know_is_told_by_its_reason(tmp_path: Path) -> Non
     with pytest.raises(ModelError, match="not supported") as caught:
         files.load_model(tmp_path / "in.onnx")
     assert "deserialize" not in str(caught.value)
+
+
+def test_an_operator_that_is_deprecated_and_runs_stays(tmp_path: Path) -> None:
+    """As GroupNormalization of opset 18, with a scale for each group, which 21 has for channels."""
+    model = two_products(4)
+    model.opset_import[0].version = 18
+    graph = model.graph
+    for name in ("scale", "bias"):
+        graph.initializer.append(numpy_helper.from_array(np.array([2, 3], np.float32), name))
+    graph.node.append(
+        helper.make_node("GroupNormalization", ["y", "scale", "bias"], ["z"], num_groups=2)
+    )
+    graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 4]))
+    result, target = optimized(model, tmp_path)
+    assert operators(result) == ["MatMul", "Relu", "GroupNormalization"]
+    assert check_equivalent(tmp_path / "in.onnx", target).ok

@@ -8,6 +8,8 @@ from xflow.external_data import external_tensors
 from xflow.messages import all_nodes
 
 OWN_DOMAIN = "ai.onnx"
+PASSED = "xflow.passed"
+"""A domain of which the checker knows nothing."""
 
 
 def check_model(path: str | os.PathLike[str], proto: onnx.ModelProto | None = None) -> None:
@@ -16,21 +18,23 @@ def check_model(path: str | os.PathLike[str], proto: onnx.ModelProto | None = No
     The checker wants a shape for each input and output, be it of unknown sizes. Where not even the
     rank is known, none can be written: exporters leave it out, and runtimes accept that. Such a
     model is checked as if it had one there. And it does not know that `ai.onnx` is ONNX's own
-    domain, which is nameless. `proto` is the message in the file, if it has been read already.
+    domain, which is nameless. Operators that an opset deprecates it refuses, though the runtime has
+    one of them (GroupNormalization of opset 18): here they count as those of another domain.
+    `proto` is the message in the file, if it has been read already.
     """
     try:
         onnx.checker.check_model(os.fspath(path))
     except Exception:  # what its C++ side throws
         proto = proto or onnx.load(path, load_external_data=False)
-        if not without_shape(proto) and not _own_domains(proto):
+        if not any((without_shape(proto), _own_domains(proto), _deprecated(proto))):
             raise
         check_message(proto)
 
 
 def check_message(proto: onnx.ModelProto) -> None:
     """The same for a message; what it says of files beside it is not checked."""
-    named = _own_domains(proto)
-    if named or next(external_tensors(proto), None) is not None:
+    odd = _own_domains(proto) or _deprecated(proto)
+    if odd or next(external_tensors(proto), None) is not None:
         stand_in = onnx.ModelProto()
         stand_in.CopyFrom(proto)
         for tensor in external_tensors(stand_in):  # one without elements, of the same type
@@ -39,6 +43,9 @@ def check_message(proto: onnx.ModelProto) -> None:
             tensor.dims[:] = [0]
         for part in _own_domains(stand_in):
             part.domain = ""
+        for node in _deprecated(stand_in):
+            node.domain = PASSED
+        stand_in.opset_import.add(domain=PASSED, version=1)
         proto = stand_in
     bare = without_shape(proto)
     try:
@@ -56,6 +63,18 @@ def _own_domains(proto: onnx.ModelProto) -> list[onnx.NodeProto | onnx.OperatorS
     for function in proto.functions:
         imports += function.opset_import
     return [part for part in (*imports, *all_nodes(proto)) if part.domain == OWN_DOMAIN]
+
+
+def _deprecated(proto: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes of the model's graphs whose operators its opset deprecates."""
+    versions = [each.version for each in proto.opset_import if each.domain in ("", OWN_DOMAIN)]
+    found = []
+    for node in all_nodes(proto):
+        if versions and node.domain in ("", OWN_DOMAIN):
+            known = onnx.defs.has(node.op_type, versions[0], "")
+            if known and onnx.defs.get_schema(node.op_type, versions[0], "").deprecated:
+                found.append(node)
+    return found
 
 
 def without_shape(proto: onnx.ModelProto) -> list[onnx.TypeProto.Tensor]:
