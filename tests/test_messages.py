@@ -152,3 +152,10 @@ def test_an_operator_that_is_deprecated_and_runs_stays(tmp_path: Path) -> None:
     result, target = optimized(model, tmp_path)
     assert operators(result) == ["MatMul", "Relu", "GroupNormalization"]
     assert check_equivalent(tmp_path / "in.onnx", target).ok
+
+
+def test_what_a_rewritten_model_has_no_more_is_said(tmp_path: Path) -> None:
+    model = two_products(8)
+    model.training_info.add().algorithm.name = "descent"
+    result, _ = optimized(model, tmp_path)
+    assert any("training_info" in text for text in result.report.warnings)

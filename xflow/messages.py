@@ -15,6 +15,8 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import Message
 
+TRAINED = "xflow.training"
+"""What tells of a model in memory whether the message said how to train it, which onnx-ir drops."""
 NOTE = "xflow.type"
 """The key under which a value's metadata hold a type that onnx-ir does not know."""
 SPARSE = "xflow.sparse"
@@ -42,6 +44,7 @@ def from_message(proto: onnx.ModelProto) -> ir.Model:
             node.attribute.append(attribute)
         proto = known
     model: ir.Model = ir.from_proto(proto)
+    model.meta[TRAINED] = bool(proto.training_info)
     return model
 
 

@@ -23,6 +23,7 @@ from xflow.freeze import CONSTANTS, listed, overridable
 from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
 from xflow.machine import processor_name
+from xflow.messages import TRAINED
 from xflow.onnx_import import Imported
 from xflow.onnx_types import interface
 from xflow.ops.registry import CONTRIB
@@ -149,6 +150,10 @@ class Pipeline:
     def tell(self, prepared: Prepared) -> None:
         """Say what was done to the model besides rewrites."""
         self.run.messages += prepared.notes
+        if self.source.meta.get(TRAINED):
+            self.run.warnings.append(
+                "The model's training_info is left out: it speaks of the graph as it was."
+            )
         if prepared.inlined is not None:
             count = len(prepared.inlined.calls)
             self.run.messages.append(
