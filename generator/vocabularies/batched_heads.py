@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from xflow.generator.vocabularies.attention import FLIP, KEY, MASK, OUT, QUERY, SCALES, VALUE
+from xflow.generator.vocabularies.attention import FLIP, KEY, MASK, OUT, QUERY, VALUE
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 from xflow.ops.registry import Attribute
@@ -103,33 +103,6 @@ VALUES_IN_COLUMNS = Vocabulary(
     chain=True,
 )
 """Values that are columns, too, as those of flattened images are."""
-
-KEYS_IN_COLUMNS = Vocabulary(
-    "keys in columns",
-    (
-        Input("q", QUERY, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
-        Input("c", COLUMNS, "B H D L", (BATCH, HEADS, DEPTH, KEYS)),
-        Input("v", VALUE, "B H L E", (BATCH, HEADS, KEYS, WIDTH)),
-        Input("a", MASK, "S L", (QUERIES, KEYS)),
-        Input("d", MASK, "1 1 S L", (1, 1, QUERIES, KEYS)),
-        Input("e", MASK, "B 1 S L", (BATCH, 1, QUERIES, KEYS)),
-    ),
-    (
-        *_weighted(3, MASK),
-        Production("Transpose", (COLUMNS,), KEY, FLIP),
-        *(
-            Production("Attention", (QUERY, KEY, VALUE, *mask), OUT, SCALES)
-            for mask in ((), (MASK,))
-        ),
-    ),
-    (1,) * 6,
-    free=frozenset({"scale"}),
-    roots=frozenset({OUT}),
-    exact=False,
-    reals={SYMBOL: "s"},
-    chain=True,
-)
-"""Keys that are columns from the start, as caches of keys and flattened images have them."""
 
 
 def _merged(sort: str, length: int, width: int) -> Production:
@@ -361,7 +334,6 @@ BATCHED_HEADS = Family(
     (
         ONE_HEAD,
         VALUES_IN_COLUMNS,
-        KEYS_IN_COLUMNS,
         MERGED,
         ADDED,
         PLACES,
