@@ -132,8 +132,10 @@ class Explorers:
         if layouts is None or self._processes < 2 or regions < 2:
             return None
         if self._pool is None and seconds >= WORTHWHILE_S:
-            # A process that has ended for want of work is started again: nobody needs to know.
-            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+            # A process that has ended for want of work, or that has come to hold much, is started
+            # again: nobody needs to know.
+            ended = "A worker (stopped|was restarted) while some jobs"
+            warnings.filterwarnings("ignore", ended, UserWarning)
             self._pool = loky.ProcessPoolExecutor(
                 self._processes,
                 timeout=IDLE_S,

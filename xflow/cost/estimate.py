@@ -45,7 +45,7 @@ class Estimator:
         inside = {node for kernel in kernels.values() for node in kernel.inside}
         transposed = self.layouts.transposed(graph, readers)
         converted = self.layouts.converted(graph, inside, wanted, transposed)
-        total = sum(map(self._conversion, converted))
+        total = sum(self._conversion(image, image.node in transposed) for image in converted)
         total += len(transposed) * self.target.fused_overhead
         chains: dict[Value, tuple[str, Stage]] = {}
         """For values that may be fused into: the operator at the head, and what followed it."""
@@ -95,10 +95,12 @@ class Estimator:
         moved = 2 * self._bytes(node.types[0]) * computing
         return self.target.fused_overhead + self._moving(moved)
 
-    def _conversion(self, image: Value) -> float:
-        """The seconds for an image from one layout to the other."""
-        assert self.target.layout is not None
-        return self._moving(2 * self._bytes(image.type) * self.target.layout.reorder) + self._call
+    def _conversion(self, image: Value, turned: bool) -> float:
+        """The seconds for an image from one layout to the other, transposed on the way if asked."""
+        layout = self.target.layout
+        assert layout is not None
+        slow = layout.reorder * (layout.turning if turned else 1.0)
+        return self._moving(2 * self._bytes(image.type) * slow) + self._call
 
     def _moving(self, amount: float) -> float:
         """The seconds for so many bytes."""

@@ -109,6 +109,8 @@ class Layout:
     and one to the layout its opposite."""
     reorder: float = 1.1
     """How many times as long as a product of tensors a conversion takes for the same bytes."""
+    turning: float = 2.3
+    """How many times as long a conversion takes that transposes on the way."""
     outside: Mapping[str, float] = field(
         default_factory=lambda: {
             "Conv": 2.2, "AveragePool": 50.0, "MaxPool": 2.7, "GlobalAveragePool": 1.6,
