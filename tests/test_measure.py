@@ -426,7 +426,7 @@ class TestTarget:
     def test_nonsense_is_refused(self) -> None:
         with pytest.raises(UsageError, match="unknown provider 'tpu'"):
             Target("tpu")
-        with pytest.raises(UsageError, match="at least 1"):
+        with pytest.raises(UsageError, match="from 1 to 1024"):
             Target(threads=0)
 
     def test_a_provider_that_is_not_there_is_one_sentence(

@@ -34,7 +34,7 @@ def _weighted(axis: int, *masks: str) -> tuple[Production, ...]:
         *(applied("Add", "scores", mask, "masked") for mask in masks),
         *(
             Production("Softmax", (scores,), "weights", choices(axis=[axis]))
-            for scores in ("scores", "masked")
+            for scores in (("scores", "masked") if masks else ("scores",))
         ),
         applied("MatMul", "weights", VALUE, OUT),
     )
