@@ -7,6 +7,7 @@ columns from the start.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from xflow.generator.vocabularies.attention import FLIP, KEY, MASK, OUT, QUERY, VALUE
@@ -19,24 +20,24 @@ BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 7, 4, 11
 COLUMNS = "columns"
 FLIP_OF_ONE = choices(perm=[(0, 2, 1)])
 SINGLE = {"q_num_heads": [1], "kv_num_heads": [1]}
+SINGLE_SCALES = choices(scale=[Fraction(1), SYMBOL], **SINGLE)
 SWAP = choices(perm=[(1, 0, 2)])
 ORDERS: list[Attribute] = [(0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
 LENGTHS = {QUERY: QUERIES, KEY: KEYS, VALUE: KEYS}
 WIDTHS = {QUERY: DEPTH, KEY: DEPTH, VALUE: WIDTH}
 
 
-def _weighted(axis: int, *masks: str) -> tuple[Production, ...]:
-    """From queries and keys in columns to the weighted values."""
+def _weights(*masks: str) -> tuple[Production, ...]:
+    """From queries and keys in columns to the weights of values."""
     return (
         numbers("scale", SYMBOL),
         applied("Mul", QUERY, "scale", "scaled query"),
         *(applied("MatMul", query, COLUMNS, "scores") for query in (QUERY, "scaled query")),
         *(applied("Add", "scores", mask, "masked") for mask in masks),
         *(
-            Production("Softmax", (scores,), "weights", choices(axis=[axis]))
+            Production("Softmax", (scores,), "weights", choices(axis=[2]))
             for scores in (("scores", "masked") if masks else ("scores",))
         ),
-        applied("MatMul", "weights", VALUE, OUT),
     )
 
 
@@ -52,17 +53,13 @@ ONE_HEAD = Vocabulary(
         Input("m", "line", "N 1 L", (BATCH, 1, KEYS)),
     ),
     (
-        *_weighted(2, MASK, "mask of each", "line"),
+        *_weights(MASK, "mask of each", "line"),
+        applied("MatMul", "weights", VALUE, OUT),
         Production("Transpose", (COLUMNS,), KEY, FLIP_OF_ONE),
         Production("Expand", ("line",), "mask of each", choices(shape=[(BATCH, QUERIES, KEYS)])),
         Production("Unsqueeze", ("mask of each",), "mask of heads", choices(axes=[(1,)])),
         *(
-            Production(
-                "Attention",
-                (QUERY, KEY, VALUE, *mask),
-                OUT,
-                choices(scale=[Fraction(1), SYMBOL], **SINGLE),
-            )
+            Production("Attention", (QUERY, KEY, VALUE, *mask), OUT, SINGLE_SCALES)
             for mask in ((), (MASK,), ("mask of heads",))
         ),
     ),
@@ -75,32 +72,22 @@ ONE_HEAD = Vocabulary(
 )
 """Products of rank 3. Keys that were turned to be columns are turned back."""
 
-VALUES_IN_COLUMNS = Vocabulary(
-    "values in columns",
-    (
+VALUES_IN_COLUMNS = replace(
+    ONE_HEAD,
+    name="values in columns",
+    inputs=(
         *ONE_HEAD.inputs[:2],
         Input("w", "columns of values", "N E L", (BATCH, WIDTH, KEYS)),
     ),
-    (
-        *_weighted(2)[:-1],
+    productions=(
+        *_weights(),
         Production("Transpose", ("weights",), "columns of weights", FLIP_OF_ONE),
         applied("MatMul", "columns of values", "columns of weights", OUT),
         Production("Transpose", (COLUMNS,), KEY, FLIP_OF_ONE),
         Production("Transpose", ("columns of values",), VALUE, FLIP_OF_ONE),
-        Production(
-            "Attention",
-            (QUERY, KEY, VALUE),
-            "rows",
-            choices(scale=[Fraction(1), SYMBOL], **SINGLE),
-        ),
+        Production("Attention", (QUERY, KEY, VALUE), "rows", SINGLE_SCALES),
         Production("Transpose", ("rows",), OUT, FLIP_OF_ONE),
     ),
-    (1,) * 6,
-    free=frozenset({"scale"}),
-    roots=frozenset({OUT}),
-    exact=False,
-    reals={SYMBOL: "s"},
-    chain=True,
 )
 """Values that are columns, too, as those of flattened images are."""
 

@@ -55,8 +55,10 @@ class LayoutModel:
         layout = self.layout
         found: set[Node] = set()
         waiting: set[Value] = set()
+        if layout is None:
+            return found
         for node in graph.nodes:
-            if layout is None or node.constant or operator_name(node) != "Transpose":
+            if node.constant or operator_name(node) != "Transpose":
                 continue
             perm = node.attributes["perm"]
             if perm == layout.to_last and self.is_blocked(node.inputs[0].node):

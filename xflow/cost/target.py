@@ -118,7 +118,7 @@ class Layout:
     )  # fmt: skip
     """How many times as long operators take for what they have to do outside of the layout."""
 
-    @property
+    @cached_property
     def to_first(self) -> tuple[int, ...]:
         """The transpose that undoes `to_last`."""
         return tuple(self.to_last.index(axis) for axis in range(self.rank))
