@@ -194,7 +194,7 @@ class Ranking:
             limits = Limits(alpha=ALPHA, deadline=now + (deadline - now) / (len(regions) - number))
             explorer = Explorer(
                 self.index,
-                partial(self.guide, wanted=region.wanted),
+                partial(self.guide, uses=region.uses),
                 constants.of(region),
                 limits,
                 seed=self.options.seed,

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.cost import Use
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Fusions, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
@@ -120,7 +121,9 @@ PATTERNS = {
     "gelu": (spelled_gelu(X),),
     "gelu-halved-early": (spelled_gelu(X, half_last=False),),
     "gelu-by-tanh": (call("Relu", tanh_gelu(X)),),
+    "gelu-by-tanh-that-is-a-result": (tanh_gelu(X),),
     "gelu-by-tanh-of-a-slope": (call("Relu", slope_gelu(X)),),
+    "gelu-by-tanh-of-a-slope-that-is-a-result": (slope_gelu(X),),
     "swish": (call("Mul", X, call("Sigmoid", X)),),
     "swish-of-other": (call("Mul", X, call("Sigmoid", Y)),),
     "swish-with-factor": (call("Mul", X, call("Sigmoid", call("Mul", X, number(1.7)))),),
@@ -130,7 +133,7 @@ PATTERNS = {
 @pytest.mark.parametrize("outputs", PATTERNS.values(), ids=PATTERNS)
 def test_fusions_are_those_of_the_runtime(outputs: tuple[Value, ...], tmp_path: Path) -> None:
     graph = Graph(outputs)
-    kernels = Fusions(FUSIONS).chosen(graph, count_readers(graph))
+    kernels = Fusions(FUSIONS).chosen(graph, count_readers(graph), graph.outputs)
     inside = {node for kernel in kernels.values() for node in kernel.inside}
     expected = Counter(kernel.name for kernel in kernels.values())
     expected.update(
@@ -239,7 +242,7 @@ def test_layout_is_converted_where_the_runtime_does(output: Value, tmp_path: Pat
     if block is None:
         pytest.skip("the runtime has no layout of its own on this machine")
     graph = Graph((output,))
-    kernels = Fusions(FUSIONS).chosen(graph, count_readers(graph))
+    kernels = Fusions(FUSIONS).chosen(graph, count_readers(graph), graph.outputs)
     inside = {node for kernel in kernels.values() for node in kernel.inside}
     expected = LayoutModel(Layout(block=block)).converted(graph, inside)
     served = as_served([output], tmp_path)
@@ -249,6 +252,6 @@ def test_layout_is_converted_where_the_runtime_does(output: Value, tmp_path: Pat
 def test_images_wanted_in_the_layout_need_no_conversion() -> None:
     graph = Graph((conv(IMAGE, 32),))
     estimator = Estimator()
-    assert estimator(graph, [True]) < estimator(graph)
+    assert estimator(graph, [Use.BLOCKS]) < estimator(graph)
     blocked = leaf("image", IMAGE.type, blocked=True)
     assert estimator(Graph((conv(blocked, 32),))) < estimator(graph)

@@ -186,13 +186,14 @@ def missed(imported: Imported, graph: Graph, estimator: Estimator) -> tuple[Miss
             source = imported.opaque_nodes[node.op.key]
             found[source.op_type, _why_opaque(imported, node)] += 1
     readers = count_readers(graph)
-    kernels = estimator.fusions.chosen(graph, readers)
+    kernels = estimator.fusions.chosen(graph, readers, graph.outputs)
     fused = {inner for kernel in kernels.values() for inner in kernel.inside} | set(kernels)
     for node in graph.nodes:
         ending = () if node in fused or node.constant else estimator.fusions.ending_at(node)
         if ending and all(fused.isdisjoint(kernel.inside) for kernel in ending):
-            why = "the runtime does not fuse it, since others read what lies inside"
-            found[ending[0].name, why] += 1
+            result = ending[0].inner and node.outputs[0] in graph.outputs
+            why = "it is an output of the model" if result else "others read what lies inside"
+            found[ending[0].name, f"the runtime does not fuse it, since {why}"] += 1
     order = sorted(found.items(), key=lambda item: (item[0][1], -item[1], item[0][0]))
     return tuple(Missed(what, count, why) for (what, why), count in order)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import loky
 
 from xflow.backtrack import Explorer, Limits
-from xflow.cost import CostModel
+from xflow.cost import CostModel, Use
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import Layout, TargetModel
 from xflow.derivation import Application
@@ -146,8 +146,8 @@ class Explorers:
 
     def _here(self, region: Region, share: Share) -> Found:
         estimate = self._cost.estimate
-        if self._cost.layouts is not None and any(region.wanted):
-            estimate = partial(self._cost.layouts, wanted=region.wanted)
+        if self._cost.layouts is not None and any(region.uses):
+            estimate = partial(self._cost.layouts, uses=region.uses)
         context = _Context(self.index, self._setting)
         known = self._constants.of(region)
         return context.explore(region.graph, estimate, known, share)
@@ -162,7 +162,7 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.wanted, share)
+        return _Task(form, tuple(leaves), region.uses, share)
 
     def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
         """What another process found; explored here if it was lost."""
@@ -224,7 +224,7 @@ class _Task:
 
     form: Plain
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
-    wanted: tuple[bool, ...]
+    uses: tuple[Use, ...]
     share: Share
 
 
@@ -285,7 +285,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
         leaves[op.key], data[value] = value, array
     outputs = from_plain(task.form, leaves)
     assert outputs is not None
-    estimate = partial(estimator, wanted=task.wanted)
+    estimate = partial(estimator, uses=task.uses)
     lookup = with_expressions(data.get, SMALL)
     found = context.explore(Graph(outputs), estimate, lookup, task.share)
     forms: list[_Form] = []

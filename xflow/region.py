@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.cost import Layouts
+from xflow.cost import Layouts, Use
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.match import ConstantLookup
@@ -44,8 +44,8 @@ class Region:
     leaves: tuple[Value, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    wanted: tuple[bool, ...]
-    """Which outputs the operators outside want in the runtime's own layout."""
+    uses: tuple[Use, ...]
+    """What becomes of the outputs outside."""
     nodes: frozenset[Node]
     """The nodes of the whole graph that are in it, constant expressions aside."""
 
@@ -57,7 +57,7 @@ class Region:
     @property
     def key(self) -> tuple[object, ...]:
         """What regions share for which one solution serves."""
-        return self.graph.outputs, self.wanted
+        return self.graph.outputs, self.uses
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
         """Values over the region's leaves as values of the whole graph."""
@@ -86,8 +86,8 @@ class Region:
         return Graph(
             self.with_weights(
                 [
-                    _in_blocks(value) if wants else value
-                    for value, wants in zip(inner, self.wanted, strict=True)
+                    _in_blocks(value) if Use.BLOCKS in use else value
+                    for value, use in zip(inner, self.uses, strict=True)
                 ]
             )
         )
@@ -311,6 +311,14 @@ def _region(
         for value in node.outputs
         if value in ends or any(user not in inside for user in graph.users.get(value, ()))
     )
+
+    def is_wanted(value: Value) -> bool:
+        return (
+            layouts is not None
+            and any(layouts.wants_blocks(u) for u in graph.users.get(value, ()) if u not in inside)
+            and _passes_blocks(value, layouts)
+        )
+
     made: dict[Value, Value] = {}
     inputs: list[Value] = []
     for value in _walk_inside(outputs, inside):
@@ -340,9 +348,8 @@ def _region(
         tuple(inputs),
         outputs,
         tuple(
-            layouts is not None
-            and any(layouts.wants_blocks(u) for u in graph.users.get(value, ()) if u not in inside)
-            and _passes_blocks(value, layouts)
+            (Use.RESULT if value in ends else Use.PLAIN)
+            | (Use.BLOCKS if is_wanted(value) else Use.PLAIN)
             for value in outputs
         ),
         frozenset(inside),

@@ -367,7 +367,7 @@ class _Search:
             self.unfinished.add(region.key)
         if solution is not None and known.final:
             # What stands there now is what the next pass meets.
-            self.solved.setdefault((solution.outputs, region.wanted), None)
+            self.solved.setdefault((solution.outputs, region.uses), None)
 
     def decide(
         self, region: Region, states: Sequence[State], hope: float, seconds: float

@@ -68,7 +68,9 @@ class _Side:
 
     def __post_init__(self) -> None:
         self.found = find_blocks(self.graph, self.imported.constants, self.passed_through)
-        chosen = self.estimator.fusions.chosen(self.graph, count_readers(self.graph))
+        chosen = self.estimator.fusions.chosen(
+            self.graph, count_readers(self.graph), self.graph.outputs
+        )
         self.kernels = {
             node: kernel for root, kernel in chosen.items() for node in (root, *kernel.inside)
         }

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 if TYPE_CHECKING:
     from xflow.cost.target import TargetModel
     from xflow.graph import Graph, Node
+
+
+class Use(IntFlag):
+    """What becomes of an output of a part of a graph, as far as its cost depends on it."""
+
+    PLAIN = 0
+    BLOCKS = 1
+    """The operators outside want it in the runtime's own layout."""
+    RESULT = 2
+    """It is an output of the whole graph too."""
 
 
 class Layouts(Protocol):
@@ -17,8 +28,8 @@ class Layouts(Protocol):
     def target(self) -> TargetModel:
         """The description of the target."""
 
-    def __call__(self, graph: Graph, wanted: Sequence[bool] = ()) -> float:
-        """What `graph` costs if some of its outputs are wanted in that layout."""
+    def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
+        """What `graph` costs, if `uses` is what becomes of its outputs."""
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""
@@ -27,7 +38,7 @@ class Layouts(Protocol):
         """Whether the runtime's operator for `node` reads images in that layout."""
 
     def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
-        """The nodes that the runtime computes by one kernel, for each that it has for several."""
+        """The nodes of a whole graph that the runtime computes by one kernel, for each such."""
 
 
 Objective: TypeAlias = Literal["latency", "memory", "size", "nodes"]

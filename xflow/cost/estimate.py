@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
 from xflow.cost.target import Stage, TargetModel
@@ -35,13 +36,14 @@ class Estimator:
         self._alike: dict[object, float] = {}
         self._call = self.target.overhead + self.target.cold_overhead
 
-    def __call__(self, graph: Graph, wanted: Sequence[bool] = ()) -> float:
-        """The seconds that one run of `graph` takes.
-
-        `wanted` says which of its outputs are wanted in the runtime's own layout.
-        """
+    def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
+        """The seconds that one run of `graph` takes, if `uses` is what becomes of its outputs."""
         readers = count_readers(graph)
-        kernels = self.fusions.chosen(graph, readers)
+        wanted = [Use.BLOCKS in use for use in uses]
+        results = {
+            value for value, use in zip(graph.outputs, uses, strict=False) if Use.RESULT in use
+        }
+        kernels = self.fusions.chosen(graph, readers, results)
         inside = {node for kernel in kernels.values() for node in kernel.inside}
         transposed = self.layouts.transposed(graph, readers)
         converted = self.layouts.converted(graph, inside, wanted, transposed)
@@ -74,8 +76,8 @@ class Estimator:
         return self.layouts.wants_blocks(node)
 
     def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
-        """The nodes of each fused kernel of `graph`."""
-        kernels = self.fusions.chosen(graph, count_readers(graph))
+        """The nodes of each fused kernel of a whole graph."""
+        kernels = self.fusions.chosen(graph, count_readers(graph), graph.outputs)
         return [kernel.inside | {node} for node, kernel in kernels.items()]
 
     def _kernel(self, kernel: Kernel, node: Node) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -19,6 +19,8 @@ class Kernel:
     name: str
     inside: frozenset[Node]
     inputs: tuple[Value, ...]
+    inner: bool = False
+    """Whether the runtime fuses only what the model does not give as a result."""
 
 
 class Fusions:
@@ -30,15 +32,20 @@ class Fusions:
             self._roots.setdefault(fusion.root.op, []).append(fusion)
         self._at: dict[Node, tuple[Kernel, ...]] = {}
 
-    def chosen(self, graph: Graph, readers: Mapping[Value, int]) -> dict[Node, Kernel]:
+    def chosen(
+        self, graph: Graph, readers: Mapping[Value, int], results: Container[Value]
+    ) -> dict[Node, Kernel]:
         """The fused kernels of `graph`, by the node that ends each, the later ones first.
 
-        `readers` says how often each value is read, see `count_readers`.
+        `readers` says how often each value is read, see `count_readers`; `results` are those of the
+        graph's outputs that the model gives.
         """
         kernels: dict[Node, Kernel] = {}
         inside: set[Node] = set()
         for node in reversed([node for node in graph.nodes if self.ending_at(node)]):
             for kernel in () if node in inside else self._at[node]:
+                if kernel.inner and node.outputs[0] in results:
+                    continue
                 if inside.isdisjoint(kernel.inside) and _only_read(kernel, node, readers):
                     kernels[node] = kernel
                     inside.update(kernel.inside)
@@ -51,7 +58,7 @@ class Fusions:
         if found is None:
             patterns = () if node.constant else self._roots.get(operator_name(node), ())
             found = self._at[node] = tuple(
-                Kernel(fusion.kernel, inside - {node}, tuple(bound.values()))
+                Kernel(fusion.kernel, inside - {node}, tuple(bound.values()), fusion.inner)
                 for fusion in patterns
                 for bound, inside in _first_match(fusion, node)
             )

@@ -44,11 +44,13 @@ class Fusion:
 
     `pattern` is an expression such as ``Mul(x, Sigmoid(x))``. A name stands for any value, the same
     one wherever it occurs; a name that starts with ``c`` for a constant. `kernel` is the name under
-    which the table of kernels has it.
+    which the table of kernels has it. What is `inner` is left as it is where it gives an output
+    of the model.
     """
 
     kernel: str
     pattern: str
+    inner: bool = False
 
     @cached_property
     def root(self) -> Call:
@@ -78,8 +80,8 @@ FUSIONS = (
     Fusion("RMSNormalization", "Mul(Div(x, Sqrt(Add(ReduceMean(Pow(x, c)), c0))), c1)"),
     Fusion("Gelu", "Mul(Mul(x, Add(Erf(Div(x, c)), c1)), c2)"),
     Fusion("Gelu", "Mul(Mul(x, c2), Add(Erf(Div(x, c)), c1))"),
-    Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul({_CUBIC}, c3)), c4))"),
-    Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul(Mul(x, c3), {_SLOPE})), c4))"),
+    Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul({_CUBIC}, c3)), c4))", inner=True),
+    Fusion("Gelu", f"Mul(Mul(x, c2), Add(Tanh(Mul(Mul(x, c3), {_SLOPE})), c4))", inner=True),
     Fusion("QuickGelu", "Mul(x, Sigmoid(x))"),
     Fusion("QuickGelu", "Mul(x, Sigmoid(Mul(x, c)))"),
 )
