@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.backtrack import Limits
-from xflow.cost.estimate import EstimatedCost
+from xflow.cost import Use
+from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.explorers import Explorers, Found, Setting
 from xflow.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque, run
 from xflow.match import no_constants
@@ -137,27 +138,25 @@ def test_three_branches_become_one_convolution() -> None:
 
 
 def test_blocks_that_differ_in_weights_alone_are_solved_once() -> None:
-    class Counting(EstimatedCost):
+    class Counting(Estimator):
         asked = 0
 
-        def __init__(self) -> None:
-            super().__init__()
-            inner = self.estimate
+        def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
+            Counting.asked += 1
+            return super().__call__(graph, uses)
 
-            def estimate(graph: Graph) -> float:
-                Counting.asked += 1
-                return inner(graph)
+    def cost() -> EstimatedCost:
+        model = EstimatedCost()
+        model.layouts = Counting()
+        return model
 
-            self.estimate = estimate  # type: ignore[method-assign]
-
-    graph = network(2)
-    found(graph, Counting())
-    two, Counting.asked = Counting.asked, 0
-    six = network(6)
-    result = found(six, Counting())
-    assert Counting.asked < 2 * two
-    assert count(result.graph, "Conv") == 6
-    assert_equivalent(six, result.graph)
+    found(network(6), cost())
+    six, Counting.asked = Counting.asked, 0
+    twelve = network(12)
+    result = found(twelve, cost())
+    assert Counting.asked == six
+    assert count(result.graph, "Conv") == 12
+    assert_equivalent(twelve, result.graph)
 
 
 def test_search_is_deterministic() -> None:

@@ -26,6 +26,8 @@ SCALE_INPUT = Input("r", SCALE, "1 C *1", (1, C, 1))
 OTHER_SCALE = Input("t", SCALE, "1 C *1", (1, C, 1))
 KERNEL_INPUT = Input("w", KERNEL, "O I *R", (C, C, 3))
 BIAS_INPUT = Input("b", BIAS, "O", (C,))
+IMAGES = (2, 3)
+"""Spatial axes where one would mean something else as well."""
 SAME = choices(epsilon=[SYMBOL])
 
 
@@ -280,6 +282,64 @@ INSTANCES = Vocabulary(
     reals={SYMBOL: "epsilon"},
 )
 
+
+def _step_by_step(name: str, *, product: bool) -> Vocabulary:
+    """Instance normalisation as exporters write it, its scale and shift as they apply them.
+
+    Of images alone: along one axis it is what they write for a layer normalisation, too, which
+    would become that of the channels wherever there is one batch.
+    """
+    spatial = choices(axes=[(2,)], keepdims=[1])
+    square = (
+        applied("Mul", "deviation", "deviation", "square")
+        if product
+        else applied("Pow", "deviation", "two", "square")
+    )
+    return Vocabulary(
+        name,
+        (X_INPUT, SCALE_INPUT, OTHER_SCALE),
+        (
+            numbers("two", 2),
+            numbers("epsilon", SYMBOL),
+            Production("Ones", (), "ones", choices(shape=[(C,)])),
+            Production("Zeros", (), "zeros", choices(shape=[(C,)])),
+            Production("Reshape", (SCALE,), VECTOR, choices(shape=[(C,)])),
+            Production("ReduceMean", (X,), "mean", spatial),
+            applied("Sub", X, "mean", "deviation"),
+            square,
+            Production("ReduceMean", ("square",), "variance", spatial),
+            applied("Add", "variance", "epsilon", "shifted"),
+            Production("Sqrt", ("shifted",), "root"),
+            applied("Div", "deviation", "root", "normal"),
+            applied("Mul", "normal", SCALE, "scaled"),
+            applied("Add", "scaled", SCALE, OUT),
+            *(
+                Production("InstanceNormalization", (X, scale, shift), result, SAME)
+                for scale, shift, result in (
+                    ("ones", "zeros", "normal"),
+                    (VECTOR, "zeros", "scaled"),
+                    (VECTOR, VECTOR, OUT),
+                )
+            ),
+        ),
+        (4,) * 12,
+        free=FREE | {"two", "epsilon", "ones", "zeros", VECTOR},
+        exact=False,
+        ranks=IMAGES,
+        roots=frozenset({"normal", "scaled", OUT}),
+        reals={SYMBOL: "epsilon"},
+        chain=True,
+    )
+
+
+INSTANCES_STEP_BY_STEP = tuple(
+    _step_by_step(
+        f"instance normalisation, squares as {'products' if product else 'powers'}",
+        product=product,
+    )
+    for product in (False, True)
+)
+
 CHANNELS = Family(
     "channels",
     (
@@ -291,6 +351,7 @@ CHANNELS = Family(
         POINTWISE,
         TRANSPOSED,
         INSTANCES,
+        *INSTANCES_STEP_BY_STEP,
     ),
     about="normalisation and slopes by channel, batches, transposed and pointwise convolutions",
 )

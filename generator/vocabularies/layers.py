@@ -255,8 +255,36 @@ TURNED = Vocabulary(
     free=FREE,
 )
 
+MERGED = Vocabulary(
+    "products of rows that batches are merged into",
+    (
+        Input("x", X, "N L n", (2, 3, 5)),
+        Input("w", WEIGHT, "n m", (5, 7)),
+        Input("v", "turned", "m n", (7, 5)),
+        Input("b", BIAS, "m", (7,)),
+    ),
+    (
+        Production("Reshape", (X,), "flat", choices(shape=[(6, 5)])),
+        *(
+            Production("Gemm", ("flat", matrix, *bias), "image", choices(transB=[transposed]))
+            for transposed, matrix in enumerate((WEIGHT, "turned"))
+            for bias in ((), (BIAS,))
+        ),
+        applied("MatMul", "flat", WEIGHT, "image"),
+        Production("Reshape", ("image",), "out", choices(shape=[(2, 3, 7)])),
+        Production("Transpose", ("turned",), WEIGHT, choices(perm=[(1, 0)])),
+        applied("MatMul", X, WEIGHT, "product"),
+        applied("MatMul", X, WEIGHT, "out"),
+        applied("Add", "product", BIAS, "out"),
+    ),
+    (1, 1, 1, 1),
+    free=FREE | {"turned"},
+    roots=frozenset({"out"}),
+    chain=True,
+)
+
 LAYERS = Family(
     "layers",
-    (PROJECTIONS, DIFFERENCES, SCALED, PARALLEL, REDUCED, *GEMMS, *SUMS, SCALES, TURNED),
+    (PROJECTIONS, DIFFERENCES, SCALED, PARALLEL, REDUCED, *GEMMS, *SUMS, SCALES, TURNED, MERGED),
     about="products with matrices of weights for all batches, their scales and biases",
 )
