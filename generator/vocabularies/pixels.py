@@ -110,6 +110,22 @@ ROWS = _pixels(
     ),
 )
 
+VIEWS = Vocabulary(
+    "tokens of one sequence in two axes and in three",
+    (Input("x", TOKENS, "1 L C", (1, W, C)), Input("y", "last", "1 1 L C", (1, 1, W, C))),
+    (
+        Production("Reshape", (TOKENS,), "rows", choices(shape=[(W, C)])),
+        Production("Unsqueeze", ("rows",), "lifted", choices(axes=[(0, 1)])),
+        Production("Unsqueeze", (TOKENS,), "lifted", choices(axes=[(1,)])),
+        Production("Squeeze", ("last",), "low", choices(axes=[(0, 1)])),
+        Production("Reshape", ("low",), OUT, choices(shape=[(1, W, C)])),
+        Production("Squeeze", ("last",), OUT, choices(axes=[(1,)])),
+    ),
+    (0, 0, 0),
+    roots=frozenset({"lifted", OUT}),
+)
+"""Where batch and length are merged around each product, as GPT-2 does, and there is one batch."""
+
 PIXELS = Family(
     "pixels",
     (IMAGES,),
@@ -117,7 +133,7 @@ PIXELS = Family(
 )
 TOKENS_FAMILY = Family(
     "tokens",
-    (SEQUENCES, ROWS),
+    (SEQUENCES, ROWS, VIEWS),
     about="products of tokens with matrices of weights, as convolutions of one pixel",
 )
 """A family of its own: what acts on an image and on its tokens alike is one step, not two."""
