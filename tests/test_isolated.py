@@ -101,6 +101,8 @@ def runner() -> Runner:
         "scales-of-one-input",
         "scales-by-one-weight",
         "layer-norm-by-product",
+        "instance-norm-by-mean",
+        "gelu-tanh-cube",
     ],
 )
 def test_the_search_finds_it(name: str, runner: Runner) -> None:

@@ -20,7 +20,7 @@ from xflow.rule import Rule
 WIDE, NARROW = 1536, 384
 CONCERNED = {
     *("MatMul", "Gemm", "Conv", "Transpose", "Squeeze", "Unsqueeze"),
-    *("Add", "Mul", "Gelu", "Relu", "Sigmoid"),
+    *("Add", "Mul", "Gelu", "Relu", "Sigmoid", "Reshape"),
 }
 """The operators of the graphs below."""
 LAYERS = """
@@ -42,6 +42,20 @@ AFFINE = """
   a = Relu (u)
   y = Gemm (a, t, c)
 """
+MERGED = """
+  rows = Constant <value_ints = [128, 384]> ()
+  heads = Constant <value_ints = [BATCH, LENGTH, 1536]> ()
+  flat = Constant <value_ints = [128, 1536]> ()
+  back = Constant <value_ints = [BATCH, LENGTH, 384]> ()
+  i = Reshape (x, rows)
+  u = Gemm (i, w, b)
+  v = Reshape (u, heads)
+  a = Gelu <approximate = "tanh"> (v)
+  f = Reshape (a, flat)
+  r = Gemm (f, t, c)
+  y = Reshape (r, back)
+"""
+"""As in GPT-2, whose layers know rows alone."""
 RESIDUAL = """
   i = Transpose <perm = [0, 2, 3, 1]> (x)
   u = MatMul (i, w)
@@ -91,13 +105,15 @@ def computed(graph: Graph) -> Counter[str]:
 @pytest.mark.parametrize(
     ("shape", "body", "products"),
     [
+        (f"1, 128, {NARROW}", MERGED.replace("BATCH, LENGTH", "1, 128"), 2),
+        (f"4, 32, {NARROW}", MERGED.replace("BATCH, LENGTH", "4, 32"), 2),
         (f"1, 128, {NARROW}", LAYERS, 2),
         (f"4, 49, {NARROW}", LAYERS, 2),
         (f"1, 14, 14, {NARROW}", LAYERS, 2),
         (f"128, {NARROW}", AFFINE, 2),
         (f"1, 128, {NARROW}", GATED, 3),
     ],
-    ids=["tokens", "batch", "image", "rows", "gate"],
+    ids=["one sequence in rows", "sequences in rows", "tokens", "batch", "image", "rows", "gate"],
 )
 def test_layers_of_tokens_stay_in_the_layout(shape: str, body: str, products: int) -> None:
     found = computed(searched(import_model(model(shape, body)), rules()).graph)
