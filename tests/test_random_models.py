@@ -1,8 +1,9 @@
 """Random models, optimized: none wrong, none refused, every interface kept.
 
 Half of them are searched with a cost that is a whim, so that rewrites are made that no sensible
-search would choose: what is written must be right whatever the search does. Some thousands take
-an hour: `make many`.
+search would choose: what is written must be right whatever the search does. There are models that
+are valid by construction, with all that models are made of, and models of operators on floats whose
+sizes and attributes a solver finds. Some thousands take half an hour: `make many`.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ import suites
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_models import models
+from solved_models import solved_models
 
 import xflow
 from xflow import files, finder
@@ -29,7 +31,7 @@ from xflow.log import read_report
 from xflow.onnx_types import interface
 from xflow.pipeline import Result
 
-IN_CI = 100
+IN_CI, SOLVED_IN_CI = 100, 40
 MANY = 2000
 
 
@@ -84,18 +86,20 @@ def examine(model: onnx.ModelProto, whimsical: bool, folder: Path, worker: suite
     return "rewritten, one dropped" if warnings else "rewritten"
 
 
-def run(number: int, folder: Path, worker: suites.Kept) -> Mapping[str, int]:
+def run(
+    made: st.SearchStrategy[onnx.ModelProto], number: int, folder: Path, worker: suites.Kept
+) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
 
     @settings(
         max_examples=number,
         deadline=None,
-        derandomize=number == IN_CI,
+        derandomize=number < MANY,
         database=None,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    @given(models(), st.booleans())
+    @given(made, st.booleans())
     def holds(model: onnx.ModelProto, whimsical: bool) -> None:
         counts[examine(model, whimsical, folder, worker)] += 1
 
@@ -105,12 +109,26 @@ def run(number: int, folder: Path, worker: suites.Kept) -> Mapping[str, int]:
 
 
 def test_random_models_stay_right(tmp_path: Path, worker: suites.Kept) -> None:
-    counts = run(IN_CI, tmp_path, worker)
+    counts = run(models(), IN_CI, tmp_path, worker)
     assert counts["rewritten"] >= IN_CI / 10
+
+
+def test_models_whose_sizes_a_solver_found_stay_right(tmp_path: Path, worker: suites.Kept) -> None:
+    counts = run(solved_models(), SOLVED_IN_CI, tmp_path, worker)
+    assert counts["rewritten"] >= SOLVED_IN_CI / 10
 
 
 @pytest.mark.many
 @pytest.mark.timeout(7200)
 def test_thousands_of_random_models_stay_right(tmp_path: Path, worker: suites.Kept) -> None:
-    counts = run(MANY, tmp_path, worker)
+    counts = run(models(), MANY, tmp_path, worker)
+    assert counts["rewritten"] >= MANY / 10
+
+
+@pytest.mark.many
+@pytest.mark.timeout(7200)
+def test_thousands_whose_sizes_a_solver_found_stay_right(
+    tmp_path: Path, worker: suites.Kept
+) -> None:
+    counts = run(solved_models(), MANY, tmp_path, worker)
     assert counts["rewritten"] >= MANY / 10
