@@ -150,7 +150,7 @@ class Network:
         """Put in so many operators, as far as there are sizes for them."""
         for _ in range(operators):
             kind = OPERATORS[self.number(0, len(OPERATORS) - 1)]
-            before = [len(part) for part in (self.values, self.sizes, self.emitted)]
+            values, sizes, emitted = len(self.values), len(self.sizes), len(self.emitted)
             self.constraints = []
             try:
                 kind(self)
@@ -160,10 +160,7 @@ class Network:
             if fits:
                 self.solver.add(*self.constraints)
             else:
-                for part, length in zip(
-                    (self.values, self.sizes, self.emitted), before, strict=True
-                ):
-                    del part[length:]
+                del self.values[values:], self.sizes[sizes:], self.emitted[emitted:]
 
     def spread(self) -> None:
         """Have sizes and attributes lie in intervals that are drawn, where that is possible."""

@@ -336,7 +336,7 @@ def rebuild_all(
     while stack:
         value = stack[-1]
         target = replace.get(value, value)
-        if value in opened and target in new:
+        if target != value and target in new:
             new[value] = new[target]
         if value in new or value in stay:
             stack.pop()
