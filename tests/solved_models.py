@@ -41,15 +41,6 @@ class Tensor:
     shape: Shape
 
 
-@dataclass(frozen=True)
-class Weights:
-    """An initializer whose elements are drawn once its sizes are known."""
-
-    name: str
-    shape: Shape
-    positive: bool = False
-
-
 @dataclass
 class Network:
     """A graph that grows as long as there are sizes for it."""
@@ -104,18 +95,16 @@ class Network:
         self.constraints += constraints
 
     def weights(self, *shape: z3.ArithRef | int, positive: bool = False) -> str:
-        """An initializer of floats."""
-        made = Weights(self.fresh("w"), tuple(map(_term, shape)), positive)
-        seed = self.number(0, 7)
+        """An initializer of floats, drawn once its sizes are known."""
+        name, terms, seed = self.fresh("w"), tuple(map(_term, shape)), self.number(0, 7)
 
         def emit(solved: Solved) -> onnx.TensorProto:
             random = np.random.default_rng(seed)
-            sizes = [solved(size) for size in made.shape]
-            array = random.integers(1 if made.positive else -4, 5, sizes).astype(np.float32) / 4
-            return numpy_helper.from_array(array, made.name)
+            array = random.integers(1 if positive else -4, 5, [*map(solved, terms)])
+            return numpy_helper.from_array(array.astype(np.float32) / 4, name)
 
         self.emitted.append(emit)
-        return made.name
+        return name
 
     def integers(self, *values: z3.ArithRef | int) -> str:
         """An initializer of integers, known once the sizes are."""
