@@ -13,7 +13,7 @@ from products import RULES, two_products
 import xflow
 from xflow import check_command, cli
 from xflow.cost.comparison import Comparison, Timing
-from xflow.cost.measure import Measurer
+from xflow.cost.measure import PASSES, Measurer
 from xflow.errors import ExitCode
 
 
@@ -81,3 +81,20 @@ def test_a_model_is_slower_only_beyond_doubt(
     a, b = str(models / "a.onnx"), str(models / "same.onnx")
     assert cli.main(["check", a, b, "--max-regress", allowed]) == code
     assert not check_command.is_slower(Comparison(0.9, 0.7, 1.01, timing, timing), 0)
+
+
+def test_a_model_that_seems_slower_is_timed_again(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with other work two sessions of one model may differ by much."""
+    asked: list[int] = []
+
+    def measured(*arguments: object, **_: object) -> tuple[Timing, Timing]:
+        asked.append(0)
+        bad_luck = 2.0 if len(asked) <= PASSES else 1.0
+        return Timing((1e-3,) * 5), Timing((1e-3 * bad_luck,) * 5)
+
+    monkeypatch.setattr(Measurer, "_pass", measured)
+    a, b = str(models / "a.onnx"), str(models / "same.onnx")
+    assert cli.main(["check", a, b, "--max-regress", "5"]) == ExitCode.OK
+    assert len(asked) == 3 * PASSES

@@ -60,7 +60,11 @@ class Question:
         return found
 
     def time(self) -> list[Comparison]:
-        """Time both models against each other at each setting."""
+        """Time both models against each other at each setting.
+
+        Before one is called slower, it is timed as often again and again, in new sessions.
+        """
+        percent = self.options.max_regress
         measurer = Measurer(self.target, self.worker)
         timed = []
         for shapes in self.settings:
@@ -68,6 +72,8 @@ class Question:
                 self.before,
                 self.after,
                 TIMING_S,
+                undecided=lambda compared: is_slower(compared, percent),
+                extra_s=2 * TIMING_S,
                 seed=self.options.seed,
                 shapes=shapes,
                 limit_s=self.deadline - time.monotonic(),
