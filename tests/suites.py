@@ -55,7 +55,7 @@ class Counts:
     deviating: int = 0
     """Those of them whose results are not those of the suite in the runtime itself."""
     changed: int = 0
-    unfed: int = 0
+    unfed: list[str] = field(default_factory=list)
     """Those that are refused since they run with no inputs but those of the suite."""
     refused: Counter[str] = field(default_factory=Counter)
     """Sentences with which models are refused, and how often."""
@@ -66,7 +66,7 @@ class Counts:
         return (
             f"{self.models} models: {self.run} run in ONNX Runtime ({self.deviating} of them not "
             f"with the results of the suite); {self.changed} rewritten, {refused} refused, "
-            f"{self.unfed} of them as no random inputs suit them, {len(self.wrong)} wrong"
+            f"{len(self.unfed)} of them as no random inputs suit them, {len(self.wrong)} wrong"
         )
 
 
@@ -182,7 +182,7 @@ def examine(suite: Suite, folder: Path, worker: Worker, counts: Counts, budget: 
         counts.refused[str(error)[:60]] += 1
         if reference is not None:
             if check_equivalent(before, before, worker=worker).culprit == "before":
-                counts.unfed += 1  # it does not run with the inputs that are drawn for it
+                counts.unfed.append(suite.name)  # it does not run with the inputs that are drawn
             else:
                 counts.wrong.append(f"{suite.name}: {error}")
         return

@@ -23,6 +23,12 @@ SAMPLE = frozenset(
         *("test_BatchNorm2d_eval", "test_Conv1d_groups", "test_LogSoftmax"),
     )
 )
+UNFED = frozenset(
+    f"test_affine_grid_{axes}{corners}_expanded"
+    for axes in ("2d", "3d")
+    for corners in ("", "_align_corners")
+)
+"""Their sizes are the values of an input, and those that are drawn for it do not fit the other."""
 
 
 def counted(models: Iterable[Suite], folder: Path, worker: Kept, budget: float) -> Counts:
@@ -56,5 +62,5 @@ def test_all_backend_tests_stay_right(kind: str, tmp_path: Path, worker: Kept) -
     }[kind]()
     counts = counted(models, tmp_path, worker, budget=30 if kind == "light" else 3)
     assert not counts.wrong
-    assert counts.unfed <= 4, "models of affine grids, whose sizes are an input"
+    assert set(counts.unfed) <= UNFED
     assert counts.changed

@@ -1,8 +1,9 @@
 """Definedness: the right side must be defined wherever the left side is.
 
 Over the reals a reciprocal needs an argument that is not 0, a square root one that is not
-negative, a logarithm a positive one. What the left side needs may be assumed; what the right
-side needs must follow.
+negative, a logarithm a positive one. What the left side needs may be assumed, unless the runtime
+computes a number without it: of the infinity that it has for 1/0, Relu makes 0. What the right side
+needs must follow.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ from xflow.verifier.matching.match import Equality
 
 MAX_INSTANCES = 4
 PARTIAL = frozenset({"reciprocal", "sqrt", "log", "power"})
+INFINITE = frozenset({"reciprocal", "log", "power"})
+"""Partial functions that the runtime gives an infinity for, on the edge of their domain."""
+HIDING = frozenset({"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", "power"})
+"""Functions that may be finite where an argument is infinite, as may a choice by order."""
 UNFOLDED_ZERO = Element("%0", ())
 """Stands for 0 in what `read_unfolded` returns; no input has this name."""
 
@@ -157,6 +162,8 @@ class Demand:
     function: str
     argument: Normal
     path: Guards
+    hidden: bool = False
+    """Whether an infinity in its place would be hidden from the result, see `HIDING`."""
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -171,36 +178,39 @@ class Demand:
         return tuple(dict.fromkeys(f"{name} {relation} 0" for name in names))
 
 
-def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[Demand]:
+def demands(
+    scalar: Scalar, equality: Equality, path: Guards = (), hidden: bool = False
+) -> Iterator[Demand]:
     """What `scalar`, from `read_unfolded`, needs to be defined."""
     if not is_partial(scalar):
         return
     match scalar:
         case Plus(args) | Times(args):
             for arg in args:
-                yield from demands(arg, equality, path)
+                yield from demands(arg, equality, path, hidden)
         case SumOver(variable, 1, body) | MaxOver(variable, 1, body):
-            yield from demands(substitute_scalar(body, {variable: 0}), equality, path)
+            yield from demands(substitute_scalar(body, {variable: 0}), equality, path, hidden)
         case (
             SumOver(variable, extent, body)
             | MaxOver(variable, extent, body)
             | ProductOver(variable, extent, body)
         ):
-            yield from demands(body, equality, (*path, *in_range(symbol(variable), extent)))
+            inner = (*path, *in_range(symbol(variable), extent))
+            yield from demands(body, equality, inner, hidden or isinstance(scalar, MaxOver))
         case If(conditions, _, _) if any(orders(conditions)):
             # What is compared is read first. Only then there are conditions that say something.
             for order in orders(conditions):
-                yield from demands(order.left, equality, path)
-                yield from demands(order.right, equality, path)
+                yield from demands(order.left, equality, path, hidden=True)
+                yield from demands(order.right, equality, path, hidden=True)
             choice = decided(scalar, equality.comparisons, path, folded)
-            yield from demands(choice, equality, path)
+            yield from demands(choice, equality, path, hidden=True)
         case If(conditions, then, other):
             for guards, branch in branches(conditions, then, other):
                 if not equality.arithmetic.contradictory((*path, *guards)):
-                    yield from demands(branch, equality, (*path, *guards))
+                    yield from demands(branch, equality, (*path, *guards), hidden)
         case Call(function, args):
             for arg in args:
-                yield from demands(arg, equality, path)
+                yield from demands(arg, equality, path, hidden or function in HIDING)
             if function in PARTIAL:
                 subjects = [(function, args[0])]
                 if function == "power":
@@ -209,7 +219,8 @@ def demands(scalar: Scalar, equality: Equality, path: Guards = ()) -> Iterator[D
                     plain = with_signs(folded(subject), equality.comparisons, path, folded)
                     for guards, case in equality.normalizer.split(plain, path):
                         inner = (*path, *guards)
-                        yield Demand(partial, equality.normalizer.normal(case, inner), inner)
+                        normal = equality.normalizer.normal(case, inner)
+                        yield Demand(partial, normal, inner, hidden and partial in INFINITE)
 
 
 def _power_subjects(power: Call, equality: Equality, path: Guards) -> Iterator[tuple[str, Scalar]]:
@@ -369,8 +380,11 @@ class Domain:
                 continue
             if self._multiple(normal, given.argument, path):
                 return True
-            # A product that is not 0 has no factor that is.
-            for base in common_powers(given.argument.terms):
+            # A product that is not 0 has no factor that is. That what it divides by is not 0 is a
+            # demand of its own.
+            for base, exponent in common_powers(given.argument.terms).items():
+                if exponent < 0:
+                    continue
                 unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
                 if self._equality.equal(normal, unit, path):
                     return True

@@ -197,7 +197,8 @@ class InstanceProof:
                 read_unfolded(right, index),
             )
         )
-        given = Domain(demands(unfolded[0], self.equality), self.equality)
+        open_ = (d for d in demands(unfolded[0], self.equality) if not d.hidden)
+        given = Domain(open_, self.equality)
         unmet = given.unmet(demands(unfolded[1], self.equality))
         if unmet is not None:
             words = f"{unmet.function} of {unmet.argument.key} may be undefined"

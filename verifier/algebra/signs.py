@@ -138,7 +138,7 @@ class Signs:
 
     def _base_nonnegative(self, base: Base, guards: Guards, depth: int) -> bool:
         match base:
-            case Function("exp" | "sqrt", _):
+            case Function("exp" | "sqrt" | "pi", _):
                 return True
             case Function("power", (argument, _)):
                 return self.is_positive(argument, guards)
@@ -195,7 +195,7 @@ class Signs:
 
     def _base_positive(self, base: Base, guards: Guards) -> bool:
         match base:
-            case Function("exp", _):
+            case Function("exp" | "pi", _):
                 return True
             case Function("sqrt", (argument,)) | Function("power", (argument, _)):
                 return self.is_positive(argument, guards)
