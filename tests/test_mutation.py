@@ -113,6 +113,18 @@ def test_a_mutant_that_was_once_proved_wrongly_is_refuted(rule: Rule) -> None:
     assert judge(Mutant(rule, "as it is")).outcome is Outcome.REFUTED
 
 
+def test_a_flag_that_is_a_symbol_is_evaluated_where_it_is_one() -> None:
+    """A mutant may have any number there, of which an operator takes two."""
+    rule = one(
+        "rule flag\n"
+        "  in x[N, C, S]\n"
+        "  param p\n"
+        "  from AveragePool(x, kernel_shape=[2], count_include_pad=p)\n"
+        "  to AveragePool(x, kernel_shape=[2])\n"
+    )
+    assert isinstance(search_counterexample(rule), Survived)
+
+
 def test_a_prover_that_proves_everything_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "prove", lambda rule, **_: Proved({}, rule.where))
     wrong = one("rule w\n  in x[n] y[n]\n  from Sub(x, y)\n  to Sub(y, x)\n")

@@ -331,7 +331,7 @@ def compare_on(
     try:
         with np.errstate(all="ignore"):
             left_outputs = tuple(run(left, inputs))
-    except IndexError:  # an index that is out of range
+    except (IndexError, ShapeError):  # an index or an attribute that is out of range
         return 0
 
     def shown(attribute: Attribute) -> Attribute:
@@ -362,7 +362,7 @@ def compare_on(
     try:
         with np.errstate(all="ignore"):
             right_outputs = tuple(run(right, inputs))
-    except IndexError as error:
+    except (IndexError, ShapeError) as error:
         return counterexample(f"the right side is not defined: {error}", None)
     compared = 0
     for number, (before, after) in enumerate(zip(left_outputs, right_outputs, strict=True)):
