@@ -117,6 +117,18 @@ class TestInputs:
             assert values["mask"].tolist() == [1]
         assert values["some_mask"].dtype == np.bool_
 
+    def test_a_number_that_gives_a_ratio_or_an_extent_lies_in_its_range(self) -> None:
+        text = model(
+            "g (float[3] x, float ratio, float limit, float other) => (float[3] y, float[k] z) {"
+            " y = Dropout(x, ratio) zero = Constant<value_float = 0.0>()"
+            " one = Constant<value_float = 1.0>() z = Range(zero, limit, one) }"
+        )
+        values = random_inputs(text, 3)
+        assert values["ratio"] == 0
+        assert values["limit"] == 16
+        assert values["other"] not in (0, 16)
+        assert values["ratio"].dtype == np.float32
+
     def test_every_element_type_has_values(self) -> None:
         kinds = [
             "float", "double", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64",

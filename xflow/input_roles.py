@@ -6,6 +6,7 @@ that only move or shift it to the operators that use it.
 """
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from onnx.inliner import inline_local_functions
 from xflow.onnx_types import infer_shapes
 
 INT_TYPES = {TensorProto.INT64, TensorProto.INT32}
+REAL_TYPES = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16}
 SMALL_TENSOR = 1024  # elements; a larger initializer cannot be a shape, a depth or an offset
 
 
@@ -48,7 +50,8 @@ INDEXED: Mapping[tuple[str, int], tuple[int, int | str | None]] = {
 }
 # Sequence lengths of the recurrent operators: from 1 to the extent of the first axis of X.
 LENGTHS = {("RNN", 4), ("GRU", 4), ("LSTM", 4)}
-# Inputs that give an extent, a position or a step: the value with which the operator does least.
+# Inputs that give an extent, a position, a step or a ratio: the value with which the operator does
+# least.
 FIXED: Mapping[tuple[str, int], int] = {
     ("Reshape", 1): -1,
     ("Expand", 1): 1,
@@ -63,6 +66,7 @@ FIXED: Mapping[tuple[str, int], int] = {
     ("Range", 1): 16,
     ("Range", 2): 1,
     ("CumSum", 1): 0,
+    ("Dropout", 1): 0,
     ("Loop", 0): 3,
 }
 # Operators whose result holds elements of this input and nothing else that matters here.
@@ -77,19 +81,27 @@ MOVES: Mapping[str, tuple[int, ...] | None] = {
 def input_roles(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Role]:
     """Return the role of every integer and boolean input in `shapes` that has one.
 
-    `shapes` are the concrete shapes of the inputs.  The model is not changed; its external data
-    need not be loaded.
+    And of every real number that gives an extent, a step or a ratio. `shapes` are the concrete
+    shapes of the inputs.  The model is not changed; its external data need not be loaded.
     """
-    wanted = [
-        item.name
+    kinds = {
+        item.name: item.type.tensor_type.elem_type
         for item in model.graph.input
-        if item.name in shapes and item.type.tensor_type.elem_type in INT_TYPES | {TensorProto.BOOL}
-    ]
-    if not wanted:
+        if item.name in shapes
+    }
+    discrete = {name for name, kind in kinds.items() if kind in INT_TYPES | {TensorProto.BOOL}}
+    numbers = {
+        name for name, kind in kinds.items() if kind in REAL_TYPES and math.prod(shapes[name]) == 1
+    }
+    if not discrete | numbers:
         return {}
     tracer = _Tracer(_skeleton(model, shapes))
-    roles = {name: tracer.role(name) for name in wanted}
-    return {name: role for name, role in roles.items() if role is not None}
+    roles = {name: tracer.role(name) for name in kinds if name in discrete | numbers}
+    return {
+        name: role
+        for name, role in roles.items()
+        if role is not None and (name in discrete or role.fixed is not None)
+    }
 
 
 class _Tracer:

@@ -279,6 +279,8 @@ def _values(
         return np.asarray(real + 1j * imaginary, dtype)
     if dtype.kind != "f" and kind not in _SHORT_FLOATS:
         raise UnfeedableInput(f"input {name!r} is of a type that cannot be fed ({UNPACKED_TYPES})")
+    if role.fixed is not None:
+        return np.full(shape, role.fixed).astype(dtype)
     if re.search(r"(attention|attn|padding)_?mask", name.lower()):
         return _mask(shape, generator).astype(dtype)
     draw = generator.random if positive else generator.standard_normal
