@@ -219,9 +219,13 @@ def test_models_are_compared_at_every_setting(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_measured_run_at_several_settings_goes_all_the_way() -> None:
-    report = optimized(two_products(256), input_shapes=[{"x": (1, 256)}, {"x": (64, 256)}]).report
-    assert len(report.settings) == 2
-    assert all(setting.latency_before is not None for setting in report.settings)
+    for _ in range(4):  # beside other work, no form of a region may be seen to gain
+        settings = [{"x": (1, 256)}, {"x": (64, 256)}]
+        report = optimized(two_products(256), input_shapes=settings).report
+        assert len(report.settings) == 2
+        if all(setting.latency_before is not None for setting in report.settings):
+            return
+    pytest.fail("nothing was timed, four times")
 
 
 def test_a_form_is_worth_what_it_gains_at_the_worst_setting() -> None:
