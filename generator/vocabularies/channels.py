@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from xflow.generator.vocabularies.common import SYMBOL, applied, numbers, scalar
+from xflow.generator.vocabularies.common import SYMBOL, applied, numbers, scalar, squared
 from xflow.generator.vocabularies.convolutions import (
     ALONG_OUTPUTS,
     AS_BIAS,
@@ -290,11 +290,6 @@ def _step_by_step(name: str, *, product: bool) -> Vocabulary:
     would become that of the channels wherever there is one batch.
     """
     spatial = choices(axes=[(2,)], keepdims=[1])
-    square = (
-        applied("Mul", "deviation", "deviation", "square")
-        if product
-        else applied("Pow", "deviation", "two", "square")
-    )
     return Vocabulary(
         name,
         (X_INPUT, SCALE_INPUT, OTHER_SCALE),
@@ -306,7 +301,7 @@ def _step_by_step(name: str, *, product: bool) -> Vocabulary:
             Production("Reshape", (SCALE,), VECTOR, choices(shape=[(C,)])),
             Production("ReduceMean", (X,), "mean", spatial),
             applied("Sub", X, "mean", "deviation"),
-            square,
+            squared("deviation", "square", product=product),
             Production("ReduceMean", ("square",), "variance", spatial),
             applied("Add", "variance", "epsilon", "shifted"),
             Production("Sqrt", ("shifted",), "root"),

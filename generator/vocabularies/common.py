@@ -41,3 +41,8 @@ def numbers(sort: str, *values: int | Fraction) -> Production:
 def applied(op: str, first: str, second: str, result: str = X) -> Production:
     """An operator of two inputs of these sorts."""
     return Production(op, (first, second), result)
+
+
+def squared(sort: str, result: str, *, product: bool) -> Production:
+    """The square of a tensor: as a product with itself, or as a power to the sort `two`."""
+    return applied("Mul", sort, sort, result) if product else applied("Pow", sort, "two", result)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
+from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, squared
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 N = 4
@@ -35,15 +35,10 @@ NUMBERS = (
 )
 
 
-def _square(sort: str, result: str, *, product: bool) -> Production:
-    """The square of a tensor: as a product with itself, or as a power."""
-    return applied("Mul", sort, sort, result) if product else applied("Pow", sort, "two", result)
-
-
 def _spread(deviation: str, *, product: bool) -> tuple[Production, ...]:
     """From a deviation to it divided by the root of its mean square."""
     return (
-        _square(deviation, "square", product=product),
+        squared(deviation, "square", product=product),
         Production("ReduceMean", ("square",), "variance", LAST),
         *_normal(deviation),
     )
@@ -135,9 +130,9 @@ def _layer_of_moments(name: str, *, product: bool) -> Vocabulary:
         "LayerNormalization",
         Production("ReduceMean", (X,), "mean", LAST),
         applied("Sub", X, "mean", "deviation"),
-        _square(X, "square", product=product),
+        squared(X, "square", product=product),
         Production("ReduceMean", ("square",), "second", LAST),
-        _square("mean", "known", product=product),
+        squared("mean", "known", product=product),
         applied("Sub", "second", "known", "variance"),
         *_normal("deviation"),
         arities=(2,),
