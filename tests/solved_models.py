@@ -147,7 +147,7 @@ class Network:
     def grow(self, operators: int) -> None:
         """Put in so many operators, as far as there are sizes for them."""
         for _ in range(operators):
-            kind = OPERATORS[self.number(0, len(OPERATORS) - 1)]
+            kind = self.one(OPERATORS)
             values, sizes, emitted = len(self.values), len(self.sizes), len(self.emitted)
             self.constraints = []
             try:
@@ -249,16 +249,14 @@ def gemm(b: Network) -> None:
 
 
 def _window(
-    b: Network, sizes: Sequence[z3.ArithRef], *, padded: bool = True
+    b: Network, sizes: Sequence[z3.ArithRef], *, dilated: bool = True
 ) -> tuple[list[z3.ArithRef], dict[str, Any]]:
     """The sizes that a window leaves, and its attributes; strides and dilations are drawn."""
     kernels, starts, ends, strides, dilations, left = [], [], [], [], [], []
     for size in sizes:
         kernel, start, end = b.symbol(1, 4), b.symbol(0, 2), b.symbol(0, 2)
-        stride, dilation = b.number(1, 2), b.number(1, 2)
+        stride, dilation = b.number(1, 2), b.number(1, 2) if dilated else 1
         b.require(start < kernel, end < kernel)
-        if not padded:
-            b.require(start == 0, end == 0)
         span = size + start + end - dilation * (kernel - 1) - 1
         b.require(span >= 0)
         output = b.symbol(1, 3 * LARGEST)
@@ -269,12 +267,8 @@ def _window(
         strides.append(stride)
         dilations.append(dilation)
         left.append(output)
-    return left, {
-        "kernel_shape": kernels,
-        "pads": [*starts, *ends],
-        "strides": strides,
-        "dilations": dilations,
-    }
+    window = {"kernel_shape": kernels, "pads": [*starts, *ends], "strides": strides}
+    return left, {**window, "dilations": dilations} if dilated else window
 
 
 def convolution(b: Network) -> None:
@@ -322,21 +316,8 @@ def pool(b: Network) -> None:
         b.node(kind, [x.name], [*x.shape[:2], *[1] * len(x.shape[2:])])
         return
     kind = b.one(["MaxPool", "AveragePool"])
-    left, window = _window(b, x.shape[2:])
+    left, window = _window(b, x.shape[2:], dilated=kind == "MaxPool")
     if kind == "AveragePool":
-        window["dilations"] = [1] * len(left)
-        for size, output, kernel, start, end, stride in zip(
-            x.shape[2:],
-            left,
-            window["kernel_shape"],
-            window["pads"][: len(left)],
-            window["pads"][len(left) :],
-            window["strides"],
-            strict=True,
-        ):
-            span = size + start + end - kernel
-            b.require(stride * (output - 1) <= span, span < stride * output)
-        del window["dilations"]
         window["count_include_pad"] = b.number(0, 1)
     b.node(kind, [x.name], [*x.shape[:2], *left], **window)
 
