@@ -93,10 +93,11 @@ def input_roles(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dic
     numbers = {
         name for name, kind in kinds.items() if kind in REAL_TYPES and math.prod(shapes[name]) == 1
     }
-    if not discrete | numbers:
+    wanted = [name for name in kinds if name in discrete or name in numbers]
+    if not wanted:
         return {}
     tracer = _Tracer(_skeleton(model, shapes))
-    roles = {name: tracer.role(name) for name in kinds if name in discrete | numbers}
+    roles = {name: tracer.role(name) for name in wanted}
     return {
         name: role
         for name, role in roles.items()
