@@ -38,6 +38,8 @@ from xflow.verifier.recheck.tidy import Tidying
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong
 from xflow.verifier.recheck.witness import present_values
 
+MUTANTS = Path(__file__).parent / "corpus" / "bad-mutants.rules"
+
 RULES = """
 rule matmul-associates
   in     a[n, m] b[m, k] c[k, l]
@@ -377,7 +379,11 @@ rule quotient-of-nothing
 
 
 @pytest.mark.parametrize("evaluated", [True, False])
-@pytest.mark.parametrize("rule", parse_rules(FALSE), ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    [*parse_rules(FALSE), *parse_rules(MUTANTS.read_text(), MUTANTS.name)],
+    ids=lambda rule: rule.name,
+)
 def test_a_false_rule_is_not_confirmed_whatever_its_certificate_says(
     rule: Rule, evaluated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,7 +394,7 @@ def test_a_false_rule_is_not_confirmed_whatever_its_certificate_says(
     true = prove(replace(rule, rhs=f"Identity({rule.lhs})"), infer=False, both_ways=False)
     assert isinstance(true, Proved)
     certificate = json.loads(json.dumps(true.certificate)) | check.statement_of(rule)
-    needed = requirements(rule.instance(0).rhs)
+    needed = requirements(rule.instance(rule.ranks[0]).rhs)
     certificate["ranks"][0]["require"] = [str(condition) for condition in needed]
     if not evaluated:
         monkeypatch.setattr(check, "compare_at_random", lambda *_: 1)

@@ -1,8 +1,9 @@
 """Is the right side defined wherever the left side is?
 
 Over the reals a reciprocal needs an argument that is not 0, a root one that is not negative, a
-logarithm a positive one. What the left side needs may be assumed; what the right side needs must
-be among that, or follow from signs.
+logarithm a positive one. What the left side needs may be assumed, unless the runtime has an
+infinity where it is missing and makes a number of that all the same; what the right side needs
+must be among that, or follow from signs.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ DOMAINS: Mapping[str, str] = {
 """The functions that are not defined everywhere, and what their argument must be."""
 RELATIONS: Mapping[str, str] = {"reciprocal": "!=", "sqrt": ">=", "log": ">"}
 """The same as relations to 0."""
+ENDLESS = ("reciprocal", "log", "power")
+"""The functions that are infinite in floating-point arithmetic where their domain ends."""
+BOUNDED = ("exp", "tanh", "erf", "sign", "max", "min", "reciprocal", "power")
+"""The functions that may make a number of an infinity, as comparisons do."""
 MAX_VALUES = 64
 """Values of bound variables that are tried for each thing that the left side needs."""
 Guards = tuple[Constraint, ...]
@@ -100,6 +105,8 @@ class Need:
     path: Guards
     variables: tuple[str, ...] = ()
     """The bound variables around it: it is needed for each of their values on the path."""
+    is_masked: bool = False
+    """Whether there may be a number all the same where it is not met, see `BOUNDED`."""
 
     def at(self, values: Mapping[str, Size]) -> Need:
         """The need at some values of the bound variables."""
@@ -108,46 +115,49 @@ class Need:
 
 
 def needs(
-    scalar: Scalar, expansion: Expansion, path: Guards = (), variables: tuple[str, ...] = ()
+    scalar: Scalar,
+    expansion: Expansion,
+    path: Guards = (),
+    variables: tuple[str, ...] = (),
+    masked: bool = False,
 ) -> Iterator[Need]:
-    """What `scalar`, from `read_whole`, needs in order to be defined. Raises Unreplayable."""
+    """What `scalar`, from `read_whole`, needs in order to be defined. Raises Unreplayable.
+
+    `masked` says that it is read by what may make a number of an infinity.
+    """
     if not _is_partial(scalar):
         return
     match scalar:
         case Plus(args) | Times(args):
             for arg in args:
-                yield from needs(arg, expansion, path, variables)
+                yield from needs(arg, expansion, path, variables, masked)
         case (
             SumOver(variable, extent, body)
             | MaxOver(variable, extent, body)
             | ProductOver(variable, extent, body)
         ):
             inside = (*path, *in_range(symbol(variable), extent))
-            yield from needs(body, expansion, inside, (*variables, variable))
+            below = masked or (isinstance(scalar, MaxOver) and extent != 1)
+            yield from needs(body, expansion, inside, (*variables, variable), below)
         case If(conditions, then, other):
             for count, condition in enumerate(conditions):
                 # A condition is asked where those before it hold.
                 inside = (*path, *_before(conditions[:count]))
                 for found in orders((condition,)):
                     for side in (found.left, found.right):
-                        yield from needs(side, expansion, inside, variables)
+                        yield from needs(side, expansion, inside, variables, masked=True)
             if any(orders(conditions)):
                 made = decided(If(conditions, then, other), expansion, path)
-                yield from needs(made, expansion, path, variables)
+                yield from needs(made, expansion, path, variables, masked=True)
                 return
             for guards, branch in cases_of(conditions, then, other):
-                yield from needs(branch, expansion, (*path, *guards), variables)
+                yield from needs(branch, expansion, (*path, *guards), variables, masked)
         case Call(function, args):
             for arg in args:
-                yield from needs(arg, expansion, path, variables)
-            if function == "power":
-                for need in _needs_of_power(scalar, expansion, path):
-                    yield replace(need, variables=variables)
-            elif function in DOMAINS:
-                argument = signed(without_nothing(args[0]), expansion, path)
-                for guards, case in expansion.lifted(argument, path):
-                    here = (*path, *guards)
-                    yield Need(function, expansion.sum_of(case, here), here, variables)
+                yield from needs(arg, expansion, path, variables, masked or function in BOUNDED)
+            for need in _needs_of_call(scalar, expansion, path):
+                infinite = need.function in ENDLESS
+                yield replace(need, variables=variables, is_masked=masked and infinite)
 
 
 def known_of(given: Sequence[Need]) -> list[Given]:
@@ -157,6 +167,17 @@ def known_of(given: Sequence[Need]) -> list[Given]:
         for need in given
         if not need.variables and need.function in RELATIONS
     ]
+
+
+def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
+    """What a function itself needs, its arguments being defined."""
+    if scalar.function == "power":
+        yield from _needs_of_power(scalar, expansion, path)
+    elif scalar.function in DOMAINS:
+        argument = signed(without_nothing(scalar.args[0]), expansion, path)
+        for guards, case in expansion.lifted(argument, path):
+            here = (*path, *guards)
+            yield Need(scalar.function, expansion.sum_of(case, here), here)
 
 
 def _needs_of_power(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
@@ -303,7 +324,9 @@ class Definedness:
             if len(given.argument.terms) == 1:
                 (only,) = given.argument.terms
                 if not only.variables and not only.guards:
-                    for factor, _ in only.factors:
+                    for factor, exponent in only.factors:
+                        if exponent < 0:
+                            continue  # what is divided by is a need of its own, masked perhaps
                         alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
                         if self._replay.equal(total, alone, path):
                             return True

@@ -120,7 +120,7 @@ class Output:
             return False
 
     def _check_defined(self) -> None:
-        given = list(needs(self._whole[0], self._expansion))
+        given = [n for n in needs(self._whole[0], self._expansion) if not n.is_masked]
         steps = entry(self._data, "defined")
         replay = Replay(
             self._questions,
