@@ -346,6 +346,41 @@ def test_no_cut_goes_through_what_the_runtime_computes_by_one_kernel() -> None:
             assert sum(not kernel.isdisjoint(region.nodes) for region in regions) == 1
 
 
+@given(before=st.integers(1, 50), behind=st.integers(1, 12), shifted=st.booleans())
+def test_no_cut_goes_through_an_attention(before: int, behind: int, shifted: bool) -> None:
+    """However many operators stand before it, none of which is a bottleneck."""
+    x = tensor("x", 4, 16, 8)
+    queries = keys = x
+    for _ in range(before):
+        queries, keys = call("Tanh", queries), call("Sigmoid", keys)
+    scores = call("MatMul", queries, call("Transpose", keys, perm=(0, 2, 1)))
+    weights = call("Softmax", call("Add", scores, tensor("mask", 16, 16)), axis=2)
+    values = x
+    for _ in range(behind):  # which is made between the scores and the product with them
+        values = call("Tanh", values)
+    attended = call("MatMul", weights, values)
+    graph = Graph((call("Add", attended, x),))
+    inside = {scores.node, weights.node.inputs[0].node, weights.node, attended.node}
+    regions = cut(graph, Constants(no_constants), shifted)
+    assert any(inside <= region.nodes for region in regions)
+
+
+def test_a_large_part_is_cut_where_the_least_data_passes() -> None:
+    first = value = call("Relu", tensor("x", 2, 64))
+    for number in range(90):
+        if number % 20 == 10:
+            value = call("Slice", value, starts=(0,), ends=(4,), axes=(1,), steps=(1,))
+        elif number % 20 == 19:
+            value = call("Concat", *[value] * 16, axis=1)
+        else:
+            value = call("Tanh" if number % 2 else "Sigmoid", value)
+    graph = Graph((call("Add", value, first),))  # which passes all of it: there is no bottleneck
+    regions = cut(graph, Constants(no_constants))
+    assert len(regions) > 1
+    for region in regions[1:]:
+        assert all(value == first or value.shape == (2, 4) for value in region.inputs)
+
+
 def test_constants_that_rules_can_see_tell_regions_apart() -> None:
     x = tensor("x", 2, 3)
     constants = {

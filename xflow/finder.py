@@ -43,6 +43,10 @@ BUSY = (
     "Other processes kept the machine busy, so it was not calibrated: the estimate that guides the "
     "search takes it for an average one."
 )
+OVERRUN = 0.06
+"""By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
+LAST_S = 2.0
+"""Seconds for that of a short search."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -185,8 +189,9 @@ class Finder:
                 store = stack.enter_context(Store())
                 model = self.measured_target(store) or model
             deadline = time.monotonic() + seconds
-            # What is begun before it, as a region that hangs, must leave the check its time.
-            overrun = deadline + AFTERWARDS_S / 4
+            # What is begun before it, as a region that hangs, must leave the check its time, and
+            # not exceed the budget by a tenth.
+            overrun = deadline + min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds))
             stack.enter_context(run.phase("search"))
             measured: WorstOf | None = None
             costs: CostModel = EstimatedCost(model)

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
+from xflow.blocks.find import find_larger
 from xflow.cost import Layouts, Use
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Array, Operator
+from xflow.size import UNKNOWN_SIZE, product, with_all
 
 LIMIT = 40
 """Most nodes of a region that do not depend on constants alone."""
@@ -158,7 +161,8 @@ def cut(
     runtime fuses.
     """
     regions: list[Region] = []
-    fused = [] if layouts is None else list(layouts.fused(graph))
+    kernels = find_larger(graph, constants.lookup)
+    kernels += [] if layouts is None else layouts.fused(graph)
     levels: dict[int, list[Node]] = {}
     level_of = _levels(graph, late=not shifted)
     for node in graph.nodes:
@@ -166,7 +170,7 @@ def cut(
             levels.setdefault(level_of[node], []).append(node)
     for level in sorted(levels):
         for component in _components(levels[level]):
-            for part in _parts(component, shifted, fused):
+            for part in _parts(component, shifted, kernels):
                 regions.extend(
                     _region(graph, members, constants, layouts) for members in _components(part)
                 )
@@ -224,57 +228,82 @@ def _components(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _parts(
-    nodes: Sequence[Node], shifted: bool, fused: Iterable[frozenset[Node]]
+    nodes: Sequence[Node], shifted: bool, kernels: Iterable[frozenset[Node]]
 ) -> list[list[Node]]:
-    """Consecutive stretches of `nodes`, cut where few values pass.
+    """Consecutive stretches of `nodes`, cut where few values or little data passes.
 
-    But not within what the runtime computes by one kernel: its parts, each on its own, cost other
-    than they do together.
+    But not within what the runtime computes by one kernel, or may come to: its parts, each on its
+    own, cost other than they do together.
     """
-    passing = _passing(nodes)
+    seams = _seams(nodes)
     place = {node: i for i, node in enumerate(nodes)}
-    for kernel in fused:
+    for kernel in kernels:
         places = [place[node] for node in kernel if node in place]
-        if places and max(places) - min(places) < MERGED:
+        if places and max(places) - min(places) < LIMIT // 2:
             for i in range(min(places), max(places)):
-                passing[i] += len(nodes)
+                seams[i] = replace(seams[i], within=True)
     stretches: list[list[Node]] = [[]]
-    for node, count in zip(nodes, passing, strict=True):
+    for node, seam in zip(nodes, seams, strict=True):
         stretches[-1].append(node)
-        if count <= 1:
+        if seam.is_bottleneck:
             stretches.append([])
     parts: list[list[Node]] = []
     limit = MERGED // 2 if shifted else MERGED
     start = 0
     for stretch in filter(None, stretches):
-        counts = passing[start : start + len(stretch)]
+        those = seams[start : start + len(stretch)]
         start += len(stretch)
         if parts and len(parts[-1]) + len(stretch) <= limit:
             parts[-1].extend(stretch)
             continue
         if parts:
             limit = MERGED
-        parts.extend(_split(stretch, counts, LIMIT // 2 if shifted else LIMIT))
+        parts.extend(_split(stretch, those, LIMIT // 2 if shifted else LIMIT))
         if len(parts[-1]) > MERGED and not shifted:
             limit = len(parts[-1]) + TAIL
     return parts
 
 
-def _split(nodes: list[Node], passing: Sequence[int], limit: int) -> list[list[Node]]:
-    """Stretches of at most LIMIT nodes, the first of at most `limit`."""
+def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int) -> list[list[Node]]:
+    """Stretches of at most LIMIT nodes, the first of at most `limit`, cut at the best seams."""
     parts = []
     start = 0
     while len(nodes) - start > limit:
         low = start + limit // 2
-        end = min(range(low, start + limit), key=lambda i: (passing[i], -i)) + 1
+        end = min(range(low, start + limit), key=lambda i: (seams[i].width, -i)) + 1
         parts.append(nodes[start:end])
         start, limit = end, LIMIT
     parts.append(nodes[start:])
     return parts
 
 
-def _passing(nodes: Sequence[Node]) -> list[int]:
-    """For each place behind a node, how many values pass it, from nodes before to nodes after.
+@dataclass(frozen=True)
+class _Seam:
+    """The place behind a node: how many values pass it, from nodes before to nodes after."""
+
+    values: int
+    elements: int
+    """Those of all of them."""
+    within: bool = False
+    """Whether it is inside of what one kernel of the runtime computes."""
+
+    @property
+    def is_bottleneck(self) -> bool:
+        """Whether the graph is always cut here."""
+        return self.values <= 1 and not self.within
+
+    @property
+    def width(self) -> tuple[bool, int, int]:
+        """What tells the better one of two: least data passes it.
+
+        Not the fewest values: the scores of an attention are one, and larger than all that they are
+        computed from. What keeps large values inside of a region lets it do without them.
+        """
+        return self.within, self.elements, self.values
+
+
+def _seams(nodes: Sequence[Node]) -> list[_Seam]:
+    """The places behind each of the nodes.
 
     Values from outside pass from their first reader to their last, unless that is so far that no
     region would hold both: what every layer reads ties no layers together.
@@ -288,16 +317,17 @@ def _passing(nodes: Sequence[Node]) -> list[int]:
                 if value not in start:
                     outside[value] = start[value] = i
                 last[value] = i
-    change = [0] * (len(nodes) + 1)
+    change = [(0, 0)] * (len(nodes) + 1)
     for value, end in last.items():
         if value not in outside or end - start[value] < LIMIT:
-            change[start[value]] += 1
-            change[end] -= 1
-    counts, count = [], 0
-    for delta in change[:-1]:
-        count += delta
-        counts.append(count)
-    return counts
+            size = with_all(product(value.shape), UNKNOWN_SIZE)
+            for place, sign in (start[value], 1), (end, -1):
+                values, elements = change[place]
+                change[place] = values + sign, elements + sign * size
+    return [
+        _Seam(values, elements)
+        for values, elements in accumulate(change[:-1], lambda a, b: (a[0] + b[0], a[1] + b[1]))
+    ]
 
 
 def _region(

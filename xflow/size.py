@@ -19,6 +19,9 @@ from xflow.errors import SizeError
 
 Size: TypeAlias = Union[int, "Expr"]
 
+UNKNOWN_SIZE = 16
+"""What a symbolic size is taken to be where amounts of data or work are compared."""
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -386,6 +389,13 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
                 product = product * floor_divide(numerator, denominator)
         total = total + product
     return total
+
+
+def with_all(size: Size, number: int) -> int:
+    """What `size` is where all of its symbols are the same number, or 0 if that is negative."""
+    found = substitute(size, dict.fromkeys(free_symbols(size), number))
+    assert isinstance(found, int)
+    return max(0, found)
 
 
 def _single(atom: Atom) -> Expr:

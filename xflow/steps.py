@@ -16,12 +16,10 @@ from xflow.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
 from xflow.ops.registry import Operator
 from xflow.rule_index import Entry, RuleIndex, below, operators_of
-from xflow.size import Size, free_symbols, product, substitute
+from xflow.size import UNKNOWN_SIZE, Size, product, with_all
 
 LIGHTER = 0.9
 """The part of the work up to which a step counts as one that lightens it."""
-UNKNOWN_SIZE = 16
-"""What a symbolic size is taken to be where work is compared."""
 
 
 @dataclass(frozen=True)
@@ -344,9 +342,7 @@ def _work(nodes: Iterable[Node]) -> int:
             given = [kind.shape for kind in node.types]
             total += node.op.flops(read, node.attributes, given)
             total += sum((product(shape) for shape in (*read, *given)), start=0)
-    number = substitute(total, dict.fromkeys(free_symbols(total), UNKNOWN_SIZE))
-    assert isinstance(number, int)
-    return number
+    return with_all(total, UNKNOWN_SIZE)
 
 
 def _touched(match: Match) -> tuple[Value, ...]:

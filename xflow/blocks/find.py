@@ -74,6 +74,17 @@ def find_blocks(
     return _Finder(graph, constants, passed_through).run()
 
 
+def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
+    """The nodes of each attention and each normalization that is written in several operators.
+
+    What `find_blocks` takes more time for is left out.
+    """
+    finder = _Finder(graph, constants, {})
+    blocks = [*map(finder.attention_around, finder.softmaxes())]
+    blocks += map(finder.normalization_by, finder.nodes)
+    return [block.nodes for block in blocks if block is not None]
+
+
 class _Finder:
     def __init__(
         self, graph: Graph, constants: ConstantLookup, passed_through: Mapping[str, str]

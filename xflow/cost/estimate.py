@@ -19,7 +19,7 @@ from xflow.cost.layout import LayoutModel
 from xflow.cost.target import Stage, TargetModel
 from xflow.graph import Graph, Leaf, Node, TensorType, Value
 from xflow.ops.registry import Operator
-from xflow.size import Size, free_symbols, product, substitute
+from xflow.size import Size, product, with_all
 
 BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1}
 """Bytes per element where they are not 4."""
@@ -214,11 +214,7 @@ class Estimator:
         return BYTES.get(type.dtype, 4) * self._int(product(type.shape))
 
     def _int(self, size: Size) -> int:
-        if not isinstance(size, int):
-            unknown = self.target.unknown_size
-            size = substitute(size, dict.fromkeys(free_symbols(size), unknown))
-        assert isinstance(size, int)
-        return max(0, size)
+        return max(0, size) if isinstance(size, int) else with_all(size, self.target.unknown_size)
 
 
 def _is_product(node: Node) -> bool:

@@ -16,7 +16,7 @@ from xflow.cost import Objective
 from xflow.cost.target import TargetModel
 from xflow.graph import Graph, Leaf, Node, TensorType, Value
 from xflow.ops.registry import Operator
-from xflow.size import free_symbols, product, substitute
+from xflow.size import product, substitute, with_all
 
 OPERATOR_BYTES = 64
 """What an operator takes in a file and in the runtime, roughly: of forms that hold the same data,
@@ -60,11 +60,7 @@ class ExactCost(ABC):
             except (KeyError, TypeError):  # a type that inference did not find, or strings
                 width = 0
             size = substitute(product(kind.shape), self._sizes)
-            if not isinstance(size, int):
-                unknown = self._target.unknown_size
-                size = substitute(size, dict.fromkeys(free_symbols(size), unknown))
-            assert isinstance(size, int)
-            self._bytes[kind] = math.ceil(width * max(0, size))
+            self._bytes[kind] = math.ceil(width * with_all(size, self._target.unknown_size))
         return self._bytes[kind]
 
     def weight_bytes(self, graph: Graph) -> int:

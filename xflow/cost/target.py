@@ -15,6 +15,8 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias
 
+from xflow.size import UNKNOWN_SIZE
+
 _ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
 
 
@@ -216,5 +218,5 @@ class TargetModel:
     """Larger patterns for which the runtime has kernels of their own."""
     layout: Layout | None = Layout()
     """The layout that the runtime prefers for images; None: it has none."""
-    unknown_size: int = 16
+    unknown_size: int = UNKNOWN_SIZE
     """What a symbolic size of the model is taken to be."""
