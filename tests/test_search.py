@@ -481,7 +481,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
         def submit(self, _: object, task: object) -> Future[object]:
             asked.append(task.share.seconds)  # type: ignore[attr-defined]
             future: Future[object] = Future()
-            future.set_result(([], True))
+            future.set_result(([], Found([], exhausted=True)))
             return future
 
     class Pooled(Explorers):
@@ -490,10 +490,57 @@ def test_every_region_gets_its_share_of_the_time() -> None:
 
     setting = Setting(Limits(), 1, 0, None, None, doubt=False)
     explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), setting, processes=2)
-    list(explorers.explore(regions, [1.0] * len(regions), 100.0, shared=True))
+    list(explorers.explore(regions, [1.0] * len(regions), 100.0))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
     left = range(len(regions), 0, -1)
     assert asked == pytest.approx([100.0 * min(1.0, 2 / count) for count in left], rel=0.05)
+
+
+@pytest.mark.parametrize("work", [50, 2_000, 1_000_000])
+def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
+    work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However fast it is, and however many processes it has."""
+
+    class Slow(EstimatedCost):
+        def estimate(self, graph: Graph) -> float:
+            time.sleep(1e-4)
+            return super().estimate(graph)
+
+    monkeypatch.setattr("xflow.explorers.WORTHWHILE_S", 0.0)
+    monkeypatch.setattr("xflow.search.WORK_PER_S", work / 60)
+    x = tensor("x", 1, 8, 6, 6)
+    graph = Graph((*network(5).outputs, block(x, "a"), block(call("Relu", x), "b")))
+    results = [
+        search(graph, RULES, cost, deadline=time.monotonic() + 60.0, processes=processes)
+        for cost, processes in ((EstimatedCost(), 1), (Slow(), 1), (EstimatedCost(), 2))
+    ]
+    for result in results[1:]:
+        assert result.graph == results[0].graph
+        assert result.notes == results[0].notes
+    assert bool(results[0].notes) == (work < 1_000_000)
+
+
+def test_a_region_that_went_short_is_searched_again_with_the_work_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[object, float]] = []
+
+    def explore(
+        self: Explorers, regions: Sequence[Region], *_: object, work: float, **__: object
+    ) -> Iterator[tuple[int, Found]]:
+        """The first of all goes short twice; the others need hardly anything."""
+        for number, region in enumerate(regions):
+            asked.append((region.key, work))
+            times = sum(key == region.key for key, _ in asked)
+            starved = region.key == asked[0][0] and times < 3
+            yield number, Found([State(region.graph, 1.0)], not starved, 10, starved)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    found(network(12))
+    first = [work for key, work in asked if key == asked[0][0]]
+    assert len(first) == 3
+    assert len({key for key, _ in asked}) == len(asked) - 2
 
 
 def test_only_what_was_cut_short_is_searched_again_with_more_effort(

@@ -44,6 +44,8 @@ class Limits:
     region are more than alpha allows."""
     expansions: int = 100
     states: int = 3000
+    work: float = float("inf")
+    """Nodes of all graphs that are priced, which takes nearly all of the time."""
     deadline: float = float("inf")
     """In time.monotonic's seconds."""
 
@@ -72,6 +74,8 @@ class Explorer:
         self.inside = frozenset[str]() if layout is None else layout.inside
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
+        self.work = 0
+        """What has been done so far, as `Limits.work` counts it."""
         self.doubt = doubt
         """Whether the estimate may be wrong about a step, since measurements decide."""
 
@@ -86,7 +90,7 @@ class Explorer:
         once more without that of what is the best then: all that was found may owe it to that one,
         and what does without comes late in the queue.
         """
-        cost = self.estimate(graph)
+        cost = self._price(graph)
         root = State(graph, cost, hope=cost)
         states, self.exhausted = self._explored(root, self.limits)
         bests = [cheapest(states.values())]
@@ -128,7 +132,7 @@ class Explorer:
             detours = state in delayed
             expanded += detours
             for new in delayed.pop(state) if detours else self._successors(state, seen, doubted):
-                if considered >= limits.states or time.monotonic() > limits.deadline:
+                if considered >= limits.states or self._is_over(limits):
                     return found, False
                 step, after = new.step, new.after
                 if new.key in seen:
@@ -187,7 +191,7 @@ class Explorer:
                     mapping = dict(zip(following.before, following.after, strict=True))
                     graph, _ = _replace(after, mapping)
                     if self.steps.key(graph) not in seen:
-                        least = min(least, self.estimate(graph))
+                        least = min(least, self._price(graph))
         return least
 
     def _moves_inside(self, step: Step) -> bool:
@@ -206,6 +210,13 @@ class Explorer:
             for node in graph.nodes
             if isinstance(node.op, Operator) and not node.constant
         )
+
+    def _price(self, graph: Graph) -> float:
+        self.work += len(graph.nodes)
+        return self.estimate(graph)
+
+    def _is_over(self, limits: Limits) -> bool:
+        return self.work >= limits.work or time.monotonic() > limits.deadline
 
     def _dearest(self, best: float) -> float:
         return self.limits.alpha * best + self.limits.slack
@@ -226,7 +237,7 @@ class Explorer:
             key = self.steps.key(after)
             if key in seen:
                 continue
-            cost = self.estimate(after) + STEP * (len(state.path) + 1)
+            cost = self._price(after) + STEP * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:
                 yield _Successor(step, after, moved, key, cost)
 

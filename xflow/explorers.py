@@ -56,6 +56,10 @@ class Found:
 
     states: list[State]
     exhausted: bool
+    work: int = 0
+    """What it took, see `Limits.work`."""
+    starved: bool = False
+    """Whether there was not enough of it."""
 
 
 class Explorers:
@@ -93,16 +97,17 @@ class Explorers:
         weights: Sequence[float],
         seconds: float,
         *,
-        shared: bool,
+        work: float | None = None,
         effort: int = 1,
     ) -> Iterator[tuple[int, Found]]:
         """What is found for each region, by its number, in the order in which it is found.
 
-        `seconds` bound all of them, and are `shared` out by weights; otherwise each may take them.
-        The limits of each are those of the setting times `effort`.
+        `seconds` bound all of them, and are shared out by weights. If there is so much `work` to
+        do, that is, and each may take all of the seconds: the same is found on any machine that is
+        through with it by then. The limits of each are those of the setting times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
-        clock = _Clock(weights, seconds, shared, effort)
+        clock = _Clock(weights, seconds, work, effort)
         pool = self._started(len(regions), seconds)
         if pool is None:
             for number in order:
@@ -167,7 +172,8 @@ class Explorers:
     def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
         """What another process found; explored here if it was lost."""
         try:
-            forms, exhausted = future.result()
+            result: tuple[list[_Form], Found] = future.result()
+            forms, found = result
         except (BrokenProcessPool, OSError, MemoryError):
             return self._here(region, share)
         leaves = {str(value): value for value in region.leaves}
@@ -176,7 +182,7 @@ class Explorers:
             outputs = from_plain(form, leaves)
             if outputs is not None:
                 states.append(State(Graph(outputs), cost, path, known_trail=trail))
-        return Found(states, exhausted)
+        return replace(found, states=states)
 
 
 class Share(NamedTuple):
@@ -187,6 +193,7 @@ class Share(NamedTuple):
     """When the time for all regions is over, by time.monotonic, which all processes share."""
     effort: int
     """By what the limits of the setting are multiplied."""
+    work: float = float("inf")
 
     def bound(self, limits: Limits) -> Limits:
         """The limits of a search that begins now."""
@@ -194,25 +201,29 @@ class Share(NamedTuple):
             limits,
             expansions=self.effort * limits.expansions,
             states=self.effort * limits.states,
+            work=self.work,
             deadline=min(time.monotonic() + self.seconds, self.end),
         )
 
 
 class _Clock:
-    """Shares time out by weights."""
+    """Shares time out by weights, or work."""
 
-    def __init__(self, weights: Sequence[float], seconds: float, shared: bool, effort: int) -> None:
+    def __init__(
+        self, weights: Sequence[float], seconds: float, work: float | None, effort: int
+    ) -> None:
         self._weights = weights
         self._effort = effort
         self._end = time.monotonic() + seconds
-        self._left = sum(weights)
-        self._shared = shared
+        self._sum = self._left = sum(weights)
+        self._work = work
 
     def share(self, number: int, processes: int) -> Share:
         """The share of region `number`, which is the next one; to be asked once for each."""
         remaining = self._end - time.monotonic()
-        if not self._shared:
-            return Share(remaining, self._end, self._effort)
+        if self._work is not None:
+            own = self._weights[number] / self._sum if self._sum > 0 else 1.0
+            return Share(remaining, self._end, self._effort, own * self._work)
         part = self._weights[number] / self._left if self._left > 0 else 1.0
         self._left -= self._weights[number]
         return Share(min(1.0, processes * part) * remaining, self._end, self._effort)
@@ -259,7 +270,9 @@ class _Context:
             layout=setting.layout,
             doubt=setting.doubt,
         )
-        return Found(explorer.explore(graph, setting.keep), explorer.exhausted)
+        states = explorer.explore(graph, setting.keep)
+        starved = not explorer.exhausted and explorer.work >= share.work
+        return Found(states, explorer.exhausted, explorer.work, starved)
 
 
 _here: list[tuple[_Context, Estimator]] = []
@@ -275,8 +288,8 @@ _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] 
 """A form of a region with its cost, its path and its trail."""
 
 
-def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
-    """Explore a region in a process of its own."""
+def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
+    """Explore a region in a process of its own: the forms, and what was found but for them."""
     ((context, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
@@ -293,4 +306,4 @@ def _explore_task(task: _Task) -> tuple[list[_Form], bool]:
         form = to_plain(state.graph.outputs)
         if form is not None:
             forms.append((form, state.cost, state.path, state.trail))
-    return forms, found.exhausted
+    return forms, replace(found, states=[])

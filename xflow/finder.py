@@ -102,8 +102,10 @@ class Finder:
             return self.kept(self.attempt(base, rules, seconds))
         end = time.monotonic() + seconds
         first = self.attempt(whole, rules, FIRST * seconds)
-        # Not more than the first one had: then what it remembers of regions counts.
-        left = min(FIRST * seconds, max(end - time.monotonic(), (1 - FIRST) * seconds))
+        left = (1 - FIRST) * seconds
+        if self.run.measured:
+            # Not more than the first one had: then what it remembers of regions counts.
+            left = min(FIRST * seconds, max(end - time.monotonic(), left))
         if first is None or not (first.replacements or first.prepared.bodies):
             return self.kept(self.attempt(base, rules, left))
         places = {number for number, _ in first.prepared.bodies}

@@ -7,6 +7,7 @@ the original, and one of them replaces it only if it is faster by more than the 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +48,12 @@ EFFORTS = 1, 10
 """Multiples of the limits, one after the other, where results are measured. Small gains are lost in
 the noise, so that regions pay to be searched deeply; but not before all of them, and what stands
 there after the first rewrites, have been searched a little."""
+WORK_PER_S = 100_000
+"""Nodes of graphs that are priced for each second of the budget, where nothing is measured. It is
+less than what two cores can do, so that the work ends a search and not the time: at the same place
+on any machine."""
+ROUNDS = 3
+"""How often regions are searched again then for which there was not enough of it."""
 SEARCHING = 0.6
 """The part of a pass's time that is for exploring; the rest is for measuring."""
 MEASURE_S = (0.2, 1.0)
@@ -216,6 +223,10 @@ class _Search:
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
+        self.work = None if cost.measures else _work_in(self.remaining())
+        """What may still be done, where that and not the time is shared out."""
+        self.starved: set[tuple[object, ...]] = set()
+        """Regions for which there was not enough of it."""
         self.unfinished: set[tuple[object, ...]] = set()
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
@@ -239,29 +250,39 @@ class _Search:
         graph = self.as_known(graph)
         if self.progress is not None:
             self.whole = self.cost.estimate(graph)
-        for effort in EFFORTS if self.cost.measures else EFFORTS[:1]:
-            self.effort = effort
-            for key in self.unfinished:
-                self.solved.pop(key, None)
-            self.unfinished.clear()
+        if self.work is None:
+            for effort in EFFORTS:
+                self.effort = effort
+                graph = self.search_again(graph, self.unfinished)
+        else:
             graph = self.search_passes(graph)
-        if self.remaining() <= 0:
+            for _ in range(ROUNDS):
+                if self.starved and not self.is_over:
+                    graph = self.search_again(graph, self.starved)
+        if self.is_over:
             self.notes.append(
                 "the search ran out of its budget, and might find more with a larger one"
             )
         return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
 
+    def search_again(self, graph: Graph, keys: set[tuple[object, ...]]) -> Graph:
+        """Pass after pass, in which these regions are new; the set is empty then."""
+        for key in keys:
+            self.solved.pop(key, None)
+        keys.clear()
+        return self.search_passes(graph)
+
     def search_passes(self, graph: Graph) -> Graph:
         """Pass after pass over the graph with one effort, while that gains."""
         idle = 0
         for number in range(PASSES):
-            if idle == 2 or self.remaining() <= 0:
+            if idle == 2 or self.is_over:
                 break
             before = graph
             new, graph = self.search_pass(graph, number, None, 0.7)
             idle = 0 if graph != before and new else idle + 1
             follow = number
-            while graph != before and self.remaining() > 0:
+            while graph != before and not self.is_over:
                 near = _near(before, graph)
                 before, follow = graph, follow + 1
                 _, graph = self.search_pass(graph, follow, near, 0.3)
@@ -285,12 +306,17 @@ class _Search:
         regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
         if near is not None:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
-        new = self.solve(regions, time.monotonic() + share * self.remaining(), number)
+        new = self.solve(regions, share, number)
         return new, self.rewrite(graph, regions)
 
     def remaining(self) -> float:
         """Seconds until the deadline."""
         return self.deadline - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent."""
+        return self.remaining() <= 0 or (self.work is not None and self.work <= 0)
 
     def tell(self, phase: str, **details: object) -> None:
         """Report progress."""
@@ -299,8 +325,12 @@ class _Search:
             best = self.whole / (self.whole - self.gained) if self.whole > self.gained else 1.0
             self.progress(phase, {**details, "best": f"~{best:.3f}x", "left": left})
 
-    def solve(self, regions: Sequence[Region], until: float, pass_number: int) -> int:
-        """Search and measure those regions that are new; return how many these are."""
+    def solve(self, regions: Sequence[Region], share: float, pass_number: int) -> int:
+        """Search and measure those regions that are new; return how many these are.
+
+        It takes at most that share of what remains.
+        """
+        until = time.monotonic() + share * self.remaining()
         groups: dict[tuple[object, ...], list[Region]] = {}
         for region in regions:
             if region.key not in self.solved:
@@ -317,15 +347,14 @@ class _Search:
             key: (self.cost.estimate(group[0].graph) * len(group)) ** 0.5
             for key, group in groups.items()
         }
-        # By estimates alone every region takes what it takes: the same on any machine.
         part = SEARCHING * (until - time.monotonic())
-        seconds = part if self.cost.measures else self.remaining()
+        work = None if self.work is None else share * self.work
         keys = list(groups)
         explored = self.explorers.explore(
             [groups[key][0] for key in keys],
             [weights[key] for key in keys],
-            seconds,
-            shared=self.cost.measures,
+            part if work is None else self.remaining(),
+            work=work,
             effort=self.effort,
         )
         forms: dict[object, list[State]] = {}
@@ -335,6 +364,10 @@ class _Search:
             self.solved[key] = None
             if not result.exhausted:
                 self.unfinished.add(key)
+            if self.work is not None:
+                self.work -= result.work
+                if result.starved:
+                    self.starved.add(key)
             original = result.states[0]
             forms[key] = [s for s in result.states if s.cost < HOPE * original.cost]
         found: list[tuple[float, Region, list[State]]] = []
@@ -455,6 +488,11 @@ class _Search:
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return after
+
+
+def _work_in(seconds: float) -> float:
+    """The work for so many seconds, which are known up to the time that passes meanwhile."""
+    return WORK_PER_S * (math.ceil(seconds) if math.isfinite(seconds) else seconds)
 
 
 def _near(before: Graph, after: Graph) -> frozenset[Node]:
