@@ -269,8 +269,13 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int) -> list[list[N
     parts = []
     start = 0
     while len(nodes) - start > limit:
-        low = start + limit // 2
-        end = min(range(low, start + limit), key=lambda i: (seams[i].width, -i)) + 1
+        middle = start + limit // 2
+        # Before the middle only where all behind it is inside of one kernel.
+        badness = {
+            i: (seams[i].within, i < middle, seams[i].width, -i)
+            for i in range(start, start + limit)
+        }
+        end = min(badness, key=badness.__getitem__) + 1
         parts.append(nodes[start:end])
         start, limit = end, LIMIT
     parts.append(nodes[start:])
@@ -293,13 +298,13 @@ class _Seam:
         return self.values <= 1 and not self.within
 
     @property
-    def width(self) -> tuple[bool, int, int]:
+    def width(self) -> tuple[int, int]:
         """What tells the better one of two: least data passes it.
 
         Not the fewest values: the scores of an attention are one, and larger than all that they are
         computed from. What keeps large values inside of a region lets it do without them.
         """
-        return self.within, self.elements, self.values
+        return self.elements, self.values
 
 
 def _seams(nodes: Sequence[Node]) -> list[_Seam]:
