@@ -23,7 +23,7 @@ from xflow.ops.registry import Array, Attribute, Operator
 from xflow.region import Constants, Region, cut
 from xflow.rule import parse_rules
 from xflow.rule_index import RuleIndex
-from xflow.search import SearchResult, apply_replacements, search, without
+from xflow.search import OVER, SLOW, SearchResult, apply_replacements, search, without
 from xflow.size import Size, symbol
 from xflow.states import State
 from xflow.steps import Steps
@@ -239,10 +239,7 @@ def test_measurements_that_contradict_each_other_do_not_go_on_for_ever() -> None
         bias = tensor(f"b{number}", 8, constant=True)
         value = call("Tanh", call("Conv", value, kernel, bias, pads=(1, 1, 1, 1)))
     result = found(Graph((value,)), Stopwatch([1.0, 0.5]), seconds=30.0)
-    assert (
-        "the search ran out of its budget, and might find more with a larger one"
-        not in result.notes
-    )
+    assert OVER not in result.notes
 
 
 def test_measured_graphs_have_the_weights_of_the_model_and_free_inputs() -> None:
@@ -519,6 +516,18 @@ def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
         assert result.graph == results[0].graph
         assert result.notes == results[0].notes
     assert bool(results[0].notes) == (work < 1_000_000)
+
+
+def test_where_a_machine_is_too_slow_for_that_it_is_said() -> None:
+    class Slow(EstimatedCost):
+        def estimate(self, graph: Graph) -> float:
+            time.sleep(0.01)
+            return super().estimate(graph)
+
+    x = tensor("x", 1, 8, 6, 6)
+    graph = Graph((*network(5).outputs, block(x, "a")))
+    result = search(graph, RULES, Slow(), deadline=time.monotonic() + 0.2)
+    assert result.notes == (SLOW,)
 
 
 def test_a_region_that_went_short_is_searched_again_with_the_work_that_is_left(

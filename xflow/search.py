@@ -54,6 +54,11 @@ less than what two cores can do, so that the work ends a search and not the time
 on any machine."""
 ROUNDS = 3
 """How often regions are searched again then for which there was not enough of it."""
+OVER = "the search ran out of its budget, and might find more with a larger one"
+SLOW = (
+    "the search ran out of time before it was through with the work of its budget: a machine that "
+    "is faster or less busy, or a larger budget, may lead to another result"
+)
 SEARCHING = 0.6
 """The part of a pass's time that is for exploring; the rest is for measuring."""
 MEASURE_S = (0.2, 1.0)
@@ -260,9 +265,7 @@ class _Search:
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
         if self.is_over:
-            self.notes.append(
-                "the search ran out of its budget, and might find more with a larger one"
-            )
+            self.notes.append(OVER if self.work is None or self.work <= 0 else SLOW)
         return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
 
     def search_again(self, graph: Graph, keys: set[tuple[object, ...]]) -> Graph:
