@@ -79,6 +79,8 @@ class Ranges:
         self._constants = constants
         self._fold = Folder(constants)
         self._known: dict[Value, Known] = {}
+        self._cut = False
+        """Whether a bound was taken to be moderate that is not, since this was last asked."""
 
     def of(self, value: Value) -> Known:
         """The range of a value of any type."""
@@ -124,15 +126,31 @@ class Ranges:
         if isinstance(node.op, Composite):
             return self._composite(value, inputs, dtype)
         if not node.op.elementwise:
-            return _Reading(value, inputs, dtype).range()
+            return self._read(_Reading(value, inputs, dtype))
         for position, source in enumerate(node.inputs):
             array = self.data(source) if source.type.dtype == BOOL else None
             if array is not None and array.size:
                 return _chosen(value, inputs, dtype, position, array)
-        return _elementwise(value, inputs, dtype)
+        return _elementwise(value, inputs, dtype, self._read(_Reading(value, inputs, dtype)))
+
+    def _read(self, reading: _Reading) -> Known:
+        found = reading.range()
+        self._cut |= reading.cut
+        return found
 
     def _composite(self, value: Value, inputs: Sequence[Known], dtype: str) -> Known:
-        """The range of an operator that is defined by others."""
+        """The range of an operator that is defined by others.
+
+        Nothing is known where one of these may overflow: the operator itself need not. A Softplus
+        of a large number is that number, and is defined by its exponential.
+        """
+        outside, self._cut = self._cut, False
+        found = self._defined(value, inputs, dtype)
+        found, self._cut = None if self._cut else found, outside
+        return found
+
+    def _defined(self, value: Value, inputs: Sequence[Known], dtype: str) -> Known:
+        """The range that the definition of a composite tells."""
         node = value.node
         assert isinstance(node.op, Composite)
         leaves, outputs = node.op.definition([v.shape for v in node.inputs], node.attributes)
@@ -164,13 +182,12 @@ def of_array(array: Array) -> Known:
     return Range(least, high, reached=reached)
 
 
-def _elementwise(value: Value, inputs: Sequence[Known], dtype: str) -> Known:
-    """The range of an elementwise operator's output.
+def _elementwise(value: Value, inputs: Sequence[Known], dtype: str, found: Known) -> Known:
+    """The range of an elementwise operator's output, of which its specification says `found`.
 
     Where only one input has elements that are -inf, and otherwise the result is a number, it is one
     wherever that input is.
     """
-    found = _Reading(value, inputs, dtype).range()
     if found is None or found.is_real:
         return found
     masks = {
@@ -229,6 +246,8 @@ class _Reading:
         self._truths = truths or {}
         self._largest = LARGEST[dtype]
         self._moderate = moderate(dtype)
+        self.cut = False
+        """Whether a bound on the way was taken to be moderate that is not."""
         self._of: dict[str, Known] = {}
         self._names: dict[Value, str] = {}
         for source, known in zip(value.node.inputs, inputs, strict=True):
@@ -321,13 +340,14 @@ class _Reading:
         """A result; what is made of moderate numbers alone is taken to be moderate, too."""
         most = self._moderate
         if all(part.low > part.high or part.within(most) for part in given):
+            self.cut |= low < -most or high > most
             return Range(min(max(low, -most), most), max(min(high, most), -most))
         return Range(low, high)
 
     def _called(self, function: str, args: Sequence[Known]) -> Known:
         given = [arg for arg in args if arg is not None and arg.is_real and arg.low <= arg.high]
-        if len(given) < len(args):
-            return None
+        if len(given) < len(args) or (function == "log" and self.cut):
+            return None  # the logarithm of what may overflow need not itself
         ends = FUNCTIONS[function](*given, self._moderate) if function in FUNCTIONS else None
         return None if ends is None else self._bounded(*ends, given)
 

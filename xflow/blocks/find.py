@@ -77,12 +77,24 @@ def find_blocks(
 def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
     """The nodes of each attention and each normalization that is written in several operators.
 
-    What `find_blocks` takes more time for is left out.
+    With what scales the factors of the products in an attention, which belongs to it as well. What
+    `find_blocks` takes more time for is left out.
     """
     finder = _Finder(graph, constants, {})
-    blocks = [*map(finder.attention_around, finder.softmaxes())]
-    blocks += map(finder.normalization_by, finder.nodes)
-    return [block.nodes for block in blocks if block is not None]
+    attentions = filter(None, map(finder.attention_around, finder.softmaxes()))
+    normalizations = filter(None, map(finder.normalization_by, finder.nodes))
+    return [
+        *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
+        *(block.nodes for block in normalizations),
+    ]
+
+
+def _scales_before(node: Node) -> frozenset[Node]:
+    """What multiplies or divides an input of a contraction by a constant."""
+    if not isinstance(node.op, Operator) or node.op.role != "contraction":
+        return frozenset()
+    factors = (value.node for value in node.inputs if _named(value.node, "Mul", "Div"))
+    return frozenset(f for f in factors if any(v.is_constant for v in f.inputs) and not f.constant)
 
 
 class _Finder:
