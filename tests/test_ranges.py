@@ -204,3 +204,13 @@ def test_nothing_is_taken_to_be_moderate_within_an_operator(name: str) -> None:
     x = call("Gather", constant("table"), leaf("ids", TensorType("INT64", (2,))), axis=0)
     known = found.of(call(name, x, axes=(1,)) if name.startswith("Reduce") else call(name, x))
     assert known is None or known.high >= 1e9
+
+
+def test_what_is_known_of_a_deep_network_stays_known() -> None:
+    """Bounds grow from layer to layer until they are moderate by assumption alone."""
+    found, constant = ranges(table=np.ones((10, 4)), weight=np.full((4, 4), 1e3), scale=np.ones(4))
+    x = call("Gather", constant("table"), leaf("ids", TensorType("INT64", (7,))), axis=0)
+    for _ in range(12):
+        x = call("Gelu", call("MatMul", x, constant("weight")), approximate="none")
+        x = call("LayerNormalization", x, constant("scale"), constant("scale"), axis=1)
+    assert found.of(call("Softmax", x, axis=1)) == Range(0, 1)

@@ -80,7 +80,7 @@ class Ranges:
         self._fold = Folder(constants)
         self._known: dict[Value, Known] = {}
         self._cut = False
-        """Whether a bound was taken to be moderate that is not, since this was last asked."""
+        """Whether an exponential in the operator at hand may overflow, see `_Reading.cut`."""
 
     def of(self, value: Value) -> Known:
         """The range of a value of any type."""
@@ -101,6 +101,7 @@ class Ranges:
             return Range(low, high)
         if dtype not in FLOATS or isinstance(node.op, Leaf | Opaque):
             return None
+        self._cut = False
         return self._computed(value, [self._known[source] for source in node.inputs], dtype)
 
     def data(self, value: Value) -> Array | None:
@@ -134,23 +135,13 @@ class Ranges:
         return _elementwise(value, inputs, dtype, self._read(_Reading(value, inputs, dtype)))
 
     def _read(self, reading: _Reading) -> Known:
+        reading.cut = self._cut
         found = reading.range()
-        self._cut |= reading.cut
+        self._cut = reading.cut
         return found
 
     def _composite(self, value: Value, inputs: Sequence[Known], dtype: str) -> Known:
-        """The range of an operator that is defined by others.
-
-        Nothing is known where one of these may overflow: the operator itself need not. A Softplus
-        of a large number is that number, and is defined by its exponential.
-        """
-        outside, self._cut = self._cut, False
-        found = self._defined(value, inputs, dtype)
-        found, self._cut = None if self._cut else found, outside
-        return found
-
-    def _defined(self, value: Value, inputs: Sequence[Known], dtype: str) -> Known:
-        """The range that the definition of a composite tells."""
+        """The range of an operator that is defined by others."""
         node = value.node
         assert isinstance(node.op, Composite)
         leaves, outputs = node.op.definition([v.shape for v in node.inputs], node.attributes)
@@ -247,7 +238,8 @@ class _Reading:
         self._largest = LARGEST[dtype]
         self._moderate = moderate(dtype)
         self.cut = False
-        """Whether a bound on the way was taken to be moderate that is not."""
+        """Whether an exponential on the way may overflow. What is its logarithm need not: a
+        Softplus of a large number is that number, and an exponential only defines it."""
         self._of: dict[str, Known] = {}
         self._names: dict[Value, str] = {}
         for source, known in zip(value.node.inputs, inputs, strict=True):
@@ -340,16 +332,18 @@ class _Reading:
         """A result; what is made of moderate numbers alone is taken to be moderate, too."""
         most = self._moderate
         if all(part.low > part.high or part.within(most) for part in given):
-            self.cut |= low < -most or high > most
             return Range(min(max(low, -most), most), max(min(high, most), -most))
         return Range(low, high)
 
     def _called(self, function: str, args: Sequence[Known]) -> Known:
         given = [arg for arg in args if arg is not None and arg.is_real and arg.low <= arg.high]
         if len(given) < len(args) or (function == "log" and self.cut):
-            return None  # the logarithm of what may overflow need not itself
+            return None
         ends = FUNCTIONS[function](*given, self._moderate) if function in FUNCTIONS else None
-        return None if ends is None else self._bounded(*ends, given)
+        if ends is None:
+            return None
+        self.cut |= function == "exp" and ends[1] > self._moderate**0.5  # as many may be added up
+        return self._bounded(*ends, given)
 
 
 _NOWHERE: frozenset[int] = frozenset()
