@@ -493,24 +493,30 @@ def test_every_region_gets_its_share_of_the_time() -> None:
     assert asked == pytest.approx([100.0 * min(1.0, 2 / count) for count in left], rel=0.05)
 
 
+class Slow(EstimatedCost):
+    """The estimate of a machine that takes so many seconds for each."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def estimate(self, graph: Graph) -> float:
+        time.sleep(self.seconds)
+        return super().estimate(graph)
+
+
 @pytest.mark.parametrize("work", [50, 2_000, 1_000_000])
 def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
     work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However fast it is, and however many processes it has."""
-
-    class Slow(EstimatedCost):
-        def estimate(self, graph: Graph) -> float:
-            time.sleep(1e-4)
-            return super().estimate(graph)
-
     monkeypatch.setattr("xflow.explorers.WORTHWHILE_S", 0.0)
     monkeypatch.setattr("xflow.search.WORK_PER_S", work / 60)
     x = tensor("x", 1, 8, 6, 6)
     graph = Graph((*network(5).outputs, block(x, "a"), block(call("Relu", x), "b")))
     results = [
         search(graph, RULES, cost, deadline=time.monotonic() + 60.0, processes=processes)
-        for cost, processes in ((EstimatedCost(), 1), (Slow(), 1), (EstimatedCost(), 2))
+        for cost, processes in ((EstimatedCost(), 1), (Slow(1e-4), 1), (EstimatedCost(), 2))
     ]
     for result in results[1:]:
         assert result.graph == results[0].graph
@@ -519,14 +525,9 @@ def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
 
 
 def test_where_a_machine_is_too_slow_for_that_it_is_said() -> None:
-    class Slow(EstimatedCost):
-        def estimate(self, graph: Graph) -> float:
-            time.sleep(0.01)
-            return super().estimate(graph)
-
     x = tensor("x", 1, 8, 6, 6)
     graph = Graph((*network(5).outputs, block(x, "a")))
-    result = search(graph, RULES, Slow(), deadline=time.monotonic() + 0.2)
+    result = search(graph, RULES, Slow(0.01), deadline=time.monotonic() + 0.2)
     assert result.notes == (SLOW,)
 
 

@@ -102,9 +102,9 @@ class Explorers:
     ) -> Iterator[tuple[int, Found]]:
         """What is found for each region, by its number, in the order in which it is found.
 
-        `seconds` bound all of them, and are shared out by weights. If there is so much `work` to
-        do, that is, and each may take all of the seconds: the same is found on any machine that is
-        through with it by then. The limits of each are those of the setting times `effort`.
+        `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
+        instead, and each may take all of the seconds: the same is found on any machine that is
+        through with the work by then. The limits of each are those of the setting times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         clock = _Clock(weights, seconds, work, effort)
@@ -194,6 +194,7 @@ class Share(NamedTuple):
     effort: int
     """By what the limits of the setting are multiplied."""
     work: float = float("inf")
+    """What it may take, see `Limits.work`."""
 
     def bound(self, limits: Limits) -> Limits:
         """The limits of a search that begins now."""

@@ -322,17 +322,14 @@ def _seams(nodes: Sequence[Node]) -> list[_Seam]:
                 if value not in start:
                     outside[value] = start[value] = i
                 last[value] = i
-    change = [(0, 0)] * (len(nodes) + 1)
+    values, elements = [0] * (len(nodes) + 1), [0] * (len(nodes) + 1)  # how many more pass here
     for value, end in last.items():
         if value not in outside or end - start[value] < LIMIT:
             size = with_all(product(value.shape), UNKNOWN_SIZE)
             for place, sign in (start[value], 1), (end, -1):
-                values, elements = change[place]
-                change[place] = values + sign, elements + sign * size
-    return [
-        _Seam(values, elements)
-        for values, elements in accumulate(change[:-1], lambda a, b: (a[0] + b[0], a[1] + b[1]))
-    ]
+                values[place] += sign
+                elements[place] += sign * size
+    return [*map(_Seam, accumulate(values[:-1]), accumulate(elements[:-1]))]
 
 
 def _region(

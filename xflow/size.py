@@ -393,9 +393,10 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
 
 def with_all(size: Size, number: int) -> int:
     """What `size` is where all of its symbols are the same number, or 0 if that is negative."""
-    found = substitute(size, dict.fromkeys(free_symbols(size), number))
-    assert isinstance(found, int)
-    return max(0, found)
+    if not isinstance(size, int):
+        size = substitute(size, dict.fromkeys(free_symbols(size), number))
+    assert isinstance(size, int)
+    return max(0, size)
 
 
 def _single(atom: Atom) -> Expr:

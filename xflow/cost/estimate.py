@@ -214,7 +214,7 @@ class Estimator:
         return BYTES.get(type.dtype, 4) * self._int(product(type.shape))
 
     def _int(self, size: Size) -> int:
-        return max(0, size) if isinstance(size, int) else with_all(size, self.target.unknown_size)
+        return with_all(size, self.target.unknown_size)
 
 
 def _is_product(node: Node) -> bool:
