@@ -5,6 +5,7 @@ All here is a function of the rule's text and the seed. It does not ask what is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -13,6 +14,9 @@ from xflow.generator.generalization.generalize import plausible, reads_all, spli
 from xflow.generator.generalization.wording import rule_name
 from xflow.rule import Rule, parse_rules
 from xflow.verifier.prove import Proved, Refuted, prove
+
+NOT_EMPTY = re.compile(r"\w+ >= 1")
+"""A condition that there is something along an axis."""
 
 
 class Fate(Enum):
@@ -45,6 +49,8 @@ def settle(rule: Rule, seed: int) -> Settled:
     """Prove `rule`, and what follows from it."""
     (rule,) = parse_rules(str(replace(rule, any_rank=False)))
     verdict = prove(rule)
+    if isinstance(verdict, Refuted) and verdict.counterexample.is_of_nothing:
+        verdict = _of_something(rule) or verdict
     if isinstance(verdict, Refuted):
         return Settled(rule, Fate.REFUTED, str(verdict))
     if not isinstance(verdict, Proved):
@@ -61,6 +67,17 @@ def settle(rule: Rule, seed: int) -> Settled:
         rule = replace(rule, reverse=None)
     splits = tuple(settle(split, seed) for split in split_rules([rule]) if plausible(split, seed))
     return Settled(rule, Fate.PROVED, "", verdict.certificate, splits)
+
+
+def _of_something(rule: Rule) -> Proved | None:
+    """A proof for where sizes are not 0, as which all were drawn, if no more is lacking.
+
+    What else there might be to ask for, of data say, makes a rule of an accident.
+    """
+    verdict = prove(rule, weaken=True)
+    if isinstance(verdict, Proved) and all(map(NOT_EMPTY.fullmatch, verdict.where)):
+        return verdict
+    return None
 
 
 def settle_first(rules: Iterator[Rule], seed: int) -> tuple[tuple[Settled, ...], tuple[str, ...]]:

@@ -20,12 +20,14 @@ def rules_of(operators: Collection[str]) -> list[Rule]:
     ]
 
 
-def searched(source: Imported, rules: Sequence[Rule]) -> SearchResult:
+def searched(
+    source: Imported, rules: Sequence[Rule], cost: EstimatedCost | None = None
+) -> SearchResult:
     """What a search among the operators of opset 23 finds."""
     return search(
         source.graph,
         rules,
-        EstimatedCost(),
+        cost or EstimatedCost(),
         deadline=time.monotonic() + 60,
         constants=source.constants,
         opset=23,

@@ -9,6 +9,8 @@ import onnx_ir as ir
 import pytest
 from recognition import rules_of, searched
 
+from xflow.cost.estimate import EstimatedCost
+from xflow.cost.target import TargetModel
 from xflow.graph import Graph
 from xflow.onnx_import import import_model
 from xflow.ops.registry import Operator
@@ -67,6 +69,19 @@ def test_attention_is_recognised_however_it_is_spelled(name: str) -> None:
     assert not {"Softmax", "MatMul", "Transpose"} & set(operators(found))
     (attention,) = (node for node in found.nodes if getattr(node.op, "name", "") == "Attention")
     assert attention.attributes["q_num_heads"] == 3
+
+
+def test_with_a_mask_it_is_not_spelled_out() -> None:
+    """In a row that is masked as a whole the kernel gives zeros, and the operators none."""
+    dear = EstimatedCost(TargetModel(peak={**TargetModel().peak, "Attention": 1e6}))
+    heads = "float[1, 2, 4, 8]"
+    for mask in ("", "m"):
+        given = f"{heads} q, {heads} k, {heads} v, float[4, 4] m"
+        text = f"""<ir_version: 11, opset_import: ["" : 23]> g ({given}) => ({heads} y)
+            {{ y = Attention<scale = 0.5>(q, k, v{mask and ", "}{mask}) }}"""
+        source = import_model(ir.from_proto(onnx.parser.parse_model(text)))
+        left = operators(searched(source, rules(), dear).graph)
+        assert ("Attention" in left) == bool(mask) == ("Softmax" not in left)
 
 
 def test_in_half_precision_it_stays_spelled_out() -> None:

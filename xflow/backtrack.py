@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from xflow import masks
 from xflow.collector import without_collector
 from xflow.cost.target import Layout
 from xflow.graph import Graph, Node, Value, with_inputs
@@ -76,6 +77,8 @@ class Explorer:
         """Whether nothing was left to explore when the search ended."""
         self.work = 0
         """What has been done so far, as `Limits.work` counts it."""
+        self.masks = 0
+        """How many operators of the given graph have a mask, see `masks.count`."""
         self.doubt = doubt
         """Whether the estimate may be wrong about a step, since measurements decide."""
 
@@ -84,13 +87,14 @@ class Explorer:
         """The cheapest states that were found, the given graph first, see `states.choice`.
 
         At most `keep` besides the given graph; no two consist of the same operators, and none of
-        operators that the opset does not have: these only lie on the way.
+        operators that the opset does not have, or of fewer with masks: these only lie on the way.
 
         In doubt, it is explored again, not as far, without the step that is said to gain most, and
         once more without that of what is the best then: all that was found may owe it to that one,
         and what does without comes late in the queue.
         """
         cost = self._price(graph)
+        self.masks = masks.count(graph)
         root = State(graph, cost, hope=cost)
         states, self.exhausted = self._explored(root, self.limits)
         bests = [cheapest(states.values())]
@@ -204,7 +208,11 @@ class Explorer:
         return isinstance(node.op, Operator) and node.op.name in self.inside
 
     def _is_writable(self, graph: Graph) -> bool:
-        """Whether the opset has all operators that are computed each time."""
+        """Whether the opset has all operators that are computed each time, and no mask is lost."""
+        kept = not self.masks or masks.count(graph) >= self.masks
+        return kept and self._is_in_opset(graph)
+
+    def _is_in_opset(self, graph: Graph) -> bool:
         return self.opset is None or all(
             node.op.since <= self.opset
             for node in graph.nodes

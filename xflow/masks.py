@@ -5,6 +5,9 @@ row of which something is left. But where a mask of least floats covers a whole 
 that the rules replace give the mean of all values, as every score is lost beside the mask, and the
 kernel gives zeros. One unit in the last place above the least float, the kernel agrees with them;
 so much is rounding. A mask is raised to that unless a fact about it says that it need not be.
+
+In a row that a mask of -inf covers, the kernel gives zeros as well, and the definition nothing: a
+model that has the operator must not lose it, see `count`.
 """
 
 from __future__ import annotations
@@ -56,6 +59,11 @@ def may_cover(mask: Value, ranges: Ranges, data: Array | None) -> bool:
         return bool(np.any(np.all(data <= -largest, axis=-1)))
     known = ranges.of(mask)
     return known is None or known.low <= -largest
+
+
+def count(graph: Graph) -> int:
+    """How many operators have a mask: a rewrite of `graph` must not have fewer."""
+    return sum(len(_masks(node.op, node.inputs)) for node in graph.nodes)
 
 
 def _masks(op: object, inputs: Sequence[Value]) -> Sequence[Value]:

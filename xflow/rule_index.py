@@ -124,8 +124,7 @@ class RuleIndex:
         if not isinstance(root.op, Operator) or not usable:
             return shape
         left, right = _operators(instance.lhs), _operators(instance.rhs)
-        pointwise = all(op.elementwise for op in (*left, *right))
-        grows = pointwise and len(right) > len(left)
+        grows = adds_operators(instance)
         expands = grows and len(left) == 1
         if grows and not expands and not _may_stay(instance):
             return shape
@@ -139,7 +138,7 @@ class RuleIndex:
             grows,
             _depth(instance.lhs) > VIEWED,
             expands,
-            pointwise and len(right) == len(left) and Counter(left) != Counter(right),
+            _is_pointwise(instance) and len(right) == len(left) and Counter(left) != Counter(right),
         )
         index = self._single if len(instance.lhs) == 1 else self._several
         index.setdefault((root.op, None if shape is None else len(shape)), []).append(entry)
@@ -147,6 +146,15 @@ class RuleIndex:
 
     def __bool__(self) -> bool:
         return not self._empty
+
+
+def adds_operators(instance: Instance) -> bool:
+    """Whether it puts more elementwise operators in the place of elementwise ones."""
+    return _is_pointwise(instance) and len(_operators(instance.rhs)) > len(_operators(instance.lhs))
+
+
+def _is_pointwise(instance: Instance) -> bool:
+    return all(op.elementwise for op in _operators((*instance.lhs, *instance.rhs)))
 
 
 def narrows(instance: Instance) -> bool:
@@ -194,5 +202,5 @@ def _readers(values: Iterable[Value], source: Node) -> set[Node]:
 
 
 def _operators(values: Iterable[Value]) -> list[Operator]:
-    """The operators of one side of a rule, those left out that are constants."""
-    return [node.op for node in walk(values) if isinstance(node.op, Operator) and node.inputs]
+    """The operators of one side of a rule, those left out that depend on constants alone."""
+    return [node.op for node in walk(values) if isinstance(node.op, Operator) and not node.constant]

@@ -81,17 +81,30 @@ def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:
     """Change single values so that equations hold, where one of their symbols can be solved."""
     for _ in range(2):
         for equation in equations:
-            if evaluate(equation, values) == 0:
-                continue
-            for name in sorted(free_symbols(equation)):
-                known: dict[str, Size] = {k: v for k, v in values.items() if k != name}
-                split = coefficient_of(substitute(equation, known), name)
-                if split is None or split[0] == 0 or not isinstance(split[1], int):
-                    continue
-                solution, rest = divmod(-split[1], split[0])
-                if rest == 0 and solution >= 1:
-                    values[name] = solution
-                    break
+            if evaluate(equation, values) != 0:
+                for name in sorted(free_symbols(equation)):
+                    solution = _solution(equation, name, values)
+                    if solution is not None:
+                        values[name] = solution
+                        break
+
+
+def _solution(equation: Size, name: str, values: dict[str, int]) -> int | None:
+    """What the symbol has to be for `equation` to be 0, all others as they are.
+
+    Where that is a quotient's remainder, what its other symbols are, or a multiple of one.
+    """
+    known: dict[str, Size] = {k: v for k, v in values.items() if k != name}
+    left = substitute(equation, known)
+    split = coefficient_of(left, name)
+    if split is not None and split[0] != 0 and isinstance(split[1], int):
+        solution, rest = divmod(-split[1], split[0])
+        return solution if rest == 0 and solution >= 1 else None
+    others = [values[other] for other in sorted(free_symbols(equation) - {name})]
+    for guess in (*others, *(values[name] * other for other in others)):
+        if guess >= 1 and evaluate(equation, {**values, name: guess}) == 0:
+            return guess
+    return None
 
 
 def _compare(instance: Instance, values: dict[str, int], rng: np.random.Generator) -> bool | None:

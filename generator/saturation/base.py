@@ -25,6 +25,7 @@ from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Step
 from xflow.generator.saturation.saturate import Saturation
 from xflow.rule import Rule
+from xflow.rule_index import adds_operators
 
 STEPS = 2
 """Within so many steps of saturation a rule follows from others, or is one of the base."""
@@ -84,9 +85,16 @@ def _is_plain(rule: Rule, found: Derived, database: Database) -> bool:
     large, small = _size(rule)
     if len(found.rules) > 1 and large - small > MAX_SAVED:
         return False
+    modest = Database(item for item in database.directions if not _adds(item.rule))
     return all(map(_stays_small, found.chains)) and all(
-        _leads(item.rule, database, found.steps) for item in _as_searched(rule)
+        _leads(item.rule, database if _adds(item.rule) else modest, found.steps)
+        for item in _as_searched(rule)
     )
+
+
+def _adds(rule: Rule) -> bool:
+    """Whether it adds elementwise operators, which the search does where that gains by itself."""
+    return any(map(adds_operators, rule.usable_instances()))
 
 
 def _as_searched(rule: Rule) -> list[Direction]:

@@ -86,6 +86,23 @@ SLOPES = Vocabulary(
     chain=True,
 )
 
+SIGNS = Vocabulary(
+    "signs of multiples",
+    (anywhere("x"), anywhere("y")),
+    (
+        numbers("c", SYMBOL),
+        Production("Neg", ("c",), "minus c"),
+        *(applied("Mul", X, c, f"{c} times") for c in ("c", "minus c")),
+        *(applied(op, X, f"{c} times", OUT) for op in ("Add", "Sub") for c in ("c", "minus c")),
+    ),
+    (2, 2, 2),
+    free=frozenset({"c", "minus c"}),
+    roots=frozenset({OUT}),
+    reals={SYMBOL: "alpha"},
+    chain=True,
+)
+"""The sign of a constant may be that of the sum, as where a leaky unit takes away from Relu."""
+
 GENTLE = Vocabulary(
     "gentle slopes",
     (anywhere("x"),),
@@ -345,6 +362,7 @@ ACTIVATIONS = Family(
         ODD,
         POWERS,
         SLOPES,
+        SIGNS,
         GENTLE,
         BOUNDS,
         SIX,

@@ -173,51 +173,58 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     )
 
 
-KEY_BIAS = Vocabulary(
-    "bias of keys",
-    (
-        Input("q", QUERY, "B S M", (BATCH, QUERIES, HEADS * DEPTH)),
-        Input("k", KEY, "B L N", (BATCH, LENGTH, HEADS * DEPTH)),
-        Input("v", VALUE, "B L P", (BATCH, LENGTH, HEADS * INNER)),
-        Input("b", "bias", "N", (HEADS * DEPTH,)),
-        *(
-            Input(name, MASK, dims, sizes)
-            for name, dims, sizes in (
-                ("a", "S L", (QUERIES, LENGTH)),
-                ("d", "1 1 S L", (1, 1, QUERIES, LENGTH)),
-                ("e", "B 1 S L", (BATCH, 1, QUERIES, LENGTH)),
-                ("f", "1 H S L", (1, HEADS, QUERIES, LENGTH)),
-                ("g", "B H S L", (BATCH, HEADS, QUERIES, LENGTH)),
-            )
+def _bias(name: str, of: str, masked: bool) -> Vocabulary:
+    """A bias of all rows of keys or of values, in them or behind the attention, if anywhere."""
+    width = HEADS * (DEPTH if of == KEY else INNER)
+    masks = (
+        Input("a", MASK, "S L", (QUERIES, LENGTH)),
+        Input("d", MASK, "1 1 S L", (1, 1, QUERIES, LENGTH)),
+        Input("e", MASK, "B 1 S L", (BATCH, 1, QUERIES, LENGTH)),
+        Input("f", MASK, "1 H S L", (1, HEADS, QUERIES, LENGTH)),
+        Input("g", MASK, "B H S L", (BATCH, HEADS, QUERIES, LENGTH)),
+    )
+    rows = {sort: (sort, "shifted") if sort == of else (sort,) for sort in (KEY, VALUE)}
+    return Vocabulary(
+        name,
+        (
+            Input("q", QUERY, "B S M", (BATCH, QUERIES, HEADS * DEPTH)),
+            Input("k", KEY, "B L N", (BATCH, LENGTH, HEADS * DEPTH)),
+            Input("v", VALUE, "B L P", (BATCH, LENGTH, HEADS * INNER)),
+            Input("b", "bias", "N" if of == KEY else "P", (width,)),
+            *(masks if masked else ()),
         ),
-    ),
-    (
-        applied("Add", KEY, "bias", "shifted"),
-        *(
-            Production(
-                "Attention",
-                (QUERY, keys, VALUE, *mask),
-                OUT,
-                choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS]),
-            )
-            for mask in ((), (MASK,))
-            for keys in (KEY, "shifted")
+        (
+            applied("Add", of, "bias", "shifted"),
+            *(
+                Production(
+                    "Attention",
+                    (QUERY, keys, values, *mask),
+                    OUT,
+                    choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS]),
+                )
+                for mask in (((), (MASK,)) if masked else ((),))
+                for keys in rows[KEY]
+                for values in rows[VALUE]
+            ),
+            *((applied("Add", OUT, "bias", OUT),) if of == VALUE else ()),
         ),
-    ),
-    (0,) * 3,
-    roots=frozenset({OUT}),
-    exact=False,
-    reals={SYMBOL: "s"},
-    chain=True,
-    by_example=True,
-)
-"""What a bias of the keys adds is the same in all scores of a query, so that a softmax drops it."""
+        (0,) * 3,
+        roots=frozenset({OUT}),
+        exact=False,
+        reals={SYMBOL: "s"},
+        chain=True,
+        by_example=True,
+    )
+
 
 HEADS_FAMILY = Family(
     "heads",
     (
         SHARED_COLUMNS,
-        KEY_BIAS,
+        # The same in all scores of a query: a softmax drops it.
+        _bias("bias of keys", KEY, masked=True),
+        # Weights add up to 1, but those of a row that a mask covers are 0 in the runtime's kernel.
+        _bias("bias of values", VALUE, masked=False),
         _windows("masks of windows", 1),
         _windows("masks of windows of several images", BATCH),
         *(

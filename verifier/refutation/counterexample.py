@@ -33,6 +33,11 @@ class Counterexample:
     left_outputs: tuple[Array, ...]
     right_outputs: tuple[Array, ...] | None
 
+    @property
+    def is_of_nothing(self) -> bool:
+        """Whether an input has no elements: what differs then may agree everywhere else."""
+        return any(array.size == 0 for array in self.inputs.values())
+
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {value}" for name, value in sorted(self.sizes.items()))
         parts = [f"with {sizes}", self.reason] if sizes else [self.reason]
