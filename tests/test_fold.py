@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.fold import Folder
+from xflow.fold import Folder, with_expressions
 from xflow.graph import TensorType, Value, apply, leaf
 from xflow.ops.registry import Array
 
@@ -67,3 +67,25 @@ def test_no_room_for_a_file_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> No
     a = weight("a", 4, 4)
     data = {a: np.ones((4, 4), np.float32)}
     np.testing.assert_array_equal(folded(apply("Neg", [a])[0], data), -data[a])
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_has_one_value_everywhere_is_told_without_computing_all_of_it(held: bool) -> None:
+    """A mask of a whole image, say, that hides nothing."""
+    chosen = leaf("chosen", TensorType("BOOL", (1, 99, 99)), constant=True)
+    zero, least = weight("zero"), weight("least")
+    (mask,) = apply("Where", [chosen, zero, least])
+    everywhere = np.ones((1, 99, 99), bool)
+    everywhere[0, 7, 8] = held
+    data: dict[Value, Array] = {
+        chosen: everywhere,
+        zero: np.array(0, np.float32),
+        least: np.array(-1e30, np.float32),
+    }
+    found = with_expressions(data.get, 16)(mask)
+    if not held:
+        assert found is None
+        return
+    assert found is not None
+    np.testing.assert_array_equal(found, np.zeros((1, 99, 99), np.float32))
+    assert found.dtype == np.float32

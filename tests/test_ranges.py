@@ -98,6 +98,33 @@ def test_a_guard_stays_where_a_caller_may_pass_infinities() -> None:
     assert not known_tests(model)
 
 
+@pytest.mark.parametrize(
+    ("body", "guarded"),
+    [
+        ("q = MatMul(x, w) s = MatMul(q, w) p = Softmax(s)", False),
+        ("s = MatMul(x, x) p = Softmax(s)", False),
+        ("h = Mul(x, half) s = MatMul(h, w) p = Softmax(s)", False),
+        ("h = LayerNormalization(x, gain) p = Softmax(h)", False),
+        ("s = MatMul(x, w) t = Add(s, m) p = Softmax(t)", True),  # a mask from outside
+        ("s = MatMul(x, w) h = Mul(m, half) t = Add(s, h) p = Softmax(t)", True),
+        ("q = Reciprocal(x) s = MatMul(q, w) p = Softmax(s)", True),
+        ("q = Add(x, m) a = Softmax(q) s = MatMul(a, w) p = Softmax(s)", True),
+        ("p = MatMul(x, w)", True),  # no weights: who asks about these may mean the input
+        ("p = Softmax(x)", True),
+    ],
+)
+def test_features_are_numbers_where_weights_are_guarded(body: str, guarded: bool) -> None:
+    """Masks need not be, nor what is made of features before a product by dividing, say."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[4, 4] x, float[4, 4] m) => (float[4, 4] y)
+        <float[4, 4] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
+         float[4] gain = {{1, 1, 1, 1}}, float half = {{0.5}}, float zero = {{0}}>
+        {{ {body} odd = IsNaN(p) y = Where(odd, zero, p) }}""")
+    assert known_tests(onnx.shape_inference.infer_shapes(model)) == ["no-number-is-nan"] * (
+        not guarded
+    )
+
+
 def test_the_test_for_infinities_goes_likewise() -> None:
     assert known_tests(attention(CAUSAL, test="IsInf")) == ["no-number-is-infinite"]
 

@@ -3,6 +3,9 @@
 Exporters guard each softmax, ``Where(IsNaN(p), 0, p)``, since a mask may leave nothing of a row.
 No rule says that the guard does nothing, see `xflow.ranges`. Where a fact about `p` does, its
 condition is put to false, and rules about choices whose condition is known do the rest.
+
+Who asks whether a weight of a softmax is a NaN asks about masks, and not about images or features:
+that these hold numbers is taken for granted there, see `Ranges`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,14 +32,15 @@ def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Va
     They read a test that is false, or a constant whose data tells, see `xflow.repeats` and
     `xflow.absorbed`.
     """
-    ranges = Ranges(constants)
+    ranges, trusting = Ranges(constants), Ranges(constants, given=True)
     yield from repeated(graph, constants)
     yield from absorbed(graph, ranges)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]
     for node in tests:
-        known = ranges.of(node.inputs[0])
+        (tested,) = node.inputs
+        known = (trusting if _is_weight(tested) else ranges).of(tested)
         if known is None or not known.is_real:
             continue
         assert isinstance(node.op, Opaque)
@@ -44,6 +48,10 @@ def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Va
             after = _without(user, node.outputs[0])
             if after is not None:
                 yield user.outputs[0], after, TESTS[node.op.op_type]
+
+
+def _is_weight(value: Value) -> bool:
+    return isinstance(value.node.op, Operator) and value.node.op.role == "softmax"
 
 
 def _without(user: Node, test: Value) -> Value | None:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
-from xflow.graph import Leaf, Node, TensorType, Value, walk
+from xflow.graph import Leaf, Node, TensorType, Value, leaf, rebuild, walk
 from xflow.ops.registry import Array, Operator, Shape
 from xflow.ops.sorts import FLOATS
 from xflow.pages import release
@@ -45,18 +45,52 @@ INTERMEDIATE = 2**16
 
 
 def with_expressions(constants: ConstantLookup, limit: int) -> ConstantLookup:
-    """`constants`, and what expressions of at most `limit` elements over them are."""
+    """`constants`, and what expressions of at most `limit` elements over them are.
+
+    And larger ones that have one value everywhere, since all that they are computed from has.
+    """
     fold = Folder(constants)
+    even: dict[Value, Array | None] = {}
 
     def find(value: Value) -> Array | None:
         if value.is_leaf:
             return constants(value)
-        if not value.is_constant or not _is_small(value.shape, limit):
+        if not value.is_constant:
             return None
+        if not _is_small(value.shape, limit):
+            if value not in even:
+                even[value] = _even(value, constants)
+            return even[value]
         shapes = (type.shape for node in walk([value]) for type in node.types)
         return fold(value) if all(_is_small(shape, INTERMEDIATE) for shape in shapes) else None
 
     return find
+
+
+def _even(value: Value, constants: ConstantLookup) -> Array | None:
+    """The array that an elementwise expression is if each of its leaves has one value everywhere.
+
+    Computed from an element of each. None for all others.
+    """
+    leaves: dict[Value, Value] = {}
+    data: dict[Value, Array] = {}
+    for node in walk([value]):
+        if isinstance(node.op, Leaf):
+            (source,) = node.outputs
+            array = constants(source)
+            if array is None or not array.size or not np.all(array == array.flat[0]):
+                return None
+            leaves[source] = leaf(node.op.key, TensorType(source.type.dtype, ()), constant=True)
+            data[leaves[source]] = array.reshape(-1)[0]
+        elif not isinstance(node.op, Operator) or not node.op.elementwise:
+            return None
+    shape = tuple(size for size in value.shape if isinstance(size, int))
+    try:
+        (single,) = rebuild([value], leaves)
+    except ShapeError:
+        return None
+    found = Folder(data.get)(single)
+    return None if found is None or len(shape) < len(value.shape) else np.broadcast_to(found, shape)
 
 
 def _is_affordable(nodes: Sequence[Node]) -> bool:

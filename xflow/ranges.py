@@ -6,8 +6,11 @@ that no element of it is a NaN, whatever the model is given. This module finds s
 the operators' own specifications (`at`), with an interval in the place of each element.
 
 Known are the elements of constants, and that integers and Booleans are numbers. Nothing is assumed
-of inputs of floats: a caller may pass infinities. One thing is assumed of what is computed, as in
-proofs, that it does not overflow by itself: what is made of numbers below `moderate` stays so.
+of inputs of floats: a caller may pass infinities. Unless that is asked for: then they are numbers
+where they enter a product or a normalization, as images and features do, by themselves or by way of
+what is elementwise or moves them. Masks are added, and stay as unknown as they are. One thing is
+assumed of what is computed, as in proofs, that it does not overflow by itself: what is made of
+numbers below `moderate` stays so.
 Large constants are not trusted so far: two masks of the least float do overflow when they are
 added, and a row of the sum may then be -inf throughout.
 
@@ -50,6 +53,11 @@ from xflow.size import product, symbol
 FOLDED = 2**22
 """Most elements of a constant expression that is computed so as to look at them."""
 
+READERS = frozenset({"contraction", "convolution", "normalization"})
+"""The roles of operators whose inputs are numbers, where they are inputs of the model."""
+ENDS = READERS | {"softmax", "attention"}
+"""The roles of operators whose results are no inputs any more, however they are made."""
+
 LARGEST = {
     "FLOAT": 2.0**128 * (1 - 2.0**-24),
     "DOUBLE": 2.0**1023 * (2 - 2.0**-52),
@@ -73,12 +81,18 @@ Known: TypeAlias = Range | None
 
 
 class Ranges:
-    """What is known of the values of a graph whose constants `constants` serves."""
+    """What is known of the values of a graph whose constants `constants` serves.
 
-    def __init__(self, constants: ConstantLookup) -> None:
+    With `given`, inputs of floats are numbers where `READERS` read them.
+    """
+
+    def __init__(self, constants: ConstantLookup, *, given: bool = False) -> None:
         self._constants = constants
         self._fold = Folder(constants)
         self._known: dict[Value, Known] = {}
+        self._given: dict[Value, Known] = {}
+        """The ranges if inputs of floats are numbers, of what is made of these before `READERS`."""
+        self._trusts = given
         self._cut = False
         """Whether an exponential in the operator at hand may overflow, see `_Reading.cut`."""
 
@@ -89,6 +103,8 @@ class Ranges:
                 for output in node.outputs:
                     if output not in self._known:
                         self._known[output] = self._of(output)
+                        if self._trusts:
+                            self._given[output] = self._as_given(output)
         return self._known[value]
 
     def _of(self, value: Value) -> Known:
@@ -102,7 +118,23 @@ class Ranges:
         if dtype not in FLOATS or isinstance(node.op, Leaf | Opaque):
             return None
         self._cut = False
-        return self._computed(value, [self._known[source] for source in node.inputs], dtype)
+        known = [self._known[source] for source in node.inputs]
+        if self._trusts and isinstance(node.op, Operator) and node.op.role in READERS:
+            given = [self._given[source] for source in node.inputs]
+            known = [a if a is not None else b for a, b in zip(known, given, strict=True)]
+        return self._computed(value, known, dtype)
+
+    def _as_given(self, value: Value) -> Known:
+        """The range that `READERS` take for granted, for what is not known by itself."""
+        node, dtype = value.node, value.type.dtype
+        if self._known[value] is not None or dtype not in FLOATS:
+            return self._known[value]
+        if isinstance(node.op, Leaf):
+            return Range(-moderate(dtype), moderate(dtype))
+        if isinstance(node.op, Opaque) or node.op.role in ENDS:
+            return None
+        self._cut = False
+        return self._computed(value, [self._given[source] for source in node.inputs], dtype)
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""

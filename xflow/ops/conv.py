@@ -40,6 +40,7 @@ class Conv(Operator):
     """
 
     name = op_type = "Conv"
+    role = "convolution"
     arity = (2, 3)
     attributes = declare(
         pads=AttributeSpec(Kind.INTS, repeated(0, 2)),

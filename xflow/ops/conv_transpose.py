@@ -68,6 +68,7 @@ class ConvTranspose(Operator):
     """
 
     name = op_type = "ConvTranspose"
+    role = "convolution"
     arity = (2, 3)
     attributes = declare(
         pads=AttributeSpec(Kind.INTS, repeated(0, 2)),
