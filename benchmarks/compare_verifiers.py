@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 
+from tables import put
 from xflow.errors import XflowError
 from xflow.machine import processor_name, usable_cores
 from xflow.ops.registry import operators
@@ -30,7 +31,7 @@ from xflow.verifier.recheck.verdicts import Confirmed
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "verifier.md"
 AXIOMS = HERE.parent / "tests" / "corpus" / "taso-axioms.rules"
-BEGIN, END = "<!-- verifiers -->", "<!-- /verifiers -->"
+MARK = "verifiers"
 UNSTATED = "not stated"
 
 
@@ -250,16 +251,6 @@ def markdown(rows: Sequence[System], notes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def rewrite(page: Path, text: str) -> None:
-    """Put `text` between the marks of a page. Raises ValueError where it has none."""
-    old = page.read_text(encoding="utf-8")
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no marks {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table and put it into the page; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -281,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         table = markdown((*FOREIGN, row), [note for note in notes if note])
         print(table)
-        rewrite(options.page, table)
+        put(options.page, MARK, table)
     except (XflowError, OSError, ValueError) as error:
         print(f"compare_verifiers: {error}", file=sys.stderr)
         return 1

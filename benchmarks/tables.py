@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -171,11 +172,11 @@ def markdown(rows: Sequence[Row], tools: Sequence[str]) -> list[str]:
         "",
         "Seconds and peak memory (MiB) of each tool:",
         "",
-        *_table(("model", *tools), [_costs(row, tools) for row in rows]),
+        *table(("model", *tools), [_costs(row, tools) for row in rows]),
         "",
         "Outputs that are missing or not right, of each tool:",
         "",
-        *_table(("tool", *_kinds(), "examples"), [_faults(rows, tool) for tool in tools]),
+        *table(("tool", *_kinds(), "examples"), [_faults(rows, tool) for tool in tools]),
     ]
     idle = [row for row in rows if row.attempt(XFLOW).gain < NO_GAIN and row.spent_on]
     if idle:
@@ -184,7 +185,18 @@ def markdown(rows: Sequence[Row], tools: Sequence[str]) -> list[str]:
     return lines
 
 
-def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+def put(page: Path, mark: str, text: str) -> None:
+    """Put `text` between the marks of that name of a page. Raises ValueError where it has none."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"{page} has no marks {begin} and {end}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown; the first column is of words."""
     first, *rest = (f"| {' | '.join(cells)} |" for cells in (titles, *lines))
     return [first, f"|---|{'---:|' * (len(titles) - 1)}", *rest]
 
@@ -195,7 +207,7 @@ def _table_of_ratios(rows: Sequence[Row], tools: Sequence[str]) -> list[str]:
     for title, part in blocks(rows).items():
         lines += [row_cells(row, tools) for row in part]
         lines.append(mean_cells(f"{len(part)} {title}", averages[title], tools))
-    text = _table(header(tools), lines)
+    text = table(header(tools), lines)
     for title, average in averages.items():
         if "best peer" in average:
             mean = f"{average['best peer']:.3f}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import BENCH, README, bench_block, main, rows_of, summary
 
 from chart import draw
 from judge import Fault
@@ -132,3 +133,43 @@ def test_rows_survive_json() -> None:
         plain = json.loads(json.dumps(dataclasses.asdict(row)))
         attempts = [Attempt(**made) for made in plain.pop("attempts")]
         assert Row(**plain, attempts=attempts) == row
+
+
+def test_the_readme_says_what_the_committed_run_of_the_benchmark_wrote() -> None:
+    rows = rows_of(json.loads(BENCH.read_text()))
+    page = README.read_text()
+    assert f"<!-- summary -->\n{summary(rows)}\n<!-- /summary -->" in page
+    assert f"<!-- bench -->\n{bench_block(rows)}\n<!-- /bench -->" in page
+
+
+def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    family = {"family": "linear", "graphs": 1000, "proposed": 40, "proved": 9, "kept": 8}
+    counts = {"shortcuts": 3, "gaps": 1, "refuted": 1, "unknown": 0, "seconds": 2.4}
+    report = tmp_path / "report.json"
+    report.write_text(
+        json.dumps(
+            {
+                **{"families": [family | counts], "busy_seconds": 2.4, "seconds": 61.0},
+                **{"false_rate": 0.1, "peak_memory": 2e9, "workers": 2},
+            }
+        )
+    )
+    page = tmp_path / "page.md"
+    marks = ("summary", "bench", "generation")
+    page.write_text("\n".join(f"<!-- {mark} -->\nold\n<!-- /{mark} -->\nkept" for mark in marks))
+    assert main(["--page", str(page), "--generation", str(report)]) == 0
+    text = page.read_text()
+    assert "old" not in text
+    assert text.count("\nkept") == 3
+    assert "| linear | 1,000 | 40 | 9 | 5 | 7 | 2 |" in text
+    assert "1 min 1 s" in text
+
+
+def test_a_page_without_marks_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing")
+    assert main(["--page", str(page)]) == 1
+    assert "no marks" in capsys.readouterr().err
+    assert page.read_text() == "nothing"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from compare_verifiers import BEGIN, END, FOREIGN, HEADER, PAGE, markdown
+from compare_verifiers import FOREIGN, HEADER, MARK, PAGE, markdown
 from compare_verifiers import main as compare
 
 from xflow.cli import main
@@ -360,7 +360,7 @@ def test_every_figure_of_the_others_has_a_source_and_stands_in_the_page() -> Non
     for system in FOREIGN:
         assert system.sources
         assert all(source.url.startswith("https://") for source in system.sources)
-    assert page.count(BEGIN) == page.count(END) == 1
+    assert page.count(f"<!-- {MARK} -->") == page.count(f"<!-- /{MARK} -->") == 1
     assert all(row in page for row in rows if row.startswith("|")), "run make compare"
 
 
@@ -371,13 +371,13 @@ def test_the_table_of_verifiers_is_measured_and_written(
     folder.mkdir()
     (folder / "a.rules").write_text(RULES.split("\nrule relu-dropped", maxsplit=1)[0])
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    page.write_text(f"before\n<!-- {MARK} -->\nold\n<!-- /{MARK} -->\nafter\n")
     arguments = ["--rules", str(folder), "--page", str(page), "--jobs", "1"]
     arguments += ["--axioms", str(tmp_path / "none")]
     assert compare(arguments) == 0
     text = page.read_text()
-    assert text.startswith(f"before\n{BEGIN}\n| {' | '.join(HEADER)} |")
-    assert text.endswith(f"\n{END}\nafter\n")
+    assert text.startswith(f"before\n<!-- {MARK} -->\n| {' | '.join(HEADER)} |")
+    assert text.endswith(f"\n<!-- /{MARK} -->\nafter\n")
     assert "old" not in text.splitlines()
     (own,) = [line for line in text.splitlines() if line.startswith("| xflow")]
     assert "1 of 1" in own

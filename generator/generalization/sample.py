@@ -90,9 +90,10 @@ def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:
 
 
 def _solution(equation: Size, name: str, values: dict[str, int]) -> int | None:
-    """What the symbol has to be for `equation` to be 0, all others as they are.
+    """What a symbol has to be for `equation` to be 0, all others as they are; None if not found.
 
-    Where that is a quotient's remainder, what its other symbols are, or a multiple of one.
+    Where the symbol is divided, as in ``M = n * (M // n)``, the values of the others are tried, and
+    its own value times each of them.
     """
     known: dict[str, Size] = {k: v for k, v in values.items() if k != name}
     left = substitute(equation, known)
