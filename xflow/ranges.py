@@ -130,7 +130,7 @@ class Ranges:
         if self._known[value] is not None or dtype not in FLOATS:
             return self._known[value]
         if isinstance(node.op, Leaf):
-            return Range(-moderate(dtype), moderate(dtype))
+            return None if value.is_constant else Range(-moderate(dtype), moderate(dtype))
         if isinstance(node.op, Opaque) or node.op.role in ENDS:
             return None
         self._cut = False
