@@ -38,12 +38,21 @@ def rows_of(results: Mapping[str, Any]) -> list[Row]:
     ]
 
 
+def _peers(rows: Sequence[Row]) -> list[str]:
+    return [made.tool for made in rows[0].attempts if made.tool not in VARIANTS]
+
+
+def _means(rows: Sequence[Row]) -> dict[str, float]:
+    return means(rows, [XFLOW, *_peers(rows)])["exported"]
+
+
+def _unchanged(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.attempt(XFLOW).is_unchanged]
+
+
 def bench_block(rows: Sequence[Row]) -> str:
     """Return the table of the models that became another one, and what the others are."""
-    peers = [tool for tool in (made.tool for made in rows[0].attempts) if tool not in VARIANTS]
-    mean = means(rows, [XFLOW, *peers])["exported"]
-    changed = [row for row in rows if not row.attempt(XFLOW).is_unchanged]
-    others = [row for row in rows if row.attempt(XFLOW).is_unchanged]
+    peers, mean, others = _peers(rows), _means(rows), _unchanged(rows)
     lines = [
         (
             row.model,
@@ -53,7 +62,8 @@ def bench_block(rows: Sequence[Row]) -> str:
             f"{row.attempt(XFLOW).low:.3f} to {row.attempt(XFLOW).high:.3f}",
             _best(row, peers),
         )
-        for row in changed
+        for row in rows
+        if row not in others
     ]
     if others:
         most = max((row.attempt(tool).gain for row in others for tool in peers), default=1.0)
@@ -85,27 +95,20 @@ def _best(row: Row, peers: Sequence[str]) -> str:
 
 def summary(rows: Sequence[Row]) -> str:
     """Return the figures of all models in one sentence."""
-    peers = [tool for tool in (made.tool for made in rows[0].attempts) if tool not in VARIANTS]
-    mean = means(rows, [XFLOW, *peers])["exported"]
-    most = max(row.attempt(XFLOW).gain for row in rows)
-    kept = sum(row.attempt(XFLOW).is_unchanged for row in rows)
+    peers, mean, others = _peers(rows), _means(rows), _unchanged(rows)
     told = (
         f"{len(rows)} real architectures, on 2 cores of a CPU, are {mean[XFLOW]:.3f} times as fast"
+        " in the geometric mean,"
     )
-    told += f" in the geometric mean, from 1 for the {kept} that are given back unchanged" * bool(
-        kept
-    )
-    told += f" to {most:.3f}"
+    if others:
+        told += f" from 1 for the {len(others)} that are given back unchanged"
+    told += f" to {max(row.attempt(XFLOW).gain for row in rows):.3f}"
     if peers:
         told += (
             f"; the best of {len(peers)} other tools, picked for each, makes "
             f"{mean['best peer']:.3f} in the same run"
         )
     return _told(f"{told} ([figures](#figures)).")
-
-
-def _least(rows: Sequence[Row]) -> str:
-    return f"{min(row.attempt(XFLOW).gain for row in rows):.3f}"
 
 
 COLUMNS = ("family", "graphs", "proposed", "proved", "in the base", "searched", "seconds")

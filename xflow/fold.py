@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
-from xflow.graph import Leaf, Node, TensorType, Value, leaf, rebuild, walk
+from xflow.graph import Leaf, Node, TensorType, Value, walk
 from xflow.ops.registry import Array, Operator, Shape
 from xflow.ops.sorts import FLOATS
 from xflow.pages import release
@@ -72,25 +72,24 @@ def _even(value: Value, constants: ConstantLookup) -> Array | None:
 
     Computed from an element of each. None for all others.
     """
-    leaves: dict[Value, Value] = {}
-    data: dict[Value, Array] = {}
-    for node in walk([value]):
+    shape = tuple(size for size in value.shape if isinstance(size, int))
+    if len(shape) < len(value.shape):
+        return None
+    nodes = list(walk([value]))
+    single: dict[Node, Array] = {}
+    for node in nodes:
         if isinstance(node.op, Leaf):
-            (source,) = node.outputs
-            array = constants(source)
+            array = constants(node.outputs[0])
             if array is None or not array.size or not np.all(array == array.flat[0]):
                 return None
-            leaves[source] = leaf(node.op.key, TensorType(source.type.dtype, ()), constant=True)
-            data[leaves[source]] = array.reshape(-1)[0]
+            single[node] = array.reshape(-1)[:1]
         elif not isinstance(node.op, Operator) or not node.op.elementwise:
             return None
-    shape = tuple(size for size in value.shape if isinstance(size, int))
     try:
-        (single,) = rebuild([value], leaves)
-    except ShapeError:
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(_computed(value, nodes, single), shape)
+    except FAILURES:
         return None
-    found = Folder(data.get)(single)
-    return None if found is None or len(shape) < len(value.shape) else np.broadcast_to(found, shape)
 
 
 def _is_affordable(nodes: Sequence[Node]) -> bool:
@@ -118,6 +117,14 @@ SCRATCH = 256 * 2**20
 """Bytes that what is computed on the way to a constant may take beyond four times its sources."""
 LARGE = 32 * 2**20
 """Bytes from which a constant is kept in a file, and computed a part at a time if it can be."""
+
+
+FAILURES = (
+    *(ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError),
+    MemoryError,
+)
+"""What ends a computation: a size or a real without a value, an index out of range, or more than
+there is room for."""
 
 
 class Folder:
@@ -158,10 +165,7 @@ class Folder:
                 array = _by_parts(value, nodes, sources)
                 if array is None:
                     array = _computed(value, nodes, sources)
-        except (
-            *(ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError),
-            MemoryError,
-        ):  # a size or a real without a value, an index out of range, or more than there is
+        except FAILURES:
             return None
         finally:
             for source in sources.values():

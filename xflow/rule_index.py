@@ -124,7 +124,8 @@ class RuleIndex:
         if not isinstance(root.op, Operator) or not usable:
             return shape
         left, right = _operators(instance.lhs), _operators(instance.rhs)
-        grows = adds_operators(instance)
+        pointwise = _is_pointwise(left, right)
+        grows = pointwise and len(right) > len(left)
         expands = grows and len(left) == 1
         if grows and not expands and not _may_stay(instance):
             return shape
@@ -138,7 +139,7 @@ class RuleIndex:
             grows,
             _depth(instance.lhs) > VIEWED,
             expands,
-            _is_pointwise(instance) and len(right) == len(left) and Counter(left) != Counter(right),
+            pointwise and len(right) == len(left) and Counter(left) != Counter(right),
         )
         index = self._single if len(instance.lhs) == 1 else self._several
         index.setdefault((root.op, None if shape is None else len(shape)), []).append(entry)
@@ -150,11 +151,12 @@ class RuleIndex:
 
 def adds_operators(instance: Instance) -> bool:
     """Whether it puts more elementwise operators in the place of elementwise ones."""
-    return _is_pointwise(instance) and len(_operators(instance.rhs)) > len(_operators(instance.lhs))
+    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    return len(right) > len(left) and _is_pointwise(left, right)
 
 
-def _is_pointwise(instance: Instance) -> bool:
-    return all(op.elementwise for op in _operators((*instance.lhs, *instance.rhs)))
+def _is_pointwise(left: Iterable[Operator], right: Iterable[Operator]) -> bool:
+    return all(op.elementwise for op in (*left, *right))
 
 
 def narrows(instance: Instance) -> bool:

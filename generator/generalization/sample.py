@@ -81,12 +81,13 @@ def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:
     """Change single values so that equations hold, where one of their symbols can be solved."""
     for _ in range(2):
         for equation in equations:
-            if evaluate(equation, values) != 0:
-                for name in sorted(free_symbols(equation)):
-                    solution = _solution(equation, name, values)
-                    if solution is not None:
-                        values[name] = solution
-                        break
+            if evaluate(equation, values) == 0:
+                continue
+            for name in sorted(free_symbols(equation)):
+                solution = _solution(equation, name, values)
+                if solution is not None:
+                    values[name] = solution
+                    break
 
 
 def _solution(equation: Size, name: str, values: dict[str, int]) -> int | None:
@@ -96,8 +97,7 @@ def _solution(equation: Size, name: str, values: dict[str, int]) -> int | None:
     its own value times each of them.
     """
     known: dict[str, Size] = {k: v for k, v in values.items() if k != name}
-    left = substitute(equation, known)
-    split = coefficient_of(left, name)
+    split = coefficient_of(substitute(equation, known), name)
     if split is not None and split[0] != 0 and isinstance(split[1], int):
         solution, rest = divmod(-split[1], split[0])
         return solution if rest == 0 and solution >= 1 else None

@@ -173,16 +173,22 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     )
 
 
-def _bias(name: str, of: str, masked: bool) -> Vocabulary:
-    """A bias of all rows of keys or of values, in them or behind the attention, if anywhere."""
+def _bias(name: str, of: str) -> Vocabulary:
+    """A bias of all rows of keys or of values, in them or behind the attention, if anywhere.
+
+    One of keys is the same in all scores of a query, so that a softmax drops it. Behind one of
+    values there is no mask: weights add up to 1, but where a mask covers a row, the runtime's
+    kernel has zeros.
+    """
     width = HEADS * (DEPTH if of == KEY else INNER)
-    masks = (
+    all_masks = (
         Input("a", MASK, "S L", (QUERIES, LENGTH)),
         Input("d", MASK, "1 1 S L", (1, 1, QUERIES, LENGTH)),
         Input("e", MASK, "B 1 S L", (BATCH, 1, QUERIES, LENGTH)),
         Input("f", MASK, "1 H S L", (1, HEADS, QUERIES, LENGTH)),
         Input("g", MASK, "B H S L", (BATCH, HEADS, QUERIES, LENGTH)),
     )
+    masks = all_masks if of == KEY else ()
     rows = {sort: (sort, "shifted") if sort == of else (sort,) for sort in (KEY, VALUE)}
     return Vocabulary(
         name,
@@ -191,7 +197,7 @@ def _bias(name: str, of: str, masked: bool) -> Vocabulary:
             Input("k", KEY, "B L N", (BATCH, LENGTH, HEADS * DEPTH)),
             Input("v", VALUE, "B L P", (BATCH, LENGTH, HEADS * INNER)),
             Input("b", "bias", "N" if of == KEY else "P", (width,)),
-            *(masks if masked else ()),
+            *masks,
         ),
         (
             applied("Add", of, "bias", "shifted"),
@@ -202,7 +208,7 @@ def _bias(name: str, of: str, masked: bool) -> Vocabulary:
                     OUT,
                     choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS]),
                 )
-                for mask in (((), (MASK,)) if masked else ((),))
+                for mask in (((), (MASK,)) if masks else ((),))
                 for keys in rows[KEY]
                 for values in rows[VALUE]
             ),
@@ -221,10 +227,8 @@ HEADS_FAMILY = Family(
     "heads",
     (
         SHARED_COLUMNS,
-        # The same in all scores of a query: a softmax drops it.
-        _bias("bias of keys", KEY, masked=True),
-        # Weights add up to 1, but those of a row that a mask covers are 0 in the runtime's kernel.
-        _bias("bias of values", VALUE, masked=False),
+        _bias("bias of keys", KEY),
+        _bias("bias of values", VALUE),
         _windows("masks of windows", 1),
         _windows("masks of windows of several images", BATCH),
         *(
