@@ -15,6 +15,7 @@ from xflow.generator.vocabularies.decided import DECIDED
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
 from xflow.generator.vocabularies.filled_channels import FILLED_CHANNELS
 from xflow.generator.vocabularies.heads import HEADS_FAMILY
+from xflow.generator.vocabularies.joins import JOINS
 from xflow.generator.vocabularies.last_channels import LAST_CHANNELS
 from xflow.generator.vocabularies.layers import LAYERS
 from xflow.generator.vocabularies.linear import LINEAR
@@ -68,4 +69,5 @@ FAMILIES = (
     TRIVIAL,
     DEFINITIONS,
     BATCHED_HEADS,
+    JOINS,
 )
