@@ -24,7 +24,7 @@ from xflow.graph import apply
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
-from xflow.opset import ceiling, needed_opset
+from xflow.opset import ceiling
 from xflow.rule import parse_rules
 from xflow.search import apply_replacements
 
@@ -282,8 +282,8 @@ def test_a_function_with_an_operator_that_has_changed_stands_in_the_way() -> Non
 
 def test_the_needed_opset_is_that_of_the_newest_operator_that_runs() -> None:
     known = imported(model(ACTIVATION))
-    assert needed_opset(known.graph) <= 18
-    assert needed_opset(apply_replacements(known.graph, ())) <= 18
+    assert known.graph.needed_opset <= 18
+    assert apply_replacements(known.graph, ()).needed_opset <= 18
     (output,) = known.graph.outputs
     swish = apply("Swish", [output])[0]
-    assert needed_opset(known.graph.replace({output: swish})) == 24
+    assert known.graph.replace({output: swish}).needed_opset == 24

@@ -11,19 +11,19 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from xflow import masks
 from xflow.collector import without_collector
 from xflow.cost.target import Layout
-from xflow.graph import Graph, Node, Value, with_inputs
+from xflow.graph import Graph, Node
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
 from xflow.rule_index import RuleIndex
 from xflow.states import Signature, State, cheapest, choice
-from xflow.steps import Step, Steps
+from xflow.steps import Step, Steps, replaced
 
 STEP = 1e-8
 """Seconds that a step must gain to be worth taking: of states that cost the same, such as one with
@@ -193,7 +193,7 @@ class Explorer:
                 told = following.shrinks or following.lightens or step.fills or all_steps
                 if (told or self._moves_inside(following)) and not made.isdisjoint(following.near):
                     mapping = dict(zip(following.before, following.after, strict=True))
-                    graph, _ = _replace(after, mapping)
+                    graph, _ = replaced(after, mapping)
                     if self.steps.key(graph) not in seen:
                         least = min(least, self._price(graph))
         return least
@@ -213,11 +213,7 @@ class Explorer:
         return kept and self._is_in_opset(graph)
 
     def _is_in_opset(self, graph: Graph) -> bool:
-        return self.opset is None or all(
-            node.op.since <= self.opset
-            for node in graph.nodes
-            if isinstance(node.op, Operator) and not node.constant
-        )
+        return self.opset is None or graph.needed_opset <= self.opset
 
     def _price(self, graph: Graph) -> float:
         self.work += len(graph.nodes)
@@ -241,7 +237,7 @@ class Explorer:
             if any(map(step.is_like, doubted)):
                 continue
             mapping = dict(zip(step.before, step.after, strict=True))
-            after, moved = _replace(state.graph, mapping)
+            after, moved = replaced(state.graph, mapping)
             key = self.steps.key(after)
             if key in seen:
                 continue
@@ -315,17 +311,3 @@ def _focus(state: State, step: Step, after: Graph, moved: dict[Node, Node]) -> f
 def _around(focus: frozenset[Node]) -> frozenset[Node]:
     """Nodes and those that they read, weights aside."""
     return focus | {v.node for node in focus for v in node.inputs if not v.is_constant}
-
-
-def _replace(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[Node, Node]]:
-    """`graph` with values replaced, and what became of the nodes that read them."""
-    new = dict(mapping)
-    moved: dict[Node, Node] = {}
-    for node in graph.nodes:
-        inputs = tuple([new.get(value, value) for value in node.inputs])
-        if inputs == node.inputs:
-            continue
-        made = moved[node] = with_inputs(node, inputs)
-        for old, output in zip(node.outputs, made.outputs, strict=True):
-            new.setdefault(old, output)
-    return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved

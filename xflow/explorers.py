@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import loky
@@ -27,6 +27,7 @@ from xflow.region import SMALL, Constants, Region
 from xflow.rule import Rule
 from xflow.rule_index import RuleIndex
 from xflow.states import State
+from xflow.waves import Waves, index_for_waves
 
 MAX_PROCESSES = 8
 """Each holds the rules and what it has matched, some 200 MB."""
@@ -56,7 +57,7 @@ class Found:
 
     states: list[State]
     exhausted: bool
-    work: int = 0
+    work: float = 0
     """What it took, see `Limits.work`."""
     starved: bool = False
     """Whether there was not enough of it."""
@@ -131,6 +132,35 @@ class Explorers:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
 
+    def waves(self, region: Region, work: float, deadline: float) -> Found:
+        """What waves in a region lead to, with so much `work` and until the deadline.
+
+        The target has to have a layout of its own.
+        """
+        layout = self._setting.layout
+        assert layout is not None
+        waves = Waves(
+            self._waves,
+            self._estimate_of(region),
+            self._constants.of(region),
+            layout.block,
+            opset=self._setting.opset,
+            work=work,
+            deadline=deadline,
+        )
+        states = waves.found(region.graph)[: self._setting.keep + 1]
+        return Found(states, waves.exhausted, waves.work)
+
+    @cached_property
+    def _waves(self) -> RuleIndex:
+        return index_for_waves(self._rules)
+
+    def _estimate_of(self, region: Region) -> Callable[[Graph], float]:
+        """What prices forms of a region."""
+        if self._cost.layouts is not None and any(region.uses):
+            return partial(self._cost.layouts, uses=region.uses)
+        return self._cost.estimate
+
     def _started(self, regions: int, seconds: float) -> Any:
         """The processes, if they are there or worth starting."""
         layouts = self._cost.layouts
@@ -150,12 +180,9 @@ class Explorers:
         return self._pool
 
     def _here(self, region: Region, share: Share) -> Found:
-        estimate = self._cost.estimate
-        if self._cost.layouts is not None and any(region.uses):
-            estimate = partial(self._cost.layouts, uses=region.uses)
         context = _Context(self.index, self._setting)
         known = self._constants.of(region)
-        return context.explore(region.graph, estimate, known, share)
+        return context.explore(region.graph, self._estimate_of(region), known, share)
 
     def _task(self, region: Region, share: Share) -> _Task | None:
         """A region as another process can read it; None if it has no plain form."""

@@ -385,6 +385,18 @@ class Graph:
                 users.setdefault(value, []).append(node)
         return {value: tuple(nodes) for value, nodes in users.items()}
 
+    @cached_property
+    def needed_opset(self) -> int:
+        """The oldest opset of ONNX that has all operators that are computed each time."""
+        return max(
+            (
+                node.op.since
+                for node in self.nodes
+                if isinstance(node.op, Operator) and not node.constant and not node.op.domain
+            ),
+            default=1,
+        )
+
     def replace(self, replace: Mapping[Value, Value]) -> Graph:
         """This graph with values replaced, see `rebuild`."""
         return Graph(rebuild(self.outputs, replace))

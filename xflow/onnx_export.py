@@ -19,7 +19,7 @@ from xflow.onnx_nodes import captured_values, subgraphs
 from xflow.onnx_sizes import SHAPE_OF_AXES, Extent, extents
 from xflow.onnx_writer import Plan, UnwritableError, Writer, attribute, foreign_domains
 from xflow.ops.registry import Array, Attribute, OnnxCall, Operator, is_concrete
-from xflow.opset import Raising, current_opset, needed_opset
+from xflow.opset import Raising, current_opset
 from xflow.size import Size
 
 
@@ -72,7 +72,7 @@ def export_model(
 
 def _raising(imported: Imported, graph: Graph, raised: int | None) -> Raising | None:
     """What raising the opset means, if `graph` needs it. Raises UnwritableError."""
-    opset, needed = current_opset(imported.model), needed_opset(graph)
+    opset, needed = current_opset(imported.model), graph.needed_opset
     if opset is None or needed <= opset:
         return None
     raising = Raising(imported, max(needed, raised or 0))

@@ -31,18 +31,6 @@ def current_opset(model: ir.Model) -> int | None:
     return model.graph.opset_imports.get("")
 
 
-def needed_opset(graph: Graph) -> int:
-    """The oldest opset that has all operators of `graph` that are computed each time."""
-    return max(
-        (
-            node.op.since
-            for node in graph.nodes
-            if isinstance(node.op, Operator) and not node.constant and not node.op.domain
-        ),
-        default=1,
-    )
-
-
 GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
@@ -85,12 +73,12 @@ def keeping_opset(graph: Graph, replacements: Replacements, opset: int) -> Repla
     """The replacements in `graph` less those that need operators of a newer opset."""
     rest = replacements
     for number in reversed(range(len(replacements))):
-        if needed_opset(Graph(replacements[number].after)) > opset:
+        if Graph(replacements[number].after).needed_opset > opset:
             try:
                 rest = without(rest, number)
             except ShapeError:
                 return ()
-    return rest if needed_opset(apply_replacements(graph, rest)) <= opset else ()
+    return rest if apply_replacements(graph, rest).needed_opset <= opset else ()
 
 
 @dataclass

@@ -18,6 +18,7 @@ import numpy as np
 
 from xflow.blocks.find import find_larger
 from xflow.cost import Layouts, Use
+from xflow.cost.target import Layout
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.match import ConstantLookup
@@ -163,13 +164,8 @@ def cut(
     regions: list[Region] = []
     kernels = find_larger(graph, constants.lookup)
     kernels += [] if layouts is None else layouts.fused(graph)
-    levels: dict[int, list[Node]] = {}
-    level_of = _levels(graph, late=not shifted)
-    for node in graph.nodes:
-        if isinstance(node.op, Operator) and not node.constant:
-            levels.setdefault(level_of[node], []).append(node)
-    for level in sorted(levels):
-        for component in _components(levels[level]):
+    for nodes in _levels(graph, late=not shifted):
+        for component in _components(nodes):
             for part in _parts(component, shifted, kernels):
                 regions.extend(
                     _region(graph, members, constants, layouts) for members in _components(part)
@@ -177,12 +173,83 @@ def cut(
     return [region for region in regions if region.outputs]
 
 
-def _levels(graph: Graph, late: bool) -> dict[Node, int]:
-    """Nodes parted into levels by the opaque ones: on no level does a way lead through one of them.
+def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[Region]:
+    """The parts of `graph` with images whose channels do not fill blocks of the target's layout.
+
+    However large; each with what lies between two such images, and with what becomes of them up to
+    the next convolution. In an order as that of `cut`.
+    """
+    layout = layouts.target.layout
+    if layout is None:
+        return []
+    regions: list[Region] = []
+    for nodes in _levels(graph, late=False):
+        between = _between(nodes, _unfilled(nodes, layout))
+        regions += [_region(graph, part, constants, layouts) for part in _components(between)]
+    return [region for region in regions if region.outputs]
+
+
+def _unfilled(nodes: Sequence[Node], layout: Layout) -> set[Node]:
+    """Those that read or give images whose channels do not fill blocks, or images made of such.
+
+    A convolution makes new channels of them.
+    """
+    found: set[Node] = set()
+    made: set[Value] = set()
+    """Images made of such."""
+    for node in nodes:
+        read = [value for value in node.inputs if not value.is_constant]
+        if any(value in made or _is_unfilled(value, layout) for value in read):
+            found.add(node)
+            if not _is_convolution(node):
+                made.update(value for value in node.outputs if _is_image(value, layout))
+        elif any(_is_unfilled(value, layout) for value in node.outputs):
+            found.add(node)
+    return found
+
+
+def _is_convolution(node: Node) -> bool:
+    return isinstance(node.op, Operator) and node.op.role == "convolution"
+
+
+def _is_image(value: Value, layout: Layout) -> bool:
+    return value.type.dtype == layout.dtype and len(value.shape) == layout.rank
+
+
+def _is_unfilled(value: Value, layout: Layout) -> bool:
+    channels = value.shape[1] if _is_image(value, layout) else 0
+    return isinstance(channels, int) and channels % layout.block != 0
+
+
+def _between(nodes: Sequence[Node], some: set[Node]) -> list[Node]:
+    """Those of `nodes` that are some of them, or lie on a way from one of these to another."""
+    behind, before = set(some), set(some)
+    for node in nodes:
+        if any(value.node in behind for value in node.inputs):
+            behind.add(node)
+    for node in reversed(nodes):
+        if node in before:
+            before.update(value.node for value in node.inputs)
+    return [node for node in nodes if node in behind and node in before]
+
+
+def _levels(graph: Graph, late: bool) -> list[list[Node]]:
+    """Registry nodes parted by the opaque ones: on no level does a way lead through one of them.
 
     Each as early as it may come, or as `late`. Only then what is read together is on one level,
     where an opaque node has made one part of it, such as a mask, and the other depends on none.
+    Constant expressions are left out.
     """
+    level_of = _level_of(graph, late)
+    levels: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Operator) and not node.constant:
+            levels.setdefault(level_of[node], []).append(node)
+    return [levels[level] for level in sorted(levels)]
+
+
+def _level_of(graph: Graph, late: bool) -> dict[Node, int]:
+    """How many opaque nodes lead to each, or the most that may, see `_levels`."""
     early: dict[Node, int] = {}
     for node in graph.nodes:
         early[node] = max(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from xflow.collector import without_collector
@@ -54,10 +54,13 @@ class RuleIndex:
     is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`.
 
     Rules are read when a graph has the operator at their root, and at a rank when it gives that
-    many axes there: most models have few of all.
+    many axes there: most models have few of all. Those that do not suit are left out, too.
     """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], suits: Callable[[Instance], bool] = lambda instance: True
+    ) -> None:
+        self._suits = suits
         self._waiting: dict[str, list[Rule]] = {}
         """The rules by the name of the operator at the root, until it is asked for."""
         self._at_ranks: dict[tuple[str, int], list[tuple[Rule, int]]] = {}
@@ -121,7 +124,7 @@ class RuleIndex:
         root = instance.lhs[0].node
         shape = None if instance.broadcast else instance.lhs[0].shape
         usable = instance.is_determined or instance.is_fillable
-        if not isinstance(root.op, Operator) or not usable:
+        if not isinstance(root.op, Operator) or not usable or not self._suits(instance):
             return shape
         left, right = _operators(instance.lhs), _operators(instance.rhs)
         pointwise = _is_pointwise(left, right)

@@ -25,7 +25,7 @@ from xflow.masks import RAISED, raised
 from xflow.match import ConstantLookup, no_constants
 from xflow.memory import Memory, Remembered, Solution
 from xflow.ranges import Ranges
-from xflow.region import Constants, Region, cut
+from xflow.region import Constants, Region, cut, cut_unfilled
 from xflow.rule import Rule
 from xflow.states import State
 
@@ -65,6 +65,10 @@ MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
 AGAIN = 0.4
 """The part of them for measuring again what seems to be the fastest form."""
+WAVES = 0.25
+"""The part of the budget that waves may take, see `waves`."""
+MEASURED_RUNS = 10
+"""How often each form of a region that may be large is run."""
 LOADED_PER_S = 6e7
 """Bytes of weights of a region that the runtime is given and loads in a second, about."""
 
@@ -197,6 +201,7 @@ def search(
             explorers,
             cost,
             Memory(cost.notebook, rules, budget, setting, gain, cost.settings),
+            Memory(cost.notebook, rules, budget, setting, gain, cost.settings, "waves"),
             known,
             deadline=deadline,
             gain=gain,
@@ -213,6 +218,7 @@ class _Search:
         explorers: Explorers,
         cost: CostModel,
         memory: Memory,
+        memory_of_waves: Memory,
         constants: Constants,
         *,
         deadline: float,
@@ -222,6 +228,7 @@ class _Search:
         self.explorers = explorers
         self.cost = cost
         self.memory = memory
+        self.memory_of_waves = memory_of_waves
         self.deadline = deadline
         self.gain = gain
         self.constants = constants
@@ -255,6 +262,7 @@ class _Search:
         graph = self.as_known(graph)
         if self.progress is not None:
             self.whole = self.cost.estimate(graph)
+        graph = self.search_waves(graph)
         if self.work is None:
             for effort in EFFORTS:
                 self.effort = effort
@@ -291,6 +299,44 @@ class _Search:
                 _, graph = self.search_pass(graph, follow, near, 0.3)
         return graph
 
+    def search_waves(self, graph: Graph) -> Graph:
+        """`graph` with the waves that gain: before all else, which then finds what they leave."""
+        if self.cost.layouts is None:
+            return graph
+        regions = cut_unfilled(graph, self.constants, self.cost.layouts)
+        solved: dict[tuple[object, ...], Solution | None] = {}
+        until = time.monotonic() + WAVES * self.remaining()
+        for region in regions:
+            if region.key not in solved:
+                solved[region.key] = self.wave(region, until)
+        return self.rewrite(graph, regions, solved)
+
+    def wave(self, region: Region, until: float) -> Solution | None:
+        """The form that waves give a region, if any; they end at `until`, or with their work."""
+        known = self.memory_of_waves.get(region, EFFORTS[-1])
+        if known is not None:
+            return known.solution
+        if self.is_over:
+            return None
+        self.tell("wave", operators=len(region.nodes))
+        if self.work is None:
+            found = self.explorers.waves(region, math.inf, until)
+        else:
+            found = self.explorers.waves(region, WAVES * self.work, self.deadline)
+            self.work -= found.work
+        if len(found.states) > 1:
+            runs = MEASURED_RUNS * len(found.states)
+            wanted = max(runs * found.states[0].cost, MEASURE_S[1])
+            seconds = min(wanted, WAVES * self.remaining())
+            known = self.decide(region, found.states, 1.0, seconds, seconds)
+        elif found.exhausted:
+            known = Remembered(None, effort=EFFORTS[-1])
+        if known is None:
+            return None
+        if found.exhausted:
+            self.memory_of_waves.put(region, replace(known, effort=EFFORTS[-1]))
+        return known.solution
+
     def as_known(self, graph: Graph) -> Graph:
         """`graph` with what facts about its values say, such as that a test is false."""
         known = decided(graph, self.constants.lookup)
@@ -310,7 +356,7 @@ class _Search:
         if near is not None:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
         new = self.solve(regions, share, number)
-        return new, self.rewrite(graph, regions)
+        return new, self.rewrite(graph, regions, self.solved)
 
     def remaining(self) -> float:
         """Seconds until the deadline."""
@@ -406,21 +452,29 @@ class _Search:
             self.solved.setdefault((solution.outputs, region.uses), None)
 
     def decide(
-        self, region: Region, states: Sequence[State], hope: float, seconds: float
+        self,
+        region: Region,
+        states: Sequence[State],
+        hope: float,
+        seconds: float,
+        most: float = MEASURE_S[1],
     ) -> Remembered | None:
-        """The form that a region should have; None if there is no time to tell."""
+        """The form that a region should have; None if there is no time to tell.
+
+        It is measured for `seconds`, as far as these are not too few, nor more than `most`.
+        """
         original, *others = states
         if not self.cost.measures:
             return self.remembered(region, self.estimated(original, others))
         if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
             return None
-        low, high = MEASURE_S
+        low = MEASURE_S[0]
         loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
         fitting = int(min(len(others) + 1, self.remaining() / 2 / (loading + low)))
         if fitting < 2:
             return None
         forms = [original, *others][:fitting]
-        return self.remembered(region, self.measured(region, forms, min(high, max(low, seconds))))
+        return self.remembered(region, self.measured(region, forms, min(most, max(low, seconds))))
 
     def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
         """The fastest of the forms, of which the first is the original, if it gains enough.
@@ -466,14 +520,19 @@ class _Search:
                 return solution
         return None
 
-    def rewrite(self, graph: Graph, regions: Sequence[Region]) -> Graph:
-        """Put the solutions in, from the last region to the first.
+    def rewrite(
+        self,
+        graph: Graph,
+        regions: Sequence[Region],
+        solved: Mapping[tuple[object, ...], Solution | None],
+    ) -> Graph:
+        """Put the solutions in that are known for regions' keys, from the last one to the first.
 
         In this order every replacement speaks of values that the others have left as they were.
         """
         made = []
         for region in reversed(regions):
-            solution = self.solved.get(region.key)
+            solution = solved.get(region.key)
             if solution is None:
                 continue
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)

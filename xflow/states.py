@@ -38,12 +38,16 @@ class State:
     @property
     def trail(self) -> tuple[Application, ...] | None:
         """The applications that led from the first state to this one; see `derivation`."""
-        if self.known_trail is not None or self.origin is None:
-            return self.known_trail if self.path else ()
-        before, step = self.origin
-        trail = before.trail
-        last = application(before.graph, step.rule, step.rank, step.match)
-        return None if trail is None or last is None else (*trail, last)
+        made: list[Application] = []
+        state = self
+        while state.known_trail is None and state.origin is not None:
+            state, step = state.origin
+            last = application(state.graph, step.rule, step.rank, step.match)
+            if last is None:
+                return None
+            made.append(last)
+        begun = state.known_trail if state.path else ()
+        return None if begun is None else (*begun, *reversed(made))
 
     @cached_property
     def signature(self) -> Signature:

@@ -7,7 +7,7 @@ are shared by all graphs that contain them, so the answer is remembered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -321,6 +321,20 @@ class Steps:
                     lightens=_work(after.nodes) < LIGHTER * _work(match.nodes),
                     fills=bool(instance.free_symbols),
                 )
+
+
+def replaced(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[Node, Node]]:
+    """`graph` with values replaced, and what became of the nodes that read them."""
+    new = dict(mapping)
+    moved: dict[Node, Node] = {}
+    for node in graph.nodes:
+        inputs = tuple([new.get(value, value) for value in node.inputs])
+        if inputs == node.inputs:
+            continue
+        made = moved[node] = with_inputs(node, inputs)
+        for old, output in zip(node.outputs, made.outputs, strict=True):
+            new.setdefault(old, output)
+    return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved
 
 
 def _makes_empty(nodes: Iterable[Node]) -> bool:

@@ -18,7 +18,6 @@ from xflow.graph import Graph, Leaf, Node, Opaque
 from xflow.onnx_region import region_model
 from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import Attribute
-from xflow.opset import needed_opset
 from xflow.size import Expr, Size, substitute
 
 LOADING_S = 20.0
@@ -98,7 +97,7 @@ class Costs:
         """
         if not graphs:
             return []
-        opsets = [max(self._opset, needed_opset(graph)) for graph in graphs]
+        opsets = [max(self._opset, graph.needed_opset) for graph in graphs]
         keys = [
             region_key(graph, self._sizes, opset)
             for graph, opset in zip(graphs, opsets, strict=True)
