@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cache
 
@@ -70,9 +71,13 @@ def network(parts: int = 3, channels: int = UNFILLED) -> Graph:
     return Graph((convolved("last", call("Relu", joined(first, second)), FILLED),))
 
 
-def waves(graph: Graph, **limits: float) -> list[State]:
+def looking(work: float = math.inf) -> Waves:
     index = index_for_waves(rules())
-    return Waves(index, EstimatedCost().estimate, no_constants, BLOCK, **limits).found(graph)
+    return Waves(index, EstimatedCost().estimate, no_constants, BLOCK, work=work)
+
+
+def waves(graph: Graph) -> list[State]:
+    return looking().found(graph)
 
 
 def found(graph: Graph) -> SearchResult:
@@ -167,11 +172,10 @@ def test_a_slice_of_the_model_itself_is_not_carried_on() -> None:
 
 def test_waves_end_with_their_work_and_say_so() -> None:
     graph = network()
-    index = index_for_waves(rules())
-    short = Waves(index, EstimatedCost().estimate, no_constants, BLOCK, work=100)
+    short = looking(work=100)
     assert len(short.found(graph)) == 1
     assert not short.exhausted
-    long = Waves(index, EstimatedCost().estimate, no_constants, BLOCK)
+    long = looking()
     assert len(long.found(graph)) > 1
     assert long.exhausted
 
@@ -213,7 +217,7 @@ def graphs(draw: st.DrawFn) -> Graph:
             case _ if int(str(image.shape[1])) > 12:
                 end = draw(st.integers(12, int(str(image.shape[1]))))
                 cut = {"starts": (0,), "ends": (end,), "axes": (1,), "steps": (1,)}
-                images.append(call("Slice", image, **cut))  # type: ignore[arg-type]
+                images.append(call("Slice", image, **cut))
             case _:
                 pass
     return Graph((images[-1], draw(st.sampled_from(images[2:]))))

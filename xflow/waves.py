@@ -302,9 +302,15 @@ class _Draft:
 
     def has_parts(self, value: Value) -> bool:
         """Whether a value is a part, or a concatenation, of the wave's own, that has some."""
-        return self.is_part(value) or (
-            value.node in self.own and any(map(self.has_parts, value.node.inputs))
-        )
+        waiting, seen = [value], {value}
+        while waiting:
+            inner = waiting.pop()
+            if self.is_part(inner):
+                return True
+            if inner.node in self.own:
+                waiting += set(inner.node.inputs) - seen
+                seen.update(inner.node.inputs)
+        return False
 
     def is_own(self, step: Step) -> bool:
         """Whether all parts and concatenations that a step speaks of are the wave's own."""

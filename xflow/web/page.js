@@ -346,8 +346,15 @@
     const heading = element("h2", {}, element("span", { class: "swatch", style: `background:${colour(region)}` }), `Region ${place(region) + 1}`);
     const steps = element("ol");
     for (const number of own) {
-      for (const step of rewrites[number]?.steps || []) {
-        steps.append(element("li", {}, element("button", { type: "button", class: "link", onclick: () => showRule(step.rule) }, step.rule)));
+      const rules = (rewrites[number]?.steps || []).map((step) => step.rule);
+      let start = 0;
+      while (start < rules.length) { // a wave takes the same step at many places
+        const rule = rules[start];
+        const end = rules.findIndex((each, place) => place > start && each !== rule);
+        const times = (end < 0 ? rules.length : end) - start;
+        const link = element("button", { type: "button", class: "link", onclick: () => showRule(rule) }, rule);
+        steps.append(element("li", {}, link, times > 1 ? `, ${times} times` : ""));
+        start += times;
       }
     }
     detail.replaceChildren(heading, element("p", {}, `${own.length} rewrite${own.length === 1 ? "" : "s"}, ` +
