@@ -191,12 +191,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=15.0, help="to time all outputs of a model"
     )
-    among = parser.add_mutually_exclusive_group()
-    among.add_argument("--no-peers", action="store_true", help="xflow alone")
-    among.add_argument(
+    parser.add_argument("--no-peers", action="store_true", help="xflow alone")
+    parser.add_argument(
         "--variants",
         action="store_true",
-        help="xflow with other options in the place of peers: --domains ort, --keep-opset",
+        help="xflow with other options as well: --domains ort, --keep-opset",
     )
     parser.add_argument(
         "--out",
@@ -207,8 +206,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.models) - set(known):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    options.tools = (XFLOW,) if options.no_peers else (XFLOW, *PEERS)
-    options.tools = tuple(VARIANTS) if options.variants else options.tools
+    options.tools = tuple(VARIANTS) if options.variants else (XFLOW,)
+    options.tools += () if options.no_peers else tuple(PEERS)
     # Neither a run over some models nor one without peers replaces the whole table.
     if options.out is None and not options.models and not options.no_peers:
         options.out = HERE / "results"
