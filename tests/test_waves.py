@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recognition import rules_of
+from test_memory import Noting
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost
@@ -137,6 +138,16 @@ def test_the_search_makes_waves_and_can_repeat_what_they_did() -> None:
     known = {each.name: each for rule in rules() for each in rule.directions()}
     again = replay(graph, [[rewrite]], known, no_constants)
     assert again.outputs == result.graph.outputs
+
+
+def test_what_waves_led_to_is_remembered() -> None:
+    cost = Noting()
+    results = []
+    for _ in range(2):
+        asked = cost.asked
+        results.append(search(network(), rules(), cost, deadline=time.monotonic() + 60.0))
+    assert results[0].replacements == results[1].replacements
+    assert cost.asked - asked < asked / 4
 
 
 def test_what_fills_blocks_is_left_alone() -> None:
