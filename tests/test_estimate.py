@@ -4,23 +4,15 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from graphs import call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
-from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
-from xflow.ops.registry import Attribute
-from xflow.size import Size, symbol
+from xflow.graph import Graph, Value, opaque
+from xflow.size import symbol
 
 TARGET = TargetModel(fused_overhead=0.0)
-
-
-def tensor(key: str, *shape: Size, constant: bool = False) -> Value:
-    return leaf(key, TensorType("FLOAT", shape), constant=constant)
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 def seconds(*outputs: Value) -> float:

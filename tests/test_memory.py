@@ -7,14 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from graphs import call, tensor
 from operator_cases import cases
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost
-from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
+from xflow.graph import Graph, TensorType, apply, leaf, opaque
 from xflow.match import no_constants
 from xflow.memory import Memory, Remembered
-from xflow.ops.registry import Attribute
 from xflow.plain import from_plain, to_plain
 from xflow.region import Constants, cut
 from xflow.rule import Rule, parse_rules
@@ -53,14 +53,6 @@ class Noting(EstimatedCost):
     def estimate(self, graph: Graph) -> float:
         self.asked += 1
         return super().estimate(graph)
-
-
-def tensor(key: str, *shape: int, constant: bool = False) -> Value:
-    return leaf(key, TensorType("FLOAT", shape), constant=constant)
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 def network(name: str = "x") -> Graph:

@@ -5,12 +5,13 @@ import time
 
 import numpy as np
 import pytest
+from graphs import call
 from runtime import Runtime
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost
 from xflow.errors import RuleFileError
-from xflow.graph import Graph, TensorType, Value, apply, leaf
+from xflow.graph import Graph, TensorType, Value, leaf
 from xflow.match import no_constants
 from xflow.numerics import EVERYWHERE, Figures, Numerics, Refusal, parse_numerics
 from xflow.onnx_writer import UnwritableError
@@ -252,10 +253,6 @@ def test_wrong_line_is_found_when_the_rule_is_verified() -> None:
 
 def tensor(key: str, dtype: str) -> Value:
     return leaf(key, TensorType(dtype, (64, 64)))
-
-
-def call(op: str, *inputs: Value) -> Value:
-    return apply(op, inputs)[0]
 
 
 SHARED = equation("x[...]", "Sigmoid(Neg(x))", "Sub(1, Sigmoid(x))")

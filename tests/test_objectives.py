@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from graphs import call, tensor
 from onnx import numpy_helper
 
 import xflow
@@ -15,8 +16,7 @@ from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer
 from xflow.cost.objectives import EXACT, OperatorCount, PeakMemory, WeightBytes
 from xflow.errors import UsageError
-from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
-from xflow.ops.registry import Attribute
+from xflow.graph import Graph, TensorType, leaf, opaque
 from xflow.rule import Rule, parse_rules
 from xflow.search import Replacement, SearchResult, apply_replacements
 from xflow.size import symbol
@@ -47,14 +47,6 @@ rule products-apart
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements go to a store of the test's own."""
     monkeypatch.setenv("XFLOW_CACHE", str(tmp_path / "costs.sqlite"))
-
-
-def tensor(key: str, *shape: int, constant: bool = False) -> Value:
-    return leaf(key, TensorType("FLOAT", shape), constant=constant)
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 class TestPeakMemory:

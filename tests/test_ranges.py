@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from graphs import call
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -17,7 +18,7 @@ from xflow.bounds import Range
 from xflow.decided import decided
 from xflow.graph import TensorType, Value, apply, leaf, run
 from xflow.onnx_import import import_model
-from xflow.ops.registry import Array, Attribute
+from xflow.ops.registry import Array
 from xflow.ranges import Ranges, moderate
 
 LEAST = float(np.finfo(np.float32).min)
@@ -154,10 +155,6 @@ def ranges(**data: Array) -> tuple[Ranges, Callable[[str], Value]]:
 
     known = {constant(name): array for name, array in data.items()}
     return Ranges(known.get), constant
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 def embedded(*shape: int) -> tuple[Value, Ranges]:

@@ -1,12 +1,12 @@
 """Steps: those that are moved along from one node to another are those that are found there."""
 
+from graphs import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.graph import Graph, Node, TensorType, Value, apply, leaf, walk
+from xflow.graph import Graph, Node, TensorType, Value, leaf, walk
 from xflow.match import no_constants
-from xflow.ops.registry import Attribute
 from xflow.rule import parse_rules
 from xflow.rule_index import RuleIndex
 from xflow.steps import Step, Steps, View
@@ -49,10 +49,6 @@ INDEX = RuleIndex(RULES)
 
 def tensor(key: str, *, constant: bool = False) -> Value:
     return leaf(key, TensorType("FLOAT", (4, 4)), constant=constant)
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 @st.composite

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from graphs import call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost import Use
@@ -16,9 +17,9 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Fusions, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
 from xflow.cost.target import FUSIONS, Layout
-from xflow.graph import Graph, TensorType, Value, apply, leaf
+from xflow.graph import Graph, TensorType, Value, leaf
 from xflow.onnx_region import region_model
-from xflow.ops.registry import Array, Attribute
+from xflow.ops.registry import Array
 
 EPSILON = Fraction(1, 100000)
 FUSED = {"LayerNormalization", "SkipLayerNormalization", "RMSNormalization", "Gelu", "QuickGelu"}
@@ -26,14 +27,6 @@ RUNTIME_NAMES = {
     "SimplifiedLayerNormalization": "RMSNormalization",
     "FastGelu": "Gelu",
 }
-
-
-def tensor(key: str, *shape: int, constant: bool = False) -> Value:
-    return leaf(key, TensorType("FLOAT", shape), constant=constant)
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 def number(value: float) -> Value:

@@ -6,8 +6,8 @@ import math
 import time
 from functools import cache
 
-import numpy as np
 import pytest
+from graphs import assert_same, call, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recognition import rules_of
@@ -16,9 +16,9 @@ from test_memory import Noting
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cost.estimate import EstimatedCost
 from xflow.derivation import numbering, place_of
-from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, run
+from xflow.graph import Graph, Value
 from xflow.match import no_constants
-from xflow.ops.registry import Array, Attribute, Operator
+from xflow.ops.registry import Operator
 from xflow.region import Constants, cut_unfilled
 from xflow.replay import Rewrite, replay
 from xflow.rule import Rule
@@ -35,14 +35,6 @@ FILLED = 352
 def rules() -> tuple[Rule, ...]:
     concerned = {"Conv", "Relu", "AveragePool", "Add", "Concat", "Slice", "Pad"}
     return tuple(rules_of(concerned))
-
-
-def tensor(key: str, *shape: int, constant: bool = False) -> Value:
-    return leaf(key, TensorType("FLOAT", shape), constant=constant)
-
-
-def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
-    return apply(op, inputs, attributes)[0]
 
 
 def convolved(name: str, x: Value, channels: int) -> Value:
@@ -99,16 +91,6 @@ def outside(graph: Graph) -> list[str]:
         for node in graph.nodes
         if isinstance(node.op, Operator) and not node.constant and not layouts.is_blocked(node)
     ]
-
-
-def assert_same(one: Graph, other: Graph) -> None:
-    random = np.random.default_rng(0)
-    feeds: dict[str, Array] = {}
-    for value in one.leaves:
-        assert isinstance(value.node.op, Leaf)
-        feeds[value.node.op.key] = random.standard_normal([int(str(n)) for n in value.shape])
-    for old, new in zip(run(one.outputs, feeds), run(other.outputs, feeds), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 6, 8])

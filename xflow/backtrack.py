@@ -210,10 +210,7 @@ class Explorer:
     def _is_writable(self, graph: Graph) -> bool:
         """Whether the opset has all operators that are computed each time, and no mask is lost."""
         kept = not self.masks or masks.count(graph) >= self.masks
-        return kept and self._is_in_opset(graph)
-
-    def _is_in_opset(self, graph: Graph) -> bool:
-        return self.opset is None or graph.needed_opset <= self.opset
+        return kept and graph.is_in_opset(self.opset)
 
     def _price(self, graph: Graph) -> float:
         self.work += len(graph.nodes)

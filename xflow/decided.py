@@ -40,7 +40,7 @@ def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Va
     ]
     for node in tests:
         (tested,) = node.inputs
-        known = (trusting if _is_weight(tested) else ranges).of(tested)
+        known = (trusting if tested.node.role == "softmax" else ranges).of(tested)
         if known is None or not known.is_real:
             continue
         assert isinstance(node.op, Opaque)
@@ -48,10 +48,6 @@ def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Va
             after = _without(user, node.outputs[0])
             if after is not None:
                 yield user.outputs[0], after, TESTS[node.op.op_type]
-
-
-def _is_weight(value: Value) -> bool:
-    return isinstance(value.node.op, Operator) and value.node.op.role == "softmax"
 
 
 def _without(user: Node, test: Value) -> Value | None:

@@ -107,6 +107,11 @@ class Node:
     kind: Kind
     """What tells it apart from other nodes, its inputs aside."""
 
+    @property
+    def role(self) -> str:
+        """What its operator is for, see `Operator.role`; empty for leaves and what is opaque."""
+        return self.op.role if isinstance(self.op, Operator) else ""
+
     def __repr__(self) -> str:
         return str(self.outputs[0])
 
@@ -396,6 +401,10 @@ class Graph:
             ),
             default=1,
         )
+
+    def is_in_opset(self, opset: int | None) -> bool:
+        """Whether that version of ONNX has all its operators; None: any does."""
+        return opset is None or self.needed_opset <= opset
 
     def replace(self, replace: Mapping[Value, Value]) -> Graph:
         """This graph with values replaced, see `rebuild`."""

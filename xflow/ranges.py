@@ -119,7 +119,7 @@ class Ranges:
             return None
         self._cut = False
         known = [self._known[source] for source in node.inputs]
-        if self._trusts and isinstance(node.op, Operator) and node.op.role in READERS:
+        if self._trusts and node.role in READERS:
             given = [self._given[source] for source in node.inputs]
             known = [a if a is not None else b for a, b in zip(known, given, strict=True)]
         return self._computed(value, known, dtype)
@@ -131,7 +131,7 @@ class Ranges:
             return self._known[value]
         if isinstance(node.op, Leaf):
             return None if value.is_constant else Range(-moderate(dtype), moderate(dtype))
-        if isinstance(node.op, Opaque) or node.op.role in ENDS:
+        if isinstance(node.op, Opaque) or node.role in ENDS:
             return None
         self._cut = False
         return self._computed(value, [self._given[source] for source in node.inputs], dtype)

@@ -18,6 +18,7 @@ import numpy as np
 
 from xflow.blocks.find import find_larger
 from xflow.cost import Layouts, Use
+from xflow.cost.layout import fills_blocks, may_be_blocked
 from xflow.cost.target import Layout
 from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
@@ -201,24 +202,19 @@ def _unfilled(nodes: Sequence[Node], layout: Layout) -> set[Node]:
         read = [value for value in node.inputs if not value.is_constant]
         if any(value in made or _is_unfilled(value, layout) for value in read):
             found.add(node)
-            if not _is_convolution(node):
-                made.update(value for value in node.outputs if _is_image(value, layout))
+            if node.role != "convolution":
+                made.update(value for value in node.outputs if may_be_blocked(value, layout))
         elif any(_is_unfilled(value, layout) for value in node.outputs):
             found.add(node)
     return found
 
 
-def _is_convolution(node: Node) -> bool:
-    return isinstance(node.op, Operator) and node.op.role == "convolution"
-
-
-def _is_image(value: Value, layout: Layout) -> bool:
-    return value.type.dtype == layout.dtype and len(value.shape) == layout.rank
-
-
 def _is_unfilled(value: Value, layout: Layout) -> bool:
-    channels = value.shape[1] if _is_image(value, layout) else 0
-    return isinstance(channels, int) and channels % layout.block != 0
+    """Whether it is known to be an image whose channels do not fill blocks."""
+    if not may_be_blocked(value, layout):
+        return False
+    channels = value.shape[1]
+    return isinstance(channels, int) and not fills_blocks(channels, layout)
 
 
 def _between(nodes: Sequence[Node], some: set[Node]) -> list[Node]:

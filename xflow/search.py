@@ -328,7 +328,7 @@ class _Search:
             runs = MEASURED_RUNS * len(found.states)
             wanted = max(runs * found.states[0].cost, MEASURE_S[1])
             seconds = min(wanted, WAVES * self.remaining())
-            known = self.decide(region, found.states, 1.0, seconds, seconds)
+            known = self.decide(region, found.states, seconds)
         elif found.exhausted:
             known = Remembered(None, effort=EFFORTS[-1])
         if known is None:
@@ -431,7 +431,10 @@ class _Search:
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
             seconds = (until - time.monotonic()) / (len(found) - done)
-            known = self.decide(region, states, hope, seconds)
+            low, high = MEASURE_S
+            if self.cost.measures and hope <= 0 and seconds < low:
+                continue
+            known = self.decide(region, states, min(high, max(low, seconds)))
             if known is not None:
                 self.memory.put(region, known)
                 self.settle(region, known)
@@ -451,30 +454,20 @@ class _Search:
             # What stands there now is what the next pass meets.
             self.solved.setdefault((solution.outputs, region.uses), None)
 
-    def decide(
-        self,
-        region: Region,
-        states: Sequence[State],
-        hope: float,
-        seconds: float,
-        most: float = MEASURE_S[1],
-    ) -> Remembered | None:
-        """The form that a region should have; None if there is no time to tell.
-
-        It is measured for `seconds`, as far as these are not too few, nor more than `most`.
-        """
+    def decide(self, region: Region, states: Sequence[State], seconds: float) -> Remembered | None:
+        """The form that a region should have, measured for `seconds`; None if too few are left."""
         original, *others = states
         if not self.cost.measures:
             return self.remembered(region, self.estimated(original, others))
-        if self.remaining() < MEASURE_S[0] or (hope <= 0 and seconds < MEASURE_S[0]):
-            return None
         low = MEASURE_S[0]
+        if self.remaining() < low:
+            return None
         loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
         fitting = int(min(len(others) + 1, self.remaining() / 2 / (loading + low)))
         if fitting < 2:
             return None
         forms = [original, *others][:fitting]
-        return self.remembered(region, self.measured(region, forms, min(most, max(low, seconds))))
+        return self.remembered(region, self.measured(region, forms, seconds))
 
     def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
         """The fastest of the forms, of which the first is the original, if it gains enough.

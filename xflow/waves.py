@@ -27,7 +27,7 @@ from xflow.graph import Graph, Node, Value, walk
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Operator
 from xflow.rule import Instance, Rule
-from xflow.rule_index import RuleIndex
+from xflow.rule_index import RuleIndex, operators_of
 from xflow.states import State
 from xflow.steps import Step, Steps, replaced
 
@@ -48,8 +48,7 @@ def _may_take_part(instance: Instance) -> bool:
     if len(instance.lhs) > 1:
         return False
     left, right = (
-        {node.op.name for node in walk(side) if isinstance(node.op, Operator)}
-        for side in (instance.lhs, instance.rhs)
+        {op.name for op in operators_of(walk(side))} for side in (instance.lhs, instance.rhs)
     )
     if instance.free_symbols:
         return PART in right and PART not in left
@@ -107,7 +106,7 @@ class Waves:
             self.exhausted = True
         except OutOfWorkError:
             pass
-        allowed = (state for state in forms if self._is_in_opset(state.graph))
+        allowed = (state for state in forms if state.graph.is_in_opset(self.opset))
         return [root, *sorted(allowed, key=lambda state: state.cost)]
 
     def _better(self, draft: _Draft, widths: set[int], forms: list[State]) -> _Draft:
@@ -167,9 +166,6 @@ class Waves:
         self.count(len(graph.nodes))
         return self.estimate(graph)
 
-    def _is_in_opset(self, graph: Graph) -> bool:
-        return self.opset is None or graph.needed_opset <= self.opset
-
 
 class _Draft:
     """A state that a wave works on, and the parts and concatenations that are the wave's own."""
@@ -201,25 +197,21 @@ class _Draft:
         """
         changed = False
         for node in reversed(self.state.graph.nodes):
-            if node.constant or not isinstance(node.op, Operator):
-                continue
-            graph = self.state.graph
-            for step in self.waves.steps.at(node, graph):
-                if test(step) and self.is_present(step):
-                    self.make(step)
-                    changed = True
-                    break
+            changed |= self.make_at(node, lambda step: test(step) and self.is_present(step))
         return changed
 
     def make_first(self, test: Test) -> bool:
         """Make the step of a kind that is nearest to the inputs; whether there is one."""
-        for node in self.state.graph.nodes:
-            if not node.constant:
-                for step in self.waves.steps.at(node, self.state.graph):
-                    if test(step):
-                        self.make(step)
-                        return True
-        return False
+        return any(self.make_at(node, test) for node in self.state.graph.nodes)
+
+    def make_at(self, node: Node, test: Test) -> bool:
+        """Make the first step of a kind at a node; whether there is one."""
+        if node.constant or not isinstance(node.op, Operator):
+            return False
+        step = next(filter(test, self.waves.steps.at(node, self.state.graph)), None)
+        if step is not None:
+            self.make(step)
+        return step is not None
 
     def is_present(self, step: Step) -> bool:
         """Whether what a step speaks of is still there."""
@@ -364,7 +356,7 @@ def _connected(graph: Graph) -> list[list[Node]]:
     """One of the concatenations that a node is made of, if any: others are in its group."""
     groups: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        if node.constant or (isinstance(node.op, Operator) and node.op.role == "convolution"):
+        if node.constant or node.role == "convolution":
             continue
         found = [made_of[value.node] for value in node.inputs if value.node in made_of]
         if _is(node, JOIN):

@@ -91,7 +91,7 @@ def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]
 
 def _scales_before(node: Node) -> frozenset[Node]:
     """What multiplies or divides an input of a contraction by a constant."""
-    if not isinstance(node.op, Operator) or node.op.role != "contraction":
+    if node.role != "contraction":
         return frozenset()
     factors = (value.node for value in node.inputs if _named(value.node, "Mul", "Div"))
     return frozenset(f for f in factors if any(v.is_constant for v in f.inputs) and not f.constant)
@@ -140,7 +140,7 @@ class _Finder:
     def known(self, node: Node) -> tuple[str, str]:
         """The name and the role of an operator, be it declared or only passed through."""
         if isinstance(node.op, Operator):
-            return node.op.name, node.op.role
+            return node.op.name, node.role
         name = self.passed_through.get(node.op.key, "") if isinstance(node.op, Opaque) else ""
         roles = [role for role, names in UNDECLARED.items() if name in names]
         roles += [op.role for op in operators() if name and op.op_type == name]
@@ -437,7 +437,7 @@ def _named(node: Node, *names: str) -> bool:
 
 def _is_plain(node: Node) -> bool:
     """Whether an operator acts on elements alone, or only changes the shape."""
-    return isinstance(node.op, Operator) and (node.op.elementwise or node.op.role == "view")
+    return node.role == "view" or (isinstance(node.op, Operator) and node.op.elementwise)
 
 
 def _carries(node: Node) -> bool:

@@ -42,7 +42,7 @@ class LayoutModel:
                         found.add(node.outputs[0] if node in transposed and not wants else value)
         for number, value in enumerate(graph.outputs):
             wants = number < len(wanted) and wanted[number]
-            if self._blocked.get(value.node, False) != wants and self._may_be_blocked(value):
+            if self._blocked.get(value.node, False) != wants and may_be_blocked(value, self.layout):
                 found.add(value)
         return found
 
@@ -91,19 +91,10 @@ class LayoutModel:
             self.layout is not None and self.is_blocked(node) and not _is_first(node, self.layout)
         )
 
-    def _may_be_blocked(self, value: Value) -> bool:
-        layout = self.layout
-        return (
-            layout is not None
-            and value.type.dtype == layout.dtype
-            and len(value.shape) == layout.rank
-            and not value.is_constant
-        )
-
     def _gives_blocks(self, node: Node) -> bool:
         """Whether it gives the layout; that is known of its sources."""
         layout = self.layout
-        if layout is None or not self._may_be_blocked(node.outputs[0]):
+        if layout is None or not may_be_blocked(node.outputs[0], layout):
             return False
         if isinstance(node.op, Leaf):
             return node.op.blocked
@@ -111,14 +102,14 @@ class LayoutModel:
         if name == "Conv":
             return _suits_layout(node, layout)
         if name in layout.enters:
-            return _fills(node.types[0].shape[1], layout)
+            return fills_blocks(node.types[0].shape[1], layout)
         if name not in layout.stays:
             return False
         if not all(v.is_constant or self._blocked[v.node] for v in node.inputs):
             return False
         if name == "Concat":
             axis = node.attributes["axis"]
-            return axis == 1 and all(_fills(v.shape[1], layout) for v in node.inputs)
+            return axis == 1 and all(fills_blocks(v.shape[1], layout) for v in node.inputs)
         if name == "Resize":
             # The runtime enlarges pixels of blocks, and neither batches nor channels.
             return node.types[0].shape[:2] == node.inputs[0].shape[:2]
@@ -148,11 +139,20 @@ def _suits_layout(node: Node, layout: Layout) -> bool:
         return _is_first(node, layout) or _divides(layout.aligned, inner)
     if inner == 1 and outer == group:
         return _divides(layout.aligned, outer)
-    return _fills(inner, layout) and _fills(outer, layout)
+    return fills_blocks(inner, layout) and fills_blocks(outer, layout)
 
 
-def _fills(channels: Size, layout: Layout) -> bool:
-    """Whether so many channels fill blocks."""
+def may_be_blocked(value: Value, layout: Layout) -> bool:
+    """Whether a value is an image such as the runtime may have in its layout."""
+    return (
+        value.type.dtype == layout.dtype
+        and len(value.shape) == layout.rank
+        and not value.is_constant
+    )
+
+
+def fills_blocks(channels: Size, layout: Layout) -> bool:
+    """Whether so many channels are known to fill blocks of the layout."""
     return _divides(layout.block, channels)
 
 

@@ -1,0 +1,30 @@
+"""Small graphs, made by hand, and whether two of them compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, run
+from xflow.ops.registry import Array, Attribute
+from xflow.size import Size
+
+
+def tensor(key: str, *shape: Size, dtype: str = "FLOAT", constant: bool = False) -> Value:
+    """An input, or a constant, of a graph."""
+    return leaf(key, TensorType(dtype, shape), constant=constant)
+
+
+def call(op: str, *inputs: Value, **attributes: Attribute) -> Value:
+    """The first output of an operator."""
+    return apply(op, inputs, attributes)[0]
+
+
+def assert_same(before: Graph, after: Graph) -> None:
+    """Both give the same for random numbers in the leaves of the first."""
+    random = np.random.default_rng(0)
+    feeds: dict[str, Array] = {}
+    for value in before.leaves:
+        assert isinstance(value.node.op, Leaf)
+        feeds[value.node.op.key] = random.standard_normal([int(str(n)) for n in value.shape])
+    for old, new in zip(run(before.outputs, feeds), run(after.outputs, feeds), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
