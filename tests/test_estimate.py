@@ -101,6 +101,14 @@ def test_estimated_cost_measures_nothing() -> None:
     assert cost.estimate(Graph((CONV,))) == seconds(CONV)
 
 
+@pytest.mark.parametrize("name", ["Sum", "Max", "Min"])
+def test_several_tensors_at_once_move_as_much_as_two_at_a_time(name: str) -> None:
+    estimate = Estimator(replace(TARGET, overhead=0.0, cold_overhead=0.0))
+    x, y, z = (tensor(key, 256, 256) for key in "xyz")
+    pairs = call(name, call(name, x, y), z)
+    assert estimate(Graph((call(name, x, y, z),))) == pytest.approx(estimate(Graph((pairs,))))
+
+
 def test_a_product_is_no_cheaper_in_einstein_notation() -> None:
     x, w = tensor("x", 128, 768), tensor("w", 768, 768, constant=True)
     einsum = call("Einsum", x, w, equation="ij,jk->ik")

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from fractions import Fraction
@@ -17,6 +17,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.backtrack import Limits
 from xflow.cost import Use
 from xflow.cost.estimate import EstimatedCost, Estimator
+from xflow.cost.fusion import operator_name
 from xflow.explorers import Explorers, Found, Setting
 from xflow.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.match import no_constants
@@ -204,6 +205,70 @@ def test_measurement_decides_against_the_estimate() -> None:
     assert faster.graph != graph
     assert faster.replacements[-1].gain == 0.5
     assert_same(graph, faster.graph)
+
+
+class Race(Stopwatch):
+    """A measurement that knows a time for each operator that is computed last."""
+
+    def __init__(self, times: Mapping[str, float]) -> None:
+        super().__init__([1.0])
+        self.known = times
+
+    def measure(
+        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+    ) -> list[float | None]:
+        return [self.known[operator_name(graph.outputs[0].node)] for graph in graphs]
+
+
+@pytest.mark.parametrize(
+    ("first", "chosen"), [(0.955, "Abs"), (0.985, "Reciprocal"), (1.02, "Reciprocal")]
+)
+def test_of_forms_about_as_fast_the_one_that_should_be_is_taken_if_it_gains(
+    first: float, chosen: str
+) -> None:
+    """The estimate calls the first one the better one by a hair."""
+    rules = parse_rules("""
+rule first
+  in       x[...]
+  from     Relu(Relu(x))
+  to       Abs(x)
+
+rule second
+  in       x[...]
+  from     Relu(Relu(x))
+  to       Reciprocal(x)
+""")
+    graph = Graph((call("Relu", call("Relu", tensor("x", 4))),))
+    race = Race({"Relu": 1.0, "Abs": first, "Reciprocal": 0.94})
+    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
+    assert operator_name(result.graph.outputs[0].node) == chosen
+
+
+def test_what_is_spelled_out_gets_a_larger_share_of_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two regions that take the same time the one that may become one kernel."""
+    x = tensor("x", 8, 256)
+    square = call("ReduceMean", call("Mul", x, x), axes=(1,), keepdims=1)
+    normal = call("Div", x, call("Sqrt", square))
+    (middle,) = opaque("Custom", [normal], [normal.type])
+    shares: dict[bool, float] = {}
+
+    def explore(
+        _: Explorers,
+        regions: Sequence[Region],
+        weights: Sequence[float],
+        *__: object,
+        **___: object,
+    ) -> Iterator[tuple[int, Found]]:
+        for number, (region, weight) in enumerate(zip(regions, weights, strict=True)):
+            cost = EstimatedCost().estimate(region.graph)
+            shares[count(region.graph, "Sqrt") > 0] = weight / cost**0.5
+            yield number, Found([State(region.graph, cost)], exhausted=True)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    found(Graph((call("Relu", call("Relu", middle)),)))
+    assert shares[True] > shares[False]
 
 
 def test_other_operators_have_to_gain_and_fewer_of_the_same_do_not() -> None:

@@ -138,6 +138,16 @@ def test_what_fills_blocks_is_left_alone() -> None:
     assert cut_unfilled(graph, Constants(no_constants), EstimatedCost().layouts) == []
 
 
+def test_what_is_in_the_layout_whatever_its_channels_is_left_alone() -> None:
+    """Convolutions give any number of channels in blocks: there is nothing to bring into them."""
+    x = tensor("x", 1, FILLED, 14, 14)
+    for number in range(4):
+        x = call("Relu", convolved(f"w{number}", x, UNFILLED))
+    graph = Graph((x,))
+    assert outside(graph) == []
+    assert cut_unfilled(graph, Constants(no_constants), EstimatedCost().layouts) == []
+
+
 def test_a_concatenation_that_somebody_else_reads_stays_as_it_is() -> None:
     """Whoever reads an output of the model knows how many channels it has."""
     first = cell("a", tensor("x", 1, FILLED, 14, 14), 3, UNFILLED)

@@ -18,6 +18,7 @@ import numpy as np
 
 from xflow.blocks.find import find_larger
 from xflow.cost import Layouts, Use
+from xflow.cost.fusion import operator_name
 from xflow.cost.layout import fills_blocks, may_be_blocked
 from xflow.cost.target import Layout
 from xflow.fold import with_expressions
@@ -175,38 +176,76 @@ def cut(
 
 
 def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[Region]:
-    """The parts of `graph` with images whose channels do not fill blocks of the target's layout.
+    """The parts of `graph` with images that are outside of the target's layout for their channels.
 
-    However large; each with what lies between two such images, and with what becomes of them up to
-    the next convolution. In an order as that of `cut`.
+    However large: with all that has to take part where such images are to fill blocks of the
+    layout, from the convolutions that make them to those that make others of them, and with what
+    lies between two such images. In an order as that of `cut`.
     """
     layout = layouts.target.layout
     if layout is None:
         return []
     regions: list[Region] = []
     for nodes in _levels(graph, late=False):
-        between = _between(nodes, _unfilled(nodes, layout))
+        between = _between(nodes, _kept_outside(nodes, layout, layouts))
         regions += [_region(graph, part, constants, layouts) for part in _components(between)]
     return [region for region in regions if region.outputs]
 
 
-def _unfilled(nodes: Sequence[Node], layout: Layout) -> set[Node]:
-    """Those that read or give images whose channels do not fill blocks, or images made of such.
+def _kept_outside(nodes: Sequence[Node], layout: Layout, layouts: Layouts) -> set[Node]:
+    """Those outside of the layout that have to do with unfilled images, and what goes with them.
 
-    A convolution makes new channels of them.
+    What reads or gives the same images, and so on up to the convolutions that make new channels:
+    where all of it is in the layout, nothing is gained by channels that fill blocks.
     """
-    found: set[Node] = set()
+    images = _unfilled_images(nodes, layout)
+    touching: dict[Value, list[Node]] = {}
+    for node, values in images.items():
+        for value in values:
+            touching.setdefault(value, []).append(node)
+    waiting = [
+        node
+        for node in images
+        if operator_name(node) in layout.inside and not layouts.is_blocked(node)
+    ]
+    found = set(waiting)
+    while waiting:
+        for value in images[waiting.pop()]:
+            for other in touching[value]:
+                if other not in found:
+                    found.add(other)
+                    if not _mixes(other):
+                        waiting.append(other)
+    return found
+
+
+def _unfilled_images(nodes: Sequence[Node], layout: Layout) -> dict[Node, list[Value]]:
+    """The nodes that read or give images whose channels do not fill blocks, with these images.
+
+    And images that are made of such, but for what convolutions make of them.
+    """
+    found: dict[Node, list[Value]] = {}
     made: set[Value] = set()
     """Images made of such."""
     for node in nodes:
-        read = [value for value in node.inputs if not value.is_constant]
-        if any(value in made or _is_unfilled(value, layout) for value in read):
-            found.add(node)
-            if node.role != "convolution":
-                made.update(value for value in node.outputs if may_be_blocked(value, layout))
-        elif any(_is_unfilled(value, layout) for value in node.outputs):
-            found.add(node)
+        read = [
+            value
+            for value in node.inputs
+            if not value.is_constant and (value in made or _is_unfilled(value, layout))
+        ]
+        if read and not _mixes(node):
+            given = [value for value in node.outputs if may_be_blocked(value, layout)]
+            made.update(given)
+        else:
+            given = [value for value in node.outputs if _is_unfilled(value, layout)]
+        if read or given:
+            found[node] = [*read, *given]
     return found
+
+
+def _mixes(node: Node) -> bool:
+    """Whether it is a convolution that makes new channels of all that it reads."""
+    return node.role == "convolution" and node.attributes.get("group", 1) == 1
 
 
 def _is_unfilled(value: Value, layout: Layout) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xflow.backtrack import Limits
+from xflow.blocks.find import find_larger
 from xflow.cost import CostModel
 from xflow.cost.objectives import operators
 from xflow.decided import decided
@@ -65,6 +66,8 @@ MEASURE_S = (0.2, 1.0)
 """Least and most seconds for measuring one region."""
 AGAIN = 0.4
 """The part of them for measuring again what seems to be the fastest form."""
+SPELLED = 2.0
+"""How many times as long a region is searched where attention or a normalization is spelled out."""
 WAVES = 0.25
 """The part of the budget that waves may take, see `waves`."""
 MEASURED_RUNS = 10
@@ -391,11 +394,7 @@ class _Search:
                 recalled += 1
                 self.settle(first, known)
         groups = {key: group for key, group in groups.items() if key not in self.solved}
-        # By roots, since a region that takes little time may still become a good deal faster.
-        weights = {
-            key: (self.cost.estimate(group[0].graph) * len(group)) ** 0.5
-            for key, group in groups.items()
-        }
+        weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
         part = SEARCHING * (until - time.monotonic())
         work = None if self.work is None else share * self.work
         keys = list(groups)
@@ -440,6 +439,15 @@ class _Search:
                 self.settle(region, known)
         return len(groups) + recalled
 
+    def weight(self, region: Region, number: int) -> float:
+        """How much of the search a region is worth of which there are so many.
+
+        By roots, since one that takes little time may still become a good deal faster, and more for
+        one in which something is spelled out that operators compute by kernels of their own.
+        """
+        root = math.sqrt(self.cost.estimate(region.graph) * number)
+        return root * (SPELLED if find_larger(region.graph, self.constants.of(region)) else 1.0)
+
     def remembered(self, region: Region, solution: Solution | None) -> Remembered:
         """What is to be known of a region; more effort changes nothing where nothing is left."""
         final = region.key not in self.unfinished
@@ -481,27 +489,34 @@ class _Search:
             return None
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest, form = min(timed, key=lambda item: item[0])
-        # Of forms that are equally fast as far as one can tell, take the one with the fewest
-        # operators. One can tell less where the estimate sees no difference either.
+        # Of forms that are equally fast as far as one can tell, the one with the fewest operators
+        # comes first. One can tell less where the estimate sees no difference either.
         close = [
             (t, state)
             for t, state in timed
             if t <= fastest * (1 + (NOISE if state.cost <= form.cost * (1 + GAIN) else GAIN))
         ]
-        time_of_best, best = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
-        if _is_part(best.graph, original.graph):
-            gain = -GAIN  # it does nothing that the original does not, too: so much is noise
-        else:
-            gain = GAIN if best.cost < original.cost * (1 - GAIN / 2) else SURPRISE
-        if _solution(best, times[0], time_of_best, gain) is None:
+        first = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
+        chosen = [first] if first[1] is form else [first, (fastest, form)]
+        gains = [_wanted(state, original) for _, state in chosen]
+        if not any(
+            _solution(state, times[0], t, gain)
+            for (t, state), gain in zip(chosen, gains, strict=True)
+        ):
             return None
         # The fastest of several is so by luck, too, and two sessions of one model differ by some
         # percent for as long as they live. Only new ones tell what it gains.
-        pair = [graphs[0], graphs[forms.index(best)]]
-        before, after = self.cost.measure(pair, AGAIN * seconds, again=True)
-        if before is None or after is None:
+        again = [graphs[0], *(graphs[forms.index(state)] for _, state in chosen)]
+        before, *after = self.cost.measure(again, AGAIN * seconds, again=True)
+        if before is None:
             return None
-        return _solution(best, before, after, min(gain, gain / 2))
+        gaining = [
+            (t, solution)
+            for (_, state), t, gain in zip(chosen, after, gains, strict=True)
+            if t and (solution := _solution(state, before, t, min(gain, gain / 2))) is not None
+        ]
+        least = min((t for t, _ in gaining), default=0.0)
+        return next((each for t, each in gaining if t <= least * (1 + GAIN)), None)
 
     def estimated(self, original: State, others: Sequence[State]) -> Solution | None:
         """The cheapest form that gains enough."""
@@ -586,6 +601,13 @@ def _is_part(after: Graph, before: Graph) -> bool:
         for graph in (before, after)
     )
     return fewer < more
+
+
+def _wanted(state: State, original: State) -> float:
+    """The relative gain that a form has to be measured at."""
+    if _is_part(state.graph, original.graph):
+        return -GAIN  # it does nothing that the original does not, too: so much is noise
+    return GAIN if state.cost < original.cost * (1 - GAIN / 2) else SURPRISE
 
 
 def _solution(state: State, before: float, after: float, gain: float) -> Solution | None:

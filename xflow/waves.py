@@ -174,7 +174,7 @@ class _Draft:
         self.waves = waves
         self.state = state
         self.own: set[Node] = set()
-        self._moved: dict[Node, Node] = {}
+        self._moves: list[dict[Node, Node]] = []
 
     def copy(self) -> _Draft:
         """The same once more, to be changed."""
@@ -184,7 +184,9 @@ class _Draft:
 
     def moved(self, node: Node) -> Node:
         """What has become of a node of the graph that it was made with."""
-        return self._moved.get(node, node)
+        for moved in self._moves:
+            node = moved.get(node, node)
+        return node
 
     def reads_parts(self, node: Node) -> bool:
         """Whether a node reads a part of the wave's own."""
@@ -229,10 +231,7 @@ class _Draft:
         self.own = {moved.get(node, node) for node in self.own} | made
         for old, new in zip(step.before, step.after, strict=True):
             moved.setdefault(old.node, new.node)
-        for node, now in self._moved.items():
-            self._moved[node] = moved.get(now, now)
-        for node, now in moved.items():
-            self._moved.setdefault(node, now)
+        self._moves.append(moved)
 
     def carry(self) -> None:
         """Carry parts on as far as they go."""

@@ -169,6 +169,8 @@ class Estimator:
         if name in target.views:
             return target.view_overhead + target.cold_view_overhead
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
+        if name in target.pairwise:
+            moved += 2 * max(0, len(node.inputs) - 2) * self._bytes(node.types[0])
         seconds = self._moving(moved * target.slow.get(name, 1.0))
         kernel = target.products.get(name, name)
         if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):

@@ -184,6 +184,9 @@ class TargetModel:
     """Operators that the runtime has no kernel for, and how many it calls in their place. Not among
     them is HardSwish, for which it calls HardSigmoid and Mul: these are what a model has instead,
     and where nothing is lost an activation is called by its name."""
+    pairwise: frozenset[str] = frozenset({"Sum", "Mean", "Max", "Min"})
+    """Operators of any number of inputs that the runtime computes by two at a time, so that what it
+    has come to is read and written again for each further one."""
     views: frozenset[str] = frozenset(
         {"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Dropout"}
     )
