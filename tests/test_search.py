@@ -271,6 +271,23 @@ def test_what_is_spelled_out_gets_a_larger_share_of_the_search(
     assert shares[True] > shares[False]
 
 
+def test_what_takes_long_to_load_and_gains_next_to_nothing_is_not_measured() -> None:
+    """Rows of a large table, beside a product that takes the time of the model."""
+    table = tensor("table", 50_000, 768, constant=True)
+    rows = call("Gather", table, tensor("i", 4, dtype="INT64"), axis=0)
+    rows = call("Relu", call("Relu", rows))
+    (middle,) = opaque("Custom", [rows], [TensorType("FLOAT", (4096, 4096))])
+    weights = tensor("w", 4096, 4096, constant=True)
+    last = call("Relu", call("Relu", call("MatMul", middle, weights)))
+    watch = Stopwatch([1.0, 0.5])
+    found(Graph((last,)), watch, seconds=20.0)
+    assert watch.graphs
+    assert all(table not in graph.leaves for graph in watch.graphs)
+    alone = Stopwatch([1.0, 0.5])
+    found(Graph((rows,)), alone, seconds=20.0)
+    assert alone.graphs
+
+
 def test_other_operators_have_to_gain_and_fewer_of_the_same_do_not() -> None:
     x = tensor("x", 4, 64)
     renamed = Graph((call("Add", x, x),))

@@ -72,6 +72,9 @@ WAVES = 0.25
 """The part of the budget that waves may take, see `waves`."""
 MEASURED_RUNS = 10
 """How often each form of a region that may be large is run."""
+LOADING = 100.0
+"""Parts of the time that is left that may be spent on loading a region for each part of the model's
+time that it may gain: GPT-2's table of tokens takes 5 s to load twice, and is read in 50 us."""
 LOADED_PER_S = 6e7
 """Bytes of weights of a region that the runtime is given and loads in a second, about."""
 
@@ -263,7 +266,7 @@ class _Search:
         if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
         graph = self.as_known(graph)
-        if self.progress is not None:
+        if self.progress is not None or self.cost.measures:
             self.whole = self.cost.estimate(graph)
         graph = self.search_waves(graph)
         if self.work is None:
@@ -331,7 +334,7 @@ class _Search:
             runs = MEASURED_RUNS * len(found.states)
             wanted = max(runs * found.states[0].cost, MEASURE_S[1])
             seconds = min(wanted, WAVES * self.remaining())
-            known = self.decide(region, found.states, seconds)
+            known = self.decide(region, found.states, seconds, worth=1.0)
         elif found.exhausted:
             known = Remembered(None, effort=EFFORTS[-1])
         if known is None:
@@ -433,7 +436,10 @@ class _Search:
             low, high = MEASURE_S
             if self.cost.measures and hope <= 0 and seconds < low:
                 continue
-            known = self.decide(region, states, min(high, max(low, seconds)))
+            # What the estimate does not see, the form may gain all the same.
+            most = max(hope, SURPRISE * states[0].cost * len(groups[region.key]))
+            worth = most / self.whole if self.whole > 0 else 1.0
+            known = self.decide(region, states, min(high, max(low, seconds)), worth)
             if known is not None:
                 self.memory.put(region, known)
                 self.settle(region, known)
@@ -462,8 +468,14 @@ class _Search:
             # What stands there now is what the next pass meets.
             self.solved.setdefault((solution.outputs, region.uses), None)
 
-    def decide(self, region: Region, states: Sequence[State], seconds: float) -> Remembered | None:
-        """The form that a region should have, measured for `seconds`; None if too few are left."""
+    def decide(
+        self, region: Region, states: Sequence[State], seconds: float, worth: float
+    ) -> Remembered | None:
+        """The form that a region should have, measured for `seconds`; None if too few are left.
+
+        To load its weights may take seconds by themselves: no more of those that are left than the
+        part of the model's time that it is `worth`, times `LOADING`.
+        """
         original, *others = states
         if not self.cost.measures:
             return self.remembered(region, self.estimated(original, others))
@@ -471,7 +483,9 @@ class _Search:
         if self.remaining() < low:
             return None
         loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
-        fitting = int(min(len(others) + 1, self.remaining() / 2 / (loading + low)))
+        fitting = min(len(others) + 1, int(self.remaining() / 2 / (loading + low)))
+        if fitting * loading > LOADING * worth * self.remaining():
+            fitting = int(LOADING * worth * self.remaining() / loading)
         if fitting < 2:
             return None
         forms = [original, *others][:fitting]
