@@ -22,7 +22,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,21 @@ def measure(name: str, options: argparse.Namespace) -> Row:
             list(attempts.values()),
             nodes_before=sum(report["before"]["operators"].values()) if report else 0,
             nodes_after=sum(report["after"]["operators"].values()) if report else 0,
+            recognised=recognised(report),
             rules=report.get("rules", []),
             phases=report.get("phases", {}),
         )
         return with_headroom(row, before, outputs[XFLOW], options)
+
+
+def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the blocks of a report by kind: how many are recognised, and how many there are."""
+    found: dict[str, list[int]] = {}
+    for block in report.get("blocks", []):
+        counts = found.setdefault(block["kind"], [0, 0])
+        counts[0] += block["recognised"]
+        counts[1] += 1
+    return dict(sorted(found.items()))
 
 
 def with_headroom(row: Row, before: Path, after: Path, options: argparse.Namespace) -> Row:

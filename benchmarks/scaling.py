@@ -42,7 +42,7 @@ from xflow.rule_files import default_directory, load_rules
 from xflow.search import search
 
 NAME = "scaling"
-BUDGET_S = 100.0
+BUDGET_S = 300.0
 SEED = 0
 """Of the draw of a part of the rules."""
 LAYERS_OF_RULES = 2

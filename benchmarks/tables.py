@@ -36,6 +36,9 @@ class Row:
     spent_on: str = ""
     nodes_before: int = 0
     nodes_after: int = 0
+    recognised: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    """By kind, how many blocks one operator or one of the runtime's kernels computes in xflow's
+    output, and how many the model has."""
     rules: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
     profiles: list[Profile] = dataclasses.field(default_factory=list)
@@ -163,6 +166,10 @@ before and after xflow. *Best*: the fastest, if it is faster than the original b
 part of that which is gone in xflow's output."""
 
 
+RECOGNISED = """\
+Blocks that one operator, or one of the runtime's kernels, computes in xflow's output:"""
+
+
 def markdown(rows: Sequence[Row], tools: Sequence[str]) -> list[str]:
     """Return the lines of the page: ratios, costs, failures, and where there is nothing to gain."""
     lines = [
@@ -178,11 +185,20 @@ def markdown(rows: Sequence[Row], tools: Sequence[str]) -> list[str]:
         "",
         *table(("tool", *_kinds(), "examples"), [_faults(rows, tool) for tool in tools]),
     ]
+    kinds = list(dict.fromkeys(kind for row in rows for kind in row.recognised))
+    if kinds:
+        lines += ["", RECOGNISED, ""]
+        lines += table(("model", *kinds), [_recognised(row, kinds) for row in rows])
     idle = [row for row in rows if row.attempt(XFLOW).gain < NO_GAIN and row.spent_on]
     if idle:
         lines += ["", "Where xflow gains nothing:", ""]
         lines += [f"- {row.model}: {row.spent_on}." for row in idle]
     return lines
+
+
+def _recognised(row: Row, kinds: Sequence[str]) -> tuple[str, ...]:
+    counts = (row.recognised.get(kind) for kind in kinds)
+    return (row.model, *(f"{each[0]} of {each[1]}" if each else "" for each in counts))
 
 
 def put(page: Path, mark: str, text: str) -> None:

@@ -12,7 +12,7 @@ from figures import BENCH, README, bench_block, main, rows_of, summary
 
 from chart import draw
 from judge import Fault
-from run import failure, save
+from run import failure, recognised, save
 from tables import Row, geometric_mean, markdown, means
 from tools import VARIANTS, XFLOW, Attempt, Failure
 
@@ -22,6 +22,11 @@ def attempt(tool: str, ratio: float, spread: float = 0.0, /, **more: Any) -> Att
     return Attempt(tool, **{"seconds": 1.0, **figures, **more})
 
 
+BLOCKS = [
+    {"kind": "attention", "recognised": True},
+    {"kind": "activation", "recognised": True},
+    {"kind": "attention", "recognised": False},
+]
 ROWS = [
     Row(
         "first",
@@ -29,6 +34,7 @@ ROWS = [
         [attempt(XFLOW, 2.0, 0.1), attempt("peer", 0.5), Attempt("other", Failure.MISSING)],
         headroom=0.4,
         removed=0.25,
+        recognised=recognised({"blocks": BLOCKS}),
         spent_on="not said, since it gains",
     ),
     Row(
@@ -79,6 +85,9 @@ def test_the_page_has_ratios_costs_failures_and_what_time_is_spent_on() -> None:
     assert "second: not valid: a \\| b; third: crashed" in page
     assert "- second: all of its time is Conv." in page
     assert "not said" not in page
+    assert "| model | activation | attention |" in page
+    assert "| first | 1 of 1 | 1 of 2 |" in page
+    assert "| second |  |  |" in page
 
 
 def test_the_chart_is_the_same_for_the_same_figures(tmp_path: Path) -> None:
