@@ -369,6 +369,15 @@ class TestComparison:
         found = Comparison.over([(first, second)])
         assert [found.low, found.high] == pytest.approx([1.1, 1.1])
 
+    @pytest.mark.parametrize("hit", [(0.7, 0.2), (0.2, 0.7), (0.6, 0.6)])
+    def test_who_was_disturbed_more_often_is_no_slower(self, hit: tuple[float, float]) -> None:
+        generator = np.random.default_rng(7)
+        first, second = (
+            Timing(tuple(np.where(generator.random(24) < often, 2.0, 1.0) * taken))
+            for often, taken in zip(hit, (1.0, 0.9), strict=True)
+        )
+        assert second.relative_to(first) == pytest.approx(0.9)
+
     def test_passes_go_on_while_it_is_undecided(self, monkeypatch: pytest.MonkeyPatch) -> None:
         orders = []
 

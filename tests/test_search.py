@@ -244,6 +244,23 @@ rule second
     assert operator_name(result.graph.outputs[0].node) == chosen
 
 
+@pytest.mark.parametrize(("taken", "last"), [(0.97, "Gemm"), (0.99, "MatMul")])
+def test_which_kernel_multiplies_faster_is_measured_and_not_estimated(
+    taken: float, last: str
+) -> None:
+    """The estimate has it that both take the same time. In other cases that would be noise."""
+    rules = parse_rules("""
+rule other-kernel
+  in       a[m,k] b[k,n]
+  from     MatMul(a, b)
+  to       Gemm(a, b)
+""")
+    graph = Graph((call("MatMul", tensor("a", 64, 64), tensor("b", 64, 64)),))
+    race = Race({"MatMul": 1.0, "Gemm": taken})
+    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
+    assert operator_name(result.graph.outputs[0].node) == last
+
+
 def test_what_is_spelled_out_gets_a_larger_share_of_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,7 +6,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.graph import Graph, TensorType, Value, apply, leaf
 from xflow.states import Signature, State, choice
 
-X = leaf("x", TensorType("FLOAT", (4, 4)))
+X, W = (leaf(name, TensorType("FLOAT", (4, 4))) for name in "xw")
 
 
 def stacked(*names: str) -> Graph:
@@ -49,6 +49,22 @@ def test_what_only_adds_operators_to_a_cheaper_state_is_not_measured() -> None:
     cheaper = state(9.0, "f", "Exp", "Tanh", "Relu")  # as the runtime fuses it, perhaps
     found = by_signature([ROOT, BEST, longer, around, cheaper])
     assert choice(found, ROOT, [BEST], 6) == [ROOT, BEST, cheaper]
+
+
+def test_other_kernels_for_the_products_are_measured_before_other_ways_around_them() -> None:
+    def product(cost: float, path: str, name: str, *around: str) -> State:
+        (value,) = apply(name, [X, W])
+        for each in around:
+            (value,) = apply(each, [value])
+        return State(Graph((value,)), cost, tuple(path.split()))
+
+    root, best = product(10.0, "", "MatMul", "Exp"), product(9.0, "a", "MatMul", "Abs")
+    names = ("Neg", "Sin", "Cos", "Tanh", "Relu", "Sqrt")
+    around = [product(9.1 + i / 100, f"a {i}", "MatMul", name) for i, name in enumerate(names)]
+    other = product(10.4, "b", "Gemm", "Exp")
+    found = by_signature([root, best, *around, other])
+    chosen = choice(found, root, [best], 3)
+    assert chosen == [root, best, around[0], other]
 
 
 def test_nothing_but_the_original_where_nothing_was_found() -> None:

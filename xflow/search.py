@@ -72,7 +72,7 @@ WAVES = 0.25
 """The part of the budget that waves may take, see `waves`."""
 MEASURED_RUNS = 10
 """How often each form of a region that may be large is run."""
-LOADING = 100.0
+LOADING = 30.0
 """Parts of the time that is left that may be spent on loading a region for each part of the model's
 time that it may gain: GPT-2's table of tokens takes 5 s to load twice, and is read in 50 us."""
 LOADED_PER_S = 6e7
@@ -621,7 +621,9 @@ def _wanted(state: State, original: State) -> float:
     """The relative gain that a form has to be measured at."""
     if _is_part(state.graph, original.graph):
         return -GAIN  # it does nothing that the original does not, too: so much is noise
-    return GAIN if state.cost < original.cost * (1 - GAIN / 2) else SURPRISE
+    # What kernel multiplies matrices faster, the estimate knows within some percent.
+    surely = -GAIN if state.kernels != original.kernels else GAIN / 2
+    return GAIN if state.cost < original.cost * (1 - surely) else SURPRISE
 
 
 def _solution(state: State, before: float, after: float, gain: float) -> Solution | None:

@@ -16,6 +16,11 @@ from xflow.steps import Step
 Signature: TypeAlias = frozenset[tuple[object, int]]
 """What two graphs share that the runtime would serve alike: operators and their types, counted."""
 
+MULTIPLYING = frozenset({"attention", "contraction", "convolution"})
+"""Roles of operators in whose kernels most of a model's time goes."""
+KINDS = 2
+"""How many other choices of such kernels are measured than what is said to be best."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -59,6 +64,13 @@ class State:
         )
         return frozenset(counts.items())
 
+    @cached_property
+    def kernels(self) -> frozenset[tuple[str, int]]:
+        """The operators that multiply matrices, by name, counted."""
+        multiplying = (node.op for node in self.graph.nodes if node.role in MULTIPLYING)
+        names = (op.name for op in multiplying if isinstance(op, Operator))
+        return frozenset(Counter(names).items())
+
     @property
     def heaviest(self) -> Step | None:
         """The step on the way that is said to gain most; None if there is no way behind it."""
@@ -83,15 +95,23 @@ def choice(
 ) -> list[State]:
     """The given graph, and at most `keep` of what was found, by cost.
 
-    The best of each exploration; the first and the last state on the way to the first of them that
-    gained something; and for each rule on that way, those first that are said to gain most, the
-    cheapest that does without. Where the estimate is wrong about one step, one of them may be
-    right. The rest are the next ones. What has all operators of a cheaper one and more is left out.
+    The best of each exploration; the best that multiply their matrices in other kernels, since by
+    what one kernel is faster than another on a machine the estimate knows within some percent only,
+    and all else may be done in many ways that hardly differ; the first and the last state on the
+    way to the first best that gained something; and for each rule on that way, those first that are
+    said to gain most, the cheapest that does without. Where the estimate is wrong about one step,
+    one of them may be right. The rest are the next ones. What has all operators of a cheaper one
+    and more is left out.
     """
     others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
     if not others:
         return [root]
     best = others[0]
+    kinds: dict[object, State] = {}
+    for state in others:
+        kinds.setdefault(state.kernels, state)
+    present = {state.kernels for state in (root, *bests)}
+    foreign = [state for kernels, state in kinds.items() if kernels not in present][:KINDS]
     way = sorted(
         (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
         key=lambda state: len(state.path),
@@ -102,7 +122,7 @@ def choice(
     ]
     without.sort(key=lambda state: -state.cost)
     chosen = [(root, dict(root.signature))]
-    for state in (*bests, *way[:1], *way[1:][-1:], *without, *others):
+    for state in (*bests, *foreign, *way[:1], *way[1:][-1:], *without, *others):
         if len(chosen) > keep:
             break
         mine = dict(state.signature)
