@@ -5,12 +5,12 @@ Each model gets weights and is optimized by each tool in a process of its own, w
 memory taken.  Then all outputs of a model are judged anew in one more process, interleaved with
 each other and with the original.  The table goes to the terminal; with all figures and a chart it
 goes to `results/`, after every model, so that a run that is interrupted leaves what it has found;
-`--variants` has a table of its own.
+models with variants have a table of their own besides.
 Exits with 1 if a result of xflow is wrong, late (over its budget, the final timing and 30 s) or
 below 0.98 of the original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
-           [--variants]
+           [--variants [MODEL ...]]
 """
 
 import argparse
@@ -65,7 +65,8 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         folder = Path(folder_name)
         before, report_file = folder / "original.onnx", folder / "report.json"
         # A tool may put the weights of its output in a file beside it.
-        outputs = {tool: folder / f"{number}" for number, tool in enumerate(options.tools)}
+        tools = tools_of(name, options)
+        outputs = {tool: folder / f"{number}" for number, tool in enumerate(tools)}
         prepare(name, before)
         attempts: dict[str, Attempt] = {}
         for tool, place in outputs.items():
@@ -94,6 +95,12 @@ def measure(name: str, options: argparse.Namespace) -> Row:
             phases=report.get("phases", {}),
         )
         return with_headroom(row, before, outputs[XFLOW], options)
+
+
+def tools_of(name: str, options: argparse.Namespace) -> tuple[str, ...]:
+    """Return what a model is optimized by: xflow, its variants if asked for, and the peers."""
+    variants = tuple(VARIANTS) if name in options.variants else (XFLOW,)
+    return (*variants, *options.peers)
 
 
 def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -148,27 +155,40 @@ def machine(options: argparse.Namespace) -> str:
 
 def versions(options: argparse.Namespace) -> dict[str, str]:
     """Return the version of each peer's package, empty where it is not installed."""
-    return {peer.package: peer.version for name, peer in PEERS.items() if name in options.tools}
+    return {peer.package: peer.version for name, peer in PEERS.items() if name in options.peers}
 
 
 def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
-    """Write the results as JSON, Markdown and a chart, named after the target."""
+    """Write the results as JSON, Markdown and a chart, named after the target.
+
+    Models with variants come with these into a second table, so that the first one says the same
+    of all models.
+    """
     name = f"{options.provider}-{options.threads}-threads"
-    name += "-variants" if options.variants else ""
+    save_table(name, rows, (XFLOW, *options.peers), options)
+    if found := [row for row in rows if row.model in options.variants]:
+        save_table(f"{name}-variants", found, (*VARIANTS, *options.peers), options)
+
+
+def save_table(
+    name: str, rows: Sequence[Row], tools: Sequence[str], options: argparse.Namespace
+) -> None:
+    """Write what some of the tools have made of some of the models."""
+    rows = [row.by(tools) for row in rows]
     installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
     lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
     lines += [f"Peers: {installed}."] if installed else []
     chart = options.out / f"{name}.svg"
     options.out.mkdir(parents=True, exist_ok=True)
-    if draw(rows, options.tools, machine(options), chart):
+    if draw(rows, tools, machine(options), chart):
         lines += ["", f"![Times as fast, by model and tool]({chart.name})"]
-    lines += ["", *markdown(rows, options.tools)]
+    lines += ["", *markdown(rows, tools)]
     failures = [f"{row.model}: {said}." for row in rows if (said := failure(row, options))]
     lines += ["", "Failures of xflow:", "", *(f"- {said}" for said in failures)] if failures else []
     figures = {
         "seconds": options.seconds,
         "peers": versions(options),
-        "geometric_means": means(rows, options.tools),
+        "geometric_means": means(rows, tools),
     }
     write_results(name, "\n".join(lines) + "\n", rows, options, **figures)
 
@@ -205,8 +225,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="xflow alone")
     parser.add_argument(
         "--variants",
-        action="store_true",
-        help="xflow with other options as well: --domains ort, --keep-opset",
+        nargs="*",
+        metavar="MODEL",
+        help="models that xflow takes with other options as well: --domains ort, --keep-opset "
+        "(default: all)",
     )
     parser.add_argument(
         "--out",
@@ -215,14 +237,17 @@ def arguments() -> argparse.Namespace:
         help="where results go (default: results/, if no MODEL is named)",
     )
     options = parser.parse_args()
-    if unknown := set(options.models) - set(known):
+    if unknown := {*options.models, *(options.variants or ())} - set(known):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    options.tools = tuple(VARIANTS) if options.variants else (XFLOW,)
-    options.tools += () if options.no_peers else tuple(PEERS)
+    options.peers = () if options.no_peers else tuple(PEERS)
     # Neither a run over some models nor one without peers replaces the whole table.
     if options.out is None and not options.models and not options.no_peers:
         options.out = HERE / "results"
     options.models = options.models or known
+    if options.variants is None:
+        options.variants = ()
+    else:
+        options.variants = options.variants or options.models
     return options
 
 
@@ -246,14 +271,14 @@ def run(options: argparse.Namespace) -> int:
         row = measure(name, options)
         rows.append(row)
         console.print(
-            "  ".join(row_cells(row, options.tools)),
+            "  ".join(row_cells(row, tools_of(name, options))),
             failure(row, options),
             highlight=False,
             soft_wrap=True,
         )
         if options.out is not None:
             save(rows, options)
-    console.print(render(rows, options.tools, machine(options)))
+    console.print(render(rows, (XFLOW, *options.peers), machine(options)))
     failures = [(row.model, said) for row in rows if (said := failure(row, options))]
     for model, said in failures:
         console.print(f"{model}: {said}", style="red")

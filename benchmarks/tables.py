@@ -47,6 +47,10 @@ class Row:
         """What one tool has made of the model."""
         return next(made for made in self.attempts if made.tool == tool)
 
+    def by(self, tools: Sequence[str]) -> "Row":
+        """The same of some of the tools alone."""
+        return dataclasses.replace(self, attempts=[self.attempt(tool) for tool in tools])
+
     @property
     def operators(self) -> str:
         """How many there are before and after xflow."""

@@ -235,7 +235,7 @@ def test_a_form_is_worth_what_it_gains_at_the_worst_setting() -> None:
             self.times = list(times)
 
         def measure(
-            self, graphs: object, seconds: float, *, again: bool = False
+            self, graphs: object, seconds: float, *, again: int = 0
         ) -> list[float | None]:
             return self.times
 

@@ -37,8 +37,12 @@ KEPT = 6
 """Forms of a region that are measured against the original."""
 GAIN = 0.02
 """Least relative gain for which a region is rewritten."""
+MEASURED = 0.01
+"""The same where it is measured, at first and then in new sessions."""
+SESSIONS = 3
+"""How many of these there are at most, as long as it is not clear."""
 SURPRISE = 0.08
-"""The same for a form that the estimate does not call faster: more often it is noise."""
+"""The same at first for a form that the estimate does not call faster: more often it is noise."""
 NOISE = 0.05
 """Up to which relative difference two measured forms count as equally fast that the estimate does
 not tell apart."""
@@ -494,7 +498,7 @@ class _Search:
     def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
         """The fastest of the forms, of which the first is the original, if it gains enough.
 
-        It has to do so twice.
+        It has to do so in new sessions, too.
         """
         original = forms[0]
         graphs = [region.in_place(state.graph.outputs) for state in forms]
@@ -512,34 +516,60 @@ class _Search:
         ]
         first = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
         chosen = [first] if first[1] is form else [first, (fastest, form)]
-        gains = [_wanted(state, original) for _, state in chosen]
-        if not any(
-            _solution(state, times[0], t, gain)
-            for (t, state), gain in zip(chosen, gains, strict=True)
+        wanted = [_wanted(state, original) for _, state in chosen]
+        if all(
+            t > times[0] * (1 - at_first)
+            for (t, _), (at_first, _) in zip(chosen, wanted, strict=True)
         ):
             return None
-        # The fastest of several is so by luck, too, and two sessions of one model differ by some
-        # percent for as long as they live. Only new ones tell what it gains.
-        again = [graphs[0], *(graphs[forms.index(state)] for _, state in chosen)]
-        before, *after = self.cost.measure(again, AGAIN * seconds, again=True)
-        if before is None:
-            return None
+        best = [state for _, state in chosen]
+        enough = [lasting for _, lasting in wanted]
+        after = [graphs[forms.index(state)] for state in best]
         gaining = [
-            (t, solution)
-            for (_, state), t, gain in zip(chosen, after, gains, strict=True)
-            if t and (solution := _solution(state, before, t, min(gain, gain / 2))) is not None
+            (gain, state)
+            for gain, state, least in zip(
+                self.gains(graphs[0], after, enough, seconds), best, enough, strict=True
+            )
+            if gain >= least and state.path
         ]
-        least = min((t for t, _ in gaining), default=0.0)
-        return next((each for t, each in gaining if t <= least * (1 + GAIN)), None)
+        most = max((gain for gain, _ in gaining), default=0.0)
+        for gain, state in gaining:
+            if gain >= most - GAIN:
+                return _solution(state, gain * times[0])
+        return None
+
+    def gains(
+        self, before: Graph, after: Sequence[Graph], wanted: Sequence[float], seconds: float
+    ) -> list[float]:
+        """The part of the time that is gained by each graph, on the average of new sessions.
+
+        The fastest of several is so by luck, too, and two sessions of one model differ by some
+        percent for as long as they live. So there are further ones as long as it is not clear
+        whether a graph gains what is wanted of it. -inf: it does not run.
+        """
+        total, means = [0.0] * len(after), [-math.inf] * len(after)
+        for number in range(1, SESSIONS + 1):
+            if number > 1 and self.remaining() < seconds:
+                break
+            start, *times = self.cost.measure([before, *after], AGAIN * seconds, again=number)
+            if start is None:
+                break
+            found = [-math.inf if t is None else 1 - t / start for t in times]
+            total = [sum(each) for each in zip(total, found, strict=True)]
+            means = [each / number for each in total]
+            if not any(
+                abs(mean - enough) < GAIN for mean, enough in zip(means, wanted, strict=True)
+            ):
+                break
+        return means
 
     def estimated(self, original: State, others: Sequence[State]) -> Solution | None:
         """The cheapest form that gains enough."""
         for state in sorted(others, key=lambda state: state.cost):
             part = _is_part(state.graph, original.graph)
             gain = -GAIN if part and self.cost.layouts is not None else self.gain
-            solution = _solution(state, original.cost, state.cost, gain)
-            if solution is not None:
-                return solution
+            if state.path and state.cost <= original.cost * (1 - gain):
+                return _solution(state, original.cost - state.cost)
         return None
 
     def rewrite(
@@ -617,16 +647,16 @@ def _is_part(after: Graph, before: Graph) -> bool:
     return fewer < more
 
 
-def _wanted(state: State, original: State) -> float:
-    """The relative gain that a form has to be measured at."""
+def _wanted(state: State, original: State) -> tuple[float, float]:
+    """The part of the time that a form has to gain, at first and on the average of new sessions."""
     if _is_part(state.graph, original.graph):
-        return -GAIN  # it does nothing that the original does not, too: so much is noise
+        return -GAIN, -GAIN  # it does nothing that the original does not: so much is noise
     # What kernel multiplies matrices faster, the estimate knows within some percent.
     surely = -GAIN if state.kernels != original.kernels else GAIN / 2
-    return GAIN if state.cost < original.cost * (1 - surely) else SURPRISE
+    if state.cost < original.cost * (1 - surely):
+        return MEASURED, MEASURED
+    return SURPRISE, SURPRISE / 2
 
 
-def _solution(state: State, before: float, after: float, gain: float) -> Solution | None:
-    if not state.path or after > before * (1 - gain):
-        return None
-    return Solution(state.graph.outputs, state.path, before - after, state.trail)
+def _solution(state: State, gain: float) -> Solution:
+    return Solution(state.graph.outputs, state.path, gain, state.trail)

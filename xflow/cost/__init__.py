@@ -82,11 +82,11 @@ class CostModel(Protocol):
         """What `graph` costs, from a model of the target or from the graph alone."""
 
     def measure(
-        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+        self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
         """The seconds that one run of each graph takes on the target, run against each other.
 
         The graphs compute the same from the same leaves. `seconds` is the time to spend on all
         of them; None stands for a graph that does not run. What was measured before counts, but
-        only what was measured `again` if that is asked for.
+        only what was measured for the same time `again`: the first time by default.
         """

@@ -244,7 +244,7 @@ class EstimatedCost:
         return self.layouts(graph)
 
     def measure(
-        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+        self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
         """Nothing: None for every graph."""
         return [None] * len(graphs)

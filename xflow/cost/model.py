@@ -88,7 +88,7 @@ class Costs:
         return self.layouts(graph)
 
     def measure(
-        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+        self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
         """The seconds that a run of each graph takes; None for one that cannot be run.
 
@@ -103,7 +103,7 @@ class Costs:
             for graph, opset in zip(graphs, opsets, strict=True)
         ]
         if again:
-            keys[0] += "/again"
+            keys[0] += f"/again {again}"
         contexts = [keys[0], *(f"{keys[0]}/{key}" for key in keys[1:])]
         stored = [self._store.get(self._place, context) for context in contexts]
         known = [None if cost is None else cost.seconds for cost in stored]
@@ -161,7 +161,7 @@ class WorstOf:
         return list(dict.fromkeys(text for cost in self._costs for text in cost.warnings))
 
     def measure(
-        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+        self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
         """The seconds of the first graph at the first setting, times each graph's worst ratio.
 

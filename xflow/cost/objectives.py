@@ -46,7 +46,7 @@ class ExactCost(ABC):
         return self.amount(graph) + OPERATOR_BYTES * operators(graph)
 
     def measure(
-        self, graphs: Sequence[Graph], seconds: float, *, again: bool = False
+        self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
         """Nothing: None for every graph."""
         return [None] * len(graphs)
