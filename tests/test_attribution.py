@@ -234,9 +234,7 @@ def test_a_form_is_worth_what_it_gains_at_the_worst_setting() -> None:
             super().__init__()
             self.times = list(times)
 
-        def measure(
-            self, graphs: object, seconds: float, *, again: int = 0
-        ) -> list[float | None]:
+        def measure(self, graphs: object, seconds: float, *, again: int = 0) -> list[float | None]:
             return self.times
 
     graphs = [Graph((X,))] * 3
