@@ -69,8 +69,9 @@ class Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
             f'width="{self.width}" role="img" aria-label="{escape(self.title)}">\n'
-            "<style>text{font:13px sans-serif;text-anchor:middle;fill:#8a8f98}"
-            ".bold{font-weight:bold}</style>\n"
+            "<style>text{font:13px sans-serif;text-anchor:middle;fill:#4f5764}"
+            ".bold{font-weight:bold}"
+            "@media (prefers-color-scheme:dark){text{fill:#aeb4bf}}</style>\n"
             f"<defs>{heads}</defs>\n{body}\n</svg>\n"
         )
 
@@ -94,7 +95,7 @@ def parts() -> Drawing:
         made.arrow((start, 248), (end, 248))
     made.arrow((665, 76), (665, 180), (265, 180), (265, 218), tone="good")
     made.arrow((95, 76), (95, 150), (230, 150), (230, 218), tone="key")
-    made.words(162, 142, "shapes, numpy, cost")
+    made.words(170, 142, "shapes, numpy, cost")
     made.words(580, 172, "both ways")
     return made
 
