@@ -31,7 +31,7 @@ Clip and one with Relu, the one nearer to the model is the better one."""
 
 DOUBTS = 2
 """How often a region is explored again without a step that may not gain what it is said to."""
-PART = 10
+PART = 5
 """What the limits are divided by then."""
 
 
