@@ -62,9 +62,14 @@ def test_other_kernels_for_the_products_are_measured_before_other_ways_around_th
     names = ("Neg", "Sin", "Cos", "Tanh", "Relu", "Sqrt")
     around = [product(9.1 + i / 100, f"a {i}", "MatMul", name) for i, name in enumerate(names)]
     other = product(10.4, "b", "Gemm", "Exp")
-    found = by_signature([root, best, *around, other])
+    (twice,) = apply("MatMul", [*product(0.0, "", "Gemm").graph.outputs, W])
+    more = State(Graph((twice,)), 10.5, ("c",))
+    found = by_signature([root, best, *around, more, other])
     chosen = choice(found, root, [best], 3)
     assert chosen == [root, best, around[0], other]
+    assert other.has_other_kernels(root)
+    assert not best.has_other_kernels(root)
+    assert not more.has_other_kernels(root)  # it has one product more, and no other one for it
 
 
 def test_nothing_but_the_original_where_nothing_was_found() -> None:

@@ -652,7 +652,7 @@ def _wanted(state: State, original: State) -> tuple[float, float]:
     if _is_part(state.graph, original.graph):
         return -GAIN, -GAIN  # it does nothing that the original does not: so much is noise
     # What kernel multiplies matrices faster, the estimate knows within some percent.
-    surely = -GAIN if state.kernels != original.kernels else GAIN / 2
+    surely = -GAIN if state.has_other_kernels(original) else GAIN / 2
     if state.cost < original.cost * (1 - surely):
         return MEASURED, MEASURED
     return SURPRISE, SURPRISE / 2

@@ -71,6 +71,14 @@ class State:
         names = (op.name for op in multiplying if isinstance(op, Operator))
         return frozenset(Counter(names).items())
 
+    def has_other_kernels(self, other: State) -> bool:
+        """Whether it multiplies the matrices of another state otherwise, and no more of them.
+
+        A factor for each channel as a convolution is no other kernel, but one more.
+        """
+        mine, yours = (sum(count for _, count in state.kernels) for state in (self, other))
+        return self.kernels != other.kernels and mine <= yours
+
     @property
     def heaviest(self) -> Step | None:
         """The step on the way that is said to gain most; None if there is no way behind it."""
@@ -109,8 +117,9 @@ def choice(
     best = others[0]
     kinds: dict[object, State] = {}
     for state in others:
-        kinds.setdefault(state.kernels, state)
-    present = {state.kernels for state in (root, *bests)}
+        if state.has_other_kernels(root):
+            kinds.setdefault(state.kernels, state)
+    present = {state.kernels for state in bests}
     foreign = [state for kernels, state in kinds.items() if kernels not in present][:KINDS]
     way = sorted(
         (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
