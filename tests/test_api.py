@@ -325,3 +325,20 @@ def test_names_and_sizes_may_be_what_they_often_are() -> None:
     assert '"x": [\n' in result.report.to_json()
     with pytest.raises(UsageError, match="parse_rules"):
         estimated(two_products(), ["relu-of-relu"])  # type: ignore[list-item]
+
+
+def test_a_script_in_a_checkout_finds_all_parts_however_xflow_is_installed() -> None:
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    code = (
+        "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
+        "import xflow.generator, xflow.verifier.prove\n"
+        "from xflow.rule_files import default_directory\n"
+        "print(default_directory())"
+    )
+    root = Path(xflow.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()) == root / "rules"

@@ -7,7 +7,14 @@ pipeline of onnx-ir's passes.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+_HERE = Path(__file__).parent
+if not (_HERE / "verifier").exists() and (_HERE.parent / "verifier" / "prove.py").is_file():
+    # A script in a checkout imports this folder, whatever is installed: its other parts stand
+    # beside it there.
+    __path__.append(str(_HERE.parent))
 
 if TYPE_CHECKING:
     from xflow.agreement import check
