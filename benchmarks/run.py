@@ -278,7 +278,8 @@ def run(options: argparse.Namespace) -> int:
         )
         if options.out is not None:
             save(rows, options)
-    console.print(render(rows, (XFLOW, *options.peers), machine(options)))
+    tools = (XFLOW, *options.peers)
+    console.print(render([row.by(tools) for row in rows], tools, machine(options)))
     failures = [(row.model, said) for row in rows if (said := failure(row, options))]
     for model, said in failures:
         console.print(f"{model}: {said}", style="red")
