@@ -1,6 +1,8 @@
 """Optimising whole models: right and better, or the input's own graph with the reason."""
 
 import dataclasses
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -300,9 +302,6 @@ def test_a_broken_file_is_a_model_error(tmp_path: Path) -> None:
 
 
 def test_import_is_light() -> None:
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     code = "import sys, xflow; print('onnx' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
@@ -328,9 +327,6 @@ def test_names_and_sizes_may_be_what_they_often_are() -> None:
 
 
 def test_a_script_in_a_checkout_finds_all_parts_however_xflow_is_installed() -> None:
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     code = (
         "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
         "import xflow.generator, xflow.verifier.prove\n"

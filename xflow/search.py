@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from xflow.backtrack import Limits
 from xflow.blocks.find import find_larger
@@ -522,21 +523,17 @@ class _Search:
             for (t, _), (at_first, _) in zip(chosen, wanted, strict=True)
         ):
             return None
-        best = [state for _, state in chosen]
+        after = [graphs[forms.index(state)] for _, state in chosen]
         enough = [lasting for _, lasting in wanted]
-        after = [graphs[forms.index(state)] for state in best]
+        gains = self.gains(graphs[0], after, enough, seconds)
         gaining = [
             (gain, state)
-            for gain, state, least in zip(
-                self.gains(graphs[0], after, enough, seconds), best, enough, strict=True
-            )
+            for gain, (_, state), least in zip(gains, chosen, enough, strict=True)
             if gain >= least and state.path
         ]
         most = max((gain for gain, _ in gaining), default=0.0)
-        for gain, state in gaining:
-            if gain >= most - GAIN:
-                return _solution(state, gain * times[0])
-        return None
+        kept = (_solution(state, gain * times[0]) for gain, state in gaining if gain >= most - GAIN)
+        return next(kept, None)
 
     def gains(
         self, before: Graph, after: Sequence[Graph], wanted: Sequence[float], seconds: float
@@ -547,16 +544,16 @@ class _Search:
         percent for as long as they live. So there are further ones as long as it is not clear
         whether a graph gains what is wanted of it. -inf: it does not run.
         """
-        total, means = [0.0] * len(after), [-math.inf] * len(after)
+        sessions: list[list[float]] = []
+        means = [-math.inf] * len(after)
         for number in range(1, SESSIONS + 1):
             if number > 1 and self.remaining() < seconds:
                 break
             start, *times = self.cost.measure([before, *after], AGAIN * seconds, again=number)
             if start is None:
                 break
-            found = [-math.inf if t is None else 1 - t / start for t in times]
-            total = [sum(each) for each in zip(total, found, strict=True)]
-            means = [each / number for each in total]
+            sessions.append([-math.inf if t is None else 1 - t / start for t in times])
+            means = [fmean(each) for each in zip(*sessions, strict=True)]
             if not any(
                 abs(mean - enough) < GAIN for mean, enough in zip(means, wanted, strict=True)
             ):
