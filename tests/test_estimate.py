@@ -133,3 +133,19 @@ def test_heads_of_an_attention_are_shared_out_among_threads_and_one_head_is_not(
 
     assert attended(1) > 1.5 * attended(2)
     assert attended(3) > 1.2 * attended(4)
+
+
+def test_a_normalization_spelled_out_for_the_fusion_is_served_like_the_operator() -> None:
+    def spelled(power: Value) -> Value:
+        centred = call("Sub", row, call("ReduceMean", row, axes=(1,), keepdims=True))
+        spread = call("ReduceMean", call("Pow", centred, power), axes=(1,), keepdims=True)
+        deviation = call("Sqrt", call("Add", spread, tensor("epsilon", 1, constant=True)))
+        return call("Add", call("Mul", call("Div", centred, deviation), scale), scale)
+
+    row, scale = tensor("row", 16, 768), tensor("scale", 768, constant=True)
+    whole = call("LayerNormalization", row, scale, scale, axis=1, epsilon=Fraction(1, 1000))
+    served = Estimator().served
+    fused = spelled(tensor("two", 1, constant=True))
+    assert served(Graph((fused,))) == served(Graph((whole,)))
+    assert served(Graph((spelled(tensor("power", 1)),))) != served(Graph((whole,)))
+    assert served(Graph((fused, fused.node.inputs[0]))) != served(Graph((whole,)))

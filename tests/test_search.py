@@ -185,7 +185,8 @@ class Stopwatch:
 
     def __init__(self, times: Sequence[float | None]) -> None:
         self.estimate = EstimatedCost().estimate
-        self.layouts = self.notebook = self.settings = None
+        self.layouts: Estimator | None = None
+        self.notebook = self.settings = None
         self.times = times
         self.graphs: list[Graph] = []
 
@@ -265,6 +266,25 @@ rule other-kernel
     race = Race({"MatMul": [1.0], "Gemm": [taken]})
     result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
     assert operator_name(result.graph.outputs[0].node) == last
+
+
+def test_of_spellings_that_the_runtime_fuses_into_one_kernel_luck_does_not_decide() -> None:
+    rules = parse_rules("""
+rule operator
+  in       x[...]
+  from     Relu(Relu(x))
+  to       QuickGelu(x, alpha=1)
+
+rule spelled-out
+  in       x[...]
+  from     Relu(Relu(x))
+  to       Mul(x, Sigmoid(x))
+""")
+    graph = Graph((call("Relu", call("Relu", tensor("x", 4))),))
+    race = Race({"Relu": [1.0], "QuickGelu": [0.9], "Mul": [0.8]})
+    race.layouts = Estimator()
+    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
+    assert operator_name(result.graph.outputs[0].node) == "QuickGelu"
 
 
 @pytest.mark.parametrize(

@@ -481,7 +481,7 @@ class _Search:
         To load its weights may take seconds by themselves: no more of those that are left than the
         part of the model's time that it is `worth`, times `LOADING`.
         """
-        original, *others = states
+        original, *others = self.distinct(states)
         if not self.cost.measures:
             return self.remembered(region, self.estimated(original, others))
         low = MEASURE_S[0]
@@ -495,6 +495,23 @@ class _Search:
             return None
         forms = [original, *others][:fitting]
         return self.remembered(region, self.measured(region, forms, seconds))
+
+    def distinct(self, states: Sequence[State]) -> list[State]:
+        """The first state, and of others that end in the same kernels the one that costs least.
+
+        A normalization that is spelled out as the runtime's fusion wants it is not another form of
+        the operator for it: only by luck would it measure faster.
+        """
+        original, *others = states
+        if self.cost.layouts is None:
+            return [original, *others]
+        forms, least = [original], {self.cost.layouts.served(original.graph): original.cost}
+        for state in sorted(others, key=lambda state: state.cost):
+            served = self.cost.layouts.served(state.graph)
+            if state.cost < least.get(served, math.inf):
+                least[served] = state.cost
+                forms.append(state)
+        return forms
 
     def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
         """The fastest of the forms, of which the first is the original, if it gains enough.

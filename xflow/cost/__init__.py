@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
@@ -39,6 +39,9 @@ class Layouts(Protocol):
 
     def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
         """The nodes of a whole graph that the runtime computes by one kernel, for each such."""
+
+    def served(self, graph: Graph) -> Hashable:
+        """The operators and fused kernels that a whole graph ends in, counted."""
 
 
 Objective: TypeAlias = Literal["latency", "memory", "size", "nodes"]

@@ -11,7 +11,8 @@ to rank graphs: what is kept, a measurement decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
@@ -79,6 +80,20 @@ class Estimator:
         """The nodes of each fused kernel of a whole graph."""
         kernels = self.fusions.chosen(graph, count_readers(graph), graph.outputs)
         return [kernel.inside | {node} for node, kernel in kernels.items()]
+
+    def served(self, graph: Graph) -> Hashable:
+        """The operators and fused kernels that compute a whole graph: names, types, how many.
+
+        They are the same for all spellings that the runtime fuses into one kernel.
+        """
+        kernels = self.fusions.chosen(graph, count_readers(graph), graph.outputs)
+        inside = {node for kernel in kernels.values() for node in kernel.inside}
+        counts = Counter(
+            (kernels[node].name if node in kernels else operator_name(node), node.types)
+            for node in graph.nodes
+            if node not in inside and not node.constant and not isinstance(node.op, Leaf)
+        )
+        return frozenset(counts.items())
 
     def _kernel(self, kernel: Kernel, node: Node) -> float:
         """The seconds that a fused kernel takes, whose result is that of `node`."""
