@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Say how well each tier of the cost ranks: Kendall's tau against what whole models take.
 
-From each model come some dozens of variants: the model with one region replaced by another form
-that the search has visited. Every variant is timed as a whole model, interleaved with the original,
-and what it takes more or less is held against what is predicted
+From each model come some dozens of variants: the model with one region, and all that are equal to
+it, in another form that the search has visited. Every variant is timed as a whole model,
+interleaved with the original, and what it takes more or less is held against what is predicted
 
     default      by the estimate with its default numbers
     calibrated   by the estimate calibrated to this machine
-    regions      by timing the rewritten region alone, in its neighbourhood
+    regions      by timing one rewritten region alone, in its neighbourhood
     FLOPs        by the arithmetic, which is no proxy
 
 Tau is 1 where the order is the same, -1 where it is reversed, and about 0 where the two have
@@ -22,6 +22,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,7 +79,7 @@ REGION_S = 0.5
 
 @dataclass(frozen=True)
 class Variant:
-    """A model with one region replaced, and what is predicted and measured of it.
+    """A model with equal regions replaced, and what is predicted and measured of it.
 
     Both are what it takes more than the original: seconds, operations for FLOPs; `low` to `high`
     is the 95 % confidence interval of original / variant.
@@ -164,13 +165,13 @@ class Ranking:
     def variants(self) -> list[Variant]:
         """The variants that could be priced and timed."""
         found: list[tuple[tuple[str, ...], Graph, dict[str, float]]] = []
-        for region, original, state in self.drawn():
+        for regions, original, state in self.drawn():
             if len(found) == self.options.variants:
                 break
-            graph = self.replaced(region, state)
+            graph = self.replaced(regions, state)
             if graph is None:
                 continue
-            predicted = self.predicted(region, original, state, graph)
+            predicted = self.predicted(regions, original, state, graph)
             if predicted is not None:
                 found.append((state.path, graph, predicted))
         timed: list[Variant] = []
@@ -182,16 +183,21 @@ class Ranking:
                     timed.append(Variant(rules, predicted, *result))
         return timed
 
-    def drawn(self) -> Iterator[tuple[Region, State, State]]:
-        """Forms that the search visits, in random order, of one region after the other in turns."""
+    def drawn(self) -> Iterator[tuple[Sequence[Region], State, State]]:
+        """Forms that the search visits, in random order, of one region after the other in turns.
+
+        Each with all the regions that are equal up to weights and names.
+        """
         constants = Constants(self.imported.constants)
         draw = random.Random(self.options.seed)
-        regions = {r.key: r for r in cut(self.graph, constants, layouts=self.guide)}
-        waiting: list[tuple[Region, State, list[State]]] = []
+        groups: defaultdict[object, list[Region]] = defaultdict(list)
+        for region in cut(self.graph, constants, layouts=self.guide):
+            groups[region.key].append(region)
+        waiting: list[tuple[Sequence[Region], State, list[State]]] = []
         deadline = time.monotonic() + self.options.budget
-        for number, region in enumerate(regions.values()):
-            now = time.monotonic()
-            limits = Limits(alpha=ALPHA, deadline=now + (deadline - now) / (len(regions) - number))
+        for number, group in enumerate(groups.values()):
+            region, now = group[0], time.monotonic()
+            limits = Limits(alpha=ALPHA, deadline=now + (deadline - now) / (len(groups) - number))
             explorer = Explorer(
                 self.index,
                 partial(self.guide, uses=region.uses),
@@ -205,31 +211,33 @@ class Ranking:
             # Of forms that the estimate calls equal one says as much as all of them.
             others = list({round(state.cost, SAME): state for state in found}.values())
             draw.shuffle(others)
-            waiting.append((region, original, others))
+            waiting.append((group, original, others))
         draw.shuffle(waiting)
         while waiting:
-            for region, original, others in waiting:
+            for regions, original, others in waiting:
                 if others:
-                    yield region, original, others.pop()
+                    yield regions, original, others.pop()
             waiting = [item for item in waiting if item[2]]
 
-    def replaced(self, region: Region, state: State) -> Graph | None:
-        """The whole graph with a region in another form; None if it has no ONNX form."""
-        after = region.instantiate(state.graph.outputs)
+    def replaced(self, regions: Sequence[Region], state: State) -> Graph | None:
+        """The whole graph with regions in another form; None if it has no ONNX form."""
+        outputs = state.graph.outputs
+        made = [
+            Replacement(region.outputs, region.instantiate(outputs), state.path, 0.0)
+            for region in reversed(regions)
+        ]
         try:
-            graph = apply_replacements(
-                self.graph, [Replacement(region.outputs, after, state.path, 0.0)]
-            )
+            graph = apply_replacements(self.graph, made)
             export_model(self.imported, graph)
         except (ShapeError, UnwritableError):
             return None
         return graph
 
     def predicted(
-        self, region: Region, original: State, state: State, graph: Graph
+        self, regions: Sequence[Region], original: State, state: State, graph: Graph
     ) -> dict[str, float] | None:
-        """What each cost says that a variant takes more; None if the region cannot be timed."""
-        forms = [region.in_place(each.graph.outputs) for each in (original, state)]
+        """What each cost says that a variant takes more; None if its regions cannot be timed."""
+        forms = [regions[0].in_place(each.graph.outputs) for each in (original, state)]
         before, after = self.costs.measure(forms, REGION_S)
         if before is None or after is None:
             return None
@@ -239,7 +247,7 @@ class Ranking:
         }
         return {
             **found,
-            "regions": after - before,
+            "regions": (after - before) * len(regions),
             "FLOPs": self.flops(graph) - self.flops(self.graph),
         }
 
