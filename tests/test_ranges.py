@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import xflow
 from xflow.bounds import Range
 from xflow.decided import decided
-from xflow.graph import TensorType, Value, apply, leaf, run
+from xflow.graph import Opaque, TensorType, Value, apply, leaf, run
 from xflow.onnx_import import import_model
 from xflow.ops.registry import Array
 from xflow.ranges import Ranges, moderate
@@ -125,6 +125,36 @@ def test_features_are_numbers_where_weights_are_guarded(body: str, guarded: bool
     assert known_tests(onnx.shape_inference.infer_shapes(model)) == ["no-number-is-nan"] * (
         not guarded
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "to", "guarded"),
+    [("int64", 1, False), ("int32", 1, False), ("int8", 10, False), ("int64", 10, True)],
+)
+def test_positions_that_are_made_floats_are_numbers_where_they_fit(
+    kind: str, to: int, guarded: bool
+) -> None:
+    """A rotary embedding takes the cosine of them, which an infinity has none of."""
+    float_ = {1: "float", 10: "float16"}[to]
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g ({kind}[4, 4] i) => ({float_}[4, 4] y)
+        <{float_} zero = {{0}}>
+        {{ f = Cast<to = {to}>(i) c = Cos(f) p = Softmax(c)
+           odd = IsNaN(p) y = Where(odd, zero, p) }}""")
+    found = known_tests(onnx.shape_inference.infer_shapes(model))
+    assert found == ["no-number-is-nan"] * (not guarded)
+
+
+def test_sums_are_numbers_also_where_their_sizes_are_not_known_to_fit() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (int64[n, 4] i, int64[m, 4] j) => (float[k, 4] y)
+        { a = Cast<to = 1>(i) b = Cast<to = 1>(j) y = Add(a, b) }""")
+    imported = import_model(ir.from_proto(onnx.shape_inference.infer_shapes(model)))
+    added = [node for node in imported.graph.nodes if getattr(node.op, "op_type", "") == "Add"]
+    assert [isinstance(node.op, Opaque) for node in added] == [True]
+    known = Ranges(imported.constants).of(added[0].outputs[0])
+    assert known is not None
+    assert known.is_real
 
 
 def test_the_test_for_infinities_goes_likewise() -> None:

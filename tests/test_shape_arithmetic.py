@@ -11,11 +11,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
+from xflow.cost.fusion import operator_name
 from xflow.graph import Opaque, apply
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.ops.registry import Operator
-from xflow.size import symbol
+from xflow.shape_arithmetic import cut_shape
+from xflow.size import symbol, symbols
 
 HEADS, WIDTH = 3, 12
 
@@ -154,6 +156,26 @@ def test_sizes_that_the_model_does_not_compute_are_read_off_its_inputs() -> None
     assert added.node.inputs[1].node.attributes["shape"] == (symbol("n"), symbol("s"))
 
 
+@pytest.mark.parametrize(("opset", "exponentials"), [(17, 1), (13, 2)])
+def test_nothing_stays_only_to_have_its_sizes_read(opset: int, exponentials: int) -> None:
+    """Where older opsets cannot read them off an input, it stays, under a name of its own."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
+        g (float[n, s] x) => (float[n, s] y)
+        {{ a = Abs(x) b = Abs(a) z = Exp(b) sizes = Shape(z)
+           t = Transpose(z) r = Reshape(t, sizes) y = Neg(r) }}""")
+    source = imported(model)
+    (twice,) = next(n.inputs for n in source.graph.nodes if operator_name(n) == "Exp")
+    after = export_model(source, source.graph.replace({twice: twice.node.inputs[0]}))
+    written = ir.to_proto(after)
+    onnx.checker.check_model(written, full_check=True)
+    counts = Counter(node.op_type for node in written.graph.node)
+    assert (counts["Exp"], counts["Reshape"]) == (exponentials, 1)
+    assert {"z", "r"} <= {name for node in written.graph.node for name in node.output}
+    for batch, tokens in ((2, 5), (1, 1)):
+        given = {"x": np.random.default_rng(1).standard_normal((batch, tokens), np.float32)}
+        np.testing.assert_array_equal(run(written, given), run(model, given))
+
+
 def test_a_constant_of_dynamic_sizes_is_made_at_run_time() -> None:
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
         g (float[n, s] x) => (float[n, s] y) <float[1] c = {3}> { y = Mul(x, c) }""")
@@ -177,6 +199,46 @@ def test_a_guard_behind_a_mask_made_by_range_has_the_sizes_of_the_scores() -> No
     (chosen,) = imported(model).graph.outputs
     assert chosen.shape == (symbol("n"), symbol("s"))
     assert operators(imported(model))["Where"] == 1
+
+
+POSITIONS = """<ir_version: 9, opset_import: ["" : 17]>
+    g (float[n, s, 4] x, float[n, t, 4] z) => (float[n, s, 4] y)
+    <float[1, 8, 4] table = {TABLE}, int64[1] first = {0}, int64[1] second = {1}>
+    { length = Shape<start = 1, end = 2>(OF) part = Slice(table, first, length, second)
+      y = Add(x, part) }"""
+"""What BERT does with positions, of which it has eight here."""
+
+
+@pytest.mark.parametrize(("of", "follows"), [("x", True), ("z", False)])
+def test_positions_cut_to_the_length_of_an_input_leave_its_sizes_known(
+    of: str, follows: bool
+) -> None:
+    numbers = ", ".join(map(str, range(32)))
+    text = POSITIONS.replace("TABLE", numbers).replace("OF", of)
+    (y,) = imported(onnx.parser.parse_model(text)).graph.outputs
+    assert (y.shape == (symbol("n"), symbol("s"), 4)) == follows
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "shape"),
+    [
+        ([0], [3], [1], (1, 3, 4)),
+        ([0], [9], [-2], (1, 8, 4)),
+        ([0, 0], [3, 2], [1, 2], (1, 3, 2)),
+        ([1], [3], [1], (1, "b", 4)),
+        ([0, 0], [3], [1], None),  # and such do not run
+        ([0], [3], [5], None),
+        ([0, 0], [3, 2], [1, 1], None),
+    ],
+)
+def test_what_a_slice_leaves(
+    starts: list[int], ends: list[int], axes: list[int], shape: tuple[int | str, ...] | None
+) -> None:
+    inferred = symbols("a b c")
+    vectors = [np.array(vector) for vector in (starts, ends, axes)]
+    found, clipped = cut_shape((1, 8, 4), vectors, inferred)
+    assert not clipped
+    assert [str(size) for size in found] == [str(size) for size in shape or inferred]
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:

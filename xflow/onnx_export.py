@@ -117,6 +117,11 @@ class _ModelWriter(Writer):
         """Dimensions of inputs that are written."""
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
+        self.inherited: set[ir.Node] = set()
+        """Nodes of the model whose names a copy has already."""
+        self.gone = set(imported.graph.nodes) - set(graph.nodes)
+        """What the rewritten graph does not compute any more."""
+        self.remains: dict[Value, bool] = {}
 
     def plan(self, value: Value) -> Plan:
         origin = self.imported.origin.get(value)
@@ -154,20 +159,60 @@ class _ModelWriter(Writer):
         ((name, position),) = op.computed.items()
         sizes = value.node.attributes[name]
         places = (v for v, array in self.imported.computed.items() if _is(array, sizes))
-        sources = (self.imported.values[place] for place in places)
-        source = next((known for known in sources if known.type.dtype == "INT64"), None)
+        known = [self.imported.values[place] for place in places]
+        sources = [source for source in known if source.type.dtype == "INT64"]
         if position != len(value.node.inputs):
             return None
         call = OnnxCall(op.op_type, self.opsets[op.domain], op.domain)
-        if source is not None:
-            inputs = (*value.node.inputs, source)
-            return Plan(inputs, lambda: self.put_call(value.node, call, source))
-        leaves = [self.imported.values[given] for given in self.source.inputs]
-        found = extents(sizes, leaves) if self.opsets.get("", 0) >= SHAPE_OF_AXES else None
+        found = self.extents(sizes)
+        usable = [source for source in sources if found is None or self.is_at_hand(source)]
+        if usable:
+            inputs = (*value.node.inputs, usable[0])
+            return Plan(inputs, lambda: self.put_call(value.node, call, usable[0]))
         if found is None:
             return None
-        inputs = (*value.node.inputs, *(part[0] for part in found if not isinstance(part, int)))
+        inputs = (*value.node.inputs, *_inputs_of(found))
         return Plan(inputs, lambda: self.put_call(value.node, call, self.sizes_of(found)))
+
+    def extents(self, sizes: Attribute) -> list[Extent] | None:
+        """Sizes as numbers and dimensions of the model's inputs, if they can be written as such."""
+        if self.opsets.get("", 0) < SHAPE_OF_AXES:
+            return None
+        return extents(sizes, [self.imported.values[given] for given in self.source.inputs])
+
+    def is_at_hand(self, value: Value) -> bool:
+        """Whether a value is computed from what the rewritten graph computes anyway.
+
+        Sizes may be read off tensors that nobody needs any more.
+        """
+        stack = [value]
+        while stack:
+            last = stack[-1]
+            waiting = [v for v in last.node.inputs if v not in self.remains]
+            if last.node in self.gone:
+                self.remains[last] = False
+            elif waiting and last not in self.remains:
+                stack.extend(waiting)
+                continue
+            else:
+                self.remains[last] = all(self.remains[v] for v in last.node.inputs)
+            stack.pop()
+        return self.remains[value]
+
+    def counted(self, source: ir.Node) -> Mapping[int, list[Extent]]:
+        """The parameters of a copy that are read off inputs instead of what nobody needs any more.
+
+        By their positions. They are vectors of sizes.
+        """
+        found: dict[int, list[Extent]] = {}
+        for position, value in self._sought(source).items():
+            array, known = self.imported.computed[value], self.imported.values[value]
+            if array.ndim != 1 or known.type.dtype != "INT64" or self.is_at_hand(known):
+                continue
+            parts = self.extents(tuple(array.tolist()))
+            if parts is not None:
+                found[position] = parts
+        return found
 
     def sizes_of(self, parts: Sequence[Extent]) -> ir.Value:
         """Write a vector of numbers and of dimensions of inputs."""
@@ -193,14 +238,17 @@ class _ModelWriter(Writer):
         parameters: list[Value] = []
         if positions is not None:
             written = self._written(node, source)
+            counted = self.counted(source)
             parameters = [
                 self.imported.values[value]
                 for position, value in enumerate(source.inputs)
                 if value is not None
                 and position not in positions
                 and position not in written
+                and position not in counted
                 and not self._is_folded(value)
             ]
+            parameters += [leaf for parts in counted.values() for leaf in _inputs_of(parts)]
         needs = (*node.inputs, *parameters)
         return Plan(needs, lambda: self.put_copy(node, source, inherit))
 
@@ -213,15 +261,7 @@ class _ModelWriter(Writer):
 
         What computes them may read what the rewritten model would else not compute any more.
         """
-        positions = self.imported.positions.get(source, ())
-        sought = [
-            position
-            for position, value in enumerate(source.inputs)
-            if value is not None
-            and value in self.imported.computed
-            and position not in positions
-            and not self._is_folded(value)
-        ]
+        sought = self._sought(source)
         call = self.call(node) if sought and isinstance(node.op, Operator) else None
         if call is None:
             return {}
@@ -230,13 +270,29 @@ class _ModelWriter(Writer):
             return {}
         return {k: call.constants[k] for k in sought if k in call.constants}
 
+    def _sought(self, source: ir.Node) -> dict[int, ir.Value]:
+        """The parameters of a node that the model computes from shapes, by their positions."""
+        positions = self.imported.positions.get(source, ())
+        return {
+            position: value
+            for position, value in enumerate(source.inputs)
+            if value is not None
+            and value in self.imported.computed
+            and position not in positions
+            and not self._is_folded(value)
+        }
+
     def put_copy(self, node: Node, source: ir.Node, inherit: bool) -> None:
-        """Write `node` as a copy of `source`; if it `inherits`, under its names."""
+        """Write `node` as a copy of `source`; if it `inherits`, under its names, once."""
+        inherit = inherit and source not in self.inherited
+        if inherit:
+            self.inherited.add(source)
         given = iter(node.inputs)
         positions = self.imported.positions.get(source)
         inputs: list[ir.Value | None] = []
         own = {} if positions is None else dict(zip(positions, node.inputs, strict=True))
         written = {} if positions is None else self._written(node, source)
+        counted = {} if positions is None else self.counted(source)
         for position, value in enumerate(source.inputs):
             if value is None:
                 inputs.append(None)
@@ -246,6 +302,8 @@ class _ModelWriter(Writer):
                 inputs.append(self.made[own[position]])
             elif position in written:
                 inputs.append(self.parameter(written[position], f"{value.name}_written"))
+            elif position in counted:
+                inputs.append(self.sizes_of(counted[position]))
             elif self._is_folded(value):
                 array = np.asarray(self.imported.known[value])
                 inputs.append(self.parameter(array, value.name or "parameter"))
@@ -344,6 +402,11 @@ class _ModelWriter(Writer):
 
     def dimension(self, size: Size) -> int | str | None:
         return self.imported.names.dimension(size)
+
+
+def _inputs_of(parts: Sequence[Extent]) -> list[Value]:
+    """The inputs whose dimensions are read."""
+    return [part[0] for part in parts if not isinstance(part, int)]
 
 
 def _is(array: Array, sizes: Attribute) -> bool:

@@ -33,7 +33,14 @@ from xflow.onnx_types import (
 )
 from xflow.ops.registry import Array, Need, OnnxCall, Shape, by_onnx
 from xflow.ops.sorts import INT, sort_of
-from xflow.shape_arithmetic import computed, extents, shape_of
+from xflow.shape_arithmetic import (
+    as_shape,
+    computed,
+    cut_shape,
+    extents,
+    joined_shape,
+    shape_of,
+)
 from xflow.size import Expr, Size, coefficient_of, free_symbols
 
 _SMALL = 1024
@@ -137,6 +144,8 @@ class _Importer:
         self.small: dict[object, Value] = {}
         self.known: dict[ir.Value, Array] = {}
         self.computed: dict[ir.Value, Array] = {}
+        self.clipped: dict[Size, Size] = {}
+        """Sizes that are the lesser of a number and of another size: that size."""
         self.warnings: list[str] = []
         self.equations: dict[Size, None] = {}
 
@@ -325,11 +334,37 @@ class _Importer:
             types = refined(node, sources, types, opset)
         if len(types) == 1 and types[0].dtype != UNKNOWN.dtype:
             shape = extents(node, [None if v is None else self.integers(v) for v in node.inputs])
-            if shape is not None and len(shape) == len(types[0].shape):
+            if shape is None:
+                shape = self.followed(node, types[0].shape)
+            if len(shape) == len(types[0].shape):
                 types = [TensorType(types[0].dtype, shape)]
         plain = node.domain == "" and node.op_identifier() not in self.model.functions
         op_type = node.op_type if plain else ""
         return opaque(key, inputs, types, op_type, pure=known is not None)
+
+    def followed(self, node: ir.Node, inferred: Shape) -> Shape:
+        """The shape of an output, where sizes that inference does not know follow from others."""
+        inputs = [value for value in node.inputs if value is not None]
+        if (
+            node.domain
+            or len(inputs) < len(node.inputs)
+            or any(self.values[value].type == UNKNOWN for value in inputs)
+        ):
+            return inferred
+        shapes = [self.values[value].shape for value in inputs]
+        arrays = [self.integers(value) for value in inputs]
+        if node.op_type == "Slice" and len(inputs) > 2:
+            shape, clipped = cut_shape(shapes[0], arrays[1:], inferred)
+            self.clipped.update(clipped)
+            return shape
+        if node.op_type == "Expand" and len(inputs) == 2 and arrays[1] is not None:
+            target = as_shape(arrays[1])
+            if target is not None:
+                return joined_shape([shapes[0], target], inferred, self.clipped)
+        version = node.version or self.model.graph.opset_imports.get("") or 1
+        if any(op.elementwise for op in by_onnx(node.op_type, "", version)):
+            return joined_shape(shapes, inferred, self.clipped)
+        return inferred
 
     def integers(self, value: ir.Value) -> Array | None:
         """What is known of a tensor of integers: numbers, or sizes."""

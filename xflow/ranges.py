@@ -29,7 +29,7 @@ import numpy as np
 from xflow.bounds import FUNCTIONS, Range, power
 from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup, Folder
-from xflow.graph import Leaf, Opaque, Value, walk
+from xflow.graph import Leaf, Opaque, TensorType, Value, apply, leaf, walk
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Array, Operator, Reader
 from xflow.ops.sorts import BOOL, FLOATS, INTEGERS, integer_range
@@ -57,6 +57,9 @@ READERS = frozenset({"contraction", "convolution", "normalization"})
 """The roles of operators whose inputs are numbers, where they are inputs of the model."""
 ENDS = READERS | {"softmax", "attention"}
 """The roles of operators whose results are no inputs any more, however they are made."""
+
+ARITHMETIC = frozenset({"Add", "Sub", "Mul"})
+"""Operators of ONNX whose names say what they do to elements, at every opset and of all sizes."""
 
 LARGEST = {
     "FLOAT": 2.0**128 * (1 - 2.0**-24),
@@ -115,7 +118,9 @@ class Ranges:
         if dtype == BOOL or dtype in INTEGERS:
             low, high = integer_range(dtype)
             return Range(low, high)
-        if dtype not in FLOATS or isinstance(node.op, Leaf | Opaque):
+        if isinstance(node.op, Opaque):
+            return self._opaque(value)
+        if dtype not in FLOATS or isinstance(node.op, Leaf):
             return None
         self._cut = False
         known = [self._known[source] for source in node.inputs]
@@ -135,6 +140,26 @@ class Ranges:
             return None
         self._cut = False
         return self._computed(value, [self._given[source] for source in node.inputs], dtype)
+
+    def _opaque(self, value: Value) -> Known:
+        """The range of floats that an operator makes of which only its name is known.
+
+        Integers that are made floats, such as positions; arithmetic on tensors whose sizes are not
+        known to go together. None for all else.
+        """
+        node, dtype = value.node, value.type.dtype
+        if not isinstance(node.op, Opaque) or dtype not in FLOATS:
+            return None
+        known = [self._known[source] for source in node.inputs]
+        if node.op.op_type in ARITHMETIC and len(known) == 2:
+            leaves = [leaf(name, TensorType(dtype, ())) for name in "ab"]
+            (element,) = apply(node.op.op_type, leaves, {})
+            found = self._computed(element, known, dtype)
+            return found if found is not None and found.is_real else None
+        if node.op.op_type != "Cast" or node.inputs[0].type.dtype not in INTEGERS:
+            return None
+        (whole,) = known
+        return whole if whole is not None and whole.within(LARGEST[dtype]) else None
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""

@@ -58,6 +58,60 @@ def extents(node: ir.Node, inputs: Sequence[Array | None]) -> Shape | None:
     return None
 
 
+def cut_shape(
+    shape: Shape, inputs: Sequence[Array | None], inferred: Shape
+) -> tuple[Shape, Mapping[Size, Size]]:
+    """The shape of what a Slice cuts off the beginning of a tensor of this `shape`.
+
+    And which of its sizes are clipped: the lesser of a number and of the size that they go with.
+    BERT's positions, cut from 512 that it knows, are ``min(512, s)``. `inputs` are those behind the
+    tensor; `inferred` is what else is known of the result, and remains where this tells no more.
+    """
+    told = [None if array is None else array.reshape(-1).tolist() for array in inputs]
+    starts, ends, *rest = told
+    axes, steps = (*rest, None, None)[:2]
+    if starts is None or ends is None or len(shape) != len(inferred) or None in rest:
+        return inferred, {}
+    axes = list(range(len(starts))) if axes is None else axes
+    if not all(isinstance(n, int) and -len(shape) <= n < len(shape) for n in axes):
+        return inferred, {}
+    axes = [n % len(shape) for n in axes]
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) == len(set(axes)):
+        return inferred, {}  # it does not run
+    result = [n if axis in axes else shape[axis] for axis, n in enumerate(inferred)]
+    clipped: dict[Size, Size] = {}
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        if (start, step) != (0, 1) or not is_true(at_least(end, 0)):
+            continue
+        extent = shape[axis]
+        if is_true(at_least(extent, end)):
+            result[axis] = end
+        elif is_true(at_least(end, extent)):
+            result[axis] = extent
+        elif isinstance(extent, int) and result[axis] != end:
+            clipped[result[axis]] = end
+    return tuple(result), clipped
+
+
+def joined_shape(shapes: Sequence[Shape], inferred: Shape, clipped: Mapping[Size, Size]) -> Shape:
+    """What tensors of these shapes have in common where they are stretched to each other.
+
+    A clipped size goes with no other size than that which it was clipped to, see `cut_shape`: if
+    they differ, the model does not run. `inferred` remains where this tells no more.
+    """
+    rank = len(inferred)
+    if any(len(shape) > rank for shape in shapes):
+        return inferred
+    wide = [(*[1] * (rank - len(shape)), *shape) for shape in shapes]
+    result: list[Size] = []
+    for sizes, known in zip(zip(*wide, strict=True), inferred, strict=True):
+        apart = {size for size in sizes if size != 1}
+        whole = apart - {size for size in apart if clipped.get(size) in apart}
+        result.append(whole.pop() if len(whole) == 1 else known if whole else 1)
+    return tuple(result)
+
+
 def as_shape(array: Array) -> Shape | None:
     """A vector of sizes as a shape; None for one with elements that may be negative."""
     if array.ndim != 1:
