@@ -94,6 +94,14 @@ def test_symbolic_sizes_and_opaque_nodes_have_a_cost() -> None:
     assert seconds(value) > 0
 
 
+def test_a_known_size_is_that_of_its_symbol() -> None:
+    free = tensor("f", symbol("batch"), symbol("length"), 64)
+    known = {"batch": 1, "length": 384}
+    told = Estimator(TARGET, known)(Graph((call("Relu", free),)))
+    assert told == seconds(call("Relu", tensor("x", 1, 384, 64)))
+    assert Estimator(TARGET, {"length": 384})(Graph((call("Relu", free),))) > told
+
+
 def test_estimated_cost_measures_nothing() -> None:
     cost = EstimatedCost(TARGET)
     assert not cost.measures

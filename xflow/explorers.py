@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -175,7 +175,7 @@ class Explorers:
                 self._processes,
                 timeout=IDLE_S,
                 initializer=_begin,
-                initargs=(self._rules, layouts.target, self._setting),
+                initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
             )
         return self._pool
 
@@ -307,9 +307,11 @@ _here: list[tuple[_Context, Estimator]] = []
 """What this process works with, once it has begun."""
 
 
-def _begin(rules: Sequence[Rule], target: TargetModel, setting: Setting) -> None:
+def _begin(
+    rules: Sequence[Rule], target: TargetModel, sizes: Mapping[str, int], setting: Setting
+) -> None:
     """Prepare a process."""
-    _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target))]
+    _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target, sizes))]
 
 
 _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]

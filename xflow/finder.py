@@ -196,13 +196,13 @@ class Finder:
             overrun = deadline + min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds))
             stack.enter_context(run.phase("search"))
             measured: WorstOf | None = None
-            costs: CostModel = EstimatedCost(model)
+            sizes = [imported.sizes(shapes) for shapes in self.settings]
+            costs: CostModel = EstimatedCost(model, sizes[0])
             if exact:
                 costs = exact[0]
             elif store is not None:
                 measurer = Measurer(run.target, run.worker, deadline=overrun)
                 known = imported.constants
-                sizes = map(imported.sizes, self.settings)
                 costs = measured = WorstOf(
                     [
                         Costs(measurer, store, known, sizes=each, opset=opset, model=model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
@@ -27,6 +27,10 @@ class Layouts(Protocol):
     @property
     def target(self) -> TargetModel:
         """The description of the target."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """What size symbols are, as far as that is known."""
 
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
         """What `graph` costs, if `uses` is what becomes of its outputs."""

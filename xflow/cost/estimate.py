@@ -20,17 +20,23 @@ from xflow.cost.layout import LayoutModel
 from xflow.cost.target import Stage, TargetModel
 from xflow.graph import Graph, Leaf, Node, TensorType, Value
 from xflow.ops.registry import Operator
-from xflow.size import Size, product, with_all
+from xflow.size import Size, product, substitute, with_all
 
 BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1}
 """Bytes per element where they are not 4."""
 
 
 class Estimator:
-    """Estimates graphs for one target. Keeps what it has worked out for each node."""
+    """Estimates graphs for one target. Keeps what it has worked out for each node.
 
-    def __init__(self, target: TargetModel | None = None) -> None:
+    `sizes` says what size symbols are; the target says what others are taken to be.
+    """
+
+    def __init__(
+        self, target: TargetModel | None = None, sizes: Mapping[str, int] | None = None
+    ) -> None:
         self.target = target or TargetModel()
+        self.sizes = dict(sizes or {})
         self.fusions = Fusions(self.target.fusions)
         self.layouts = LayoutModel(self.target.layout)
         self._seconds: dict[Node, float] = {}
@@ -231,7 +237,9 @@ class Estimator:
         return BYTES.get(type.dtype, 4) * self._int(product(type.shape))
 
     def _int(self, size: Size) -> int:
-        return with_all(size, self.target.unknown_size)
+        if isinstance(size, int):
+            return size
+        return with_all(substitute(size, self.sizes), self.target.unknown_size)
 
 
 def _is_product(node: Node) -> bool:
@@ -251,8 +259,10 @@ class EstimatedCost:
     notebook = None
     settings = None
 
-    def __init__(self, target: TargetModel | None = None) -> None:
-        self.layouts = Estimator(target)
+    def __init__(
+        self, target: TargetModel | None = None, sizes: Mapping[str, int] | None = None
+    ) -> None:
+        self.layouts = Estimator(target, sizes)
 
     def estimate(self, graph: Graph) -> float:
         """The seconds that one run of `graph` takes."""

@@ -61,7 +61,7 @@ class Costs:
         model: TargetModel | None = None,
     ) -> None:
         target = measurer.target
-        self.layouts = Estimator(model or TargetModel(threads=target.threads))
+        self.layouts = Estimator(model or TargetModel(threads=target.threads), sizes)
         self._measurer = measurer
         self._store = store
         self._constants = constants
