@@ -241,6 +241,13 @@ def test_what_a_slice_leaves(
     assert [str(size) for size in found] == [str(size) for size in shape or inferred]
 
 
+def test_a_number_that_is_said_of_a_clipped_size_says_nothing_of_other_sizes() -> None:
+    vectors = [np.array([0]), np.array([symbol("s")], object), np.array([1])]
+    unknown = (1, symbol("u"), 4)
+    assert cut_shape((1, 8, 4), vectors, unknown) == (unknown, {symbol("u"): symbol("s")})
+    assert cut_shape((1, 8, 4), vectors, (1, 3, 4)) == ((1, 3, 4), {})
+
+
 def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]

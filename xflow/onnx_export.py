@@ -236,6 +236,8 @@ class _ModelWriter(Writer):
         """How to write `node` as a copy of a node of the model, with other inputs."""
         positions = self.imported.positions.get(source)
         parameters: list[Value] = []
+        written: Mapping[int, Array] = {}
+        counted: Mapping[int, list[Extent]] = {}
         if positions is not None:
             written = self._written(node, source)
             counted = self.counted(source)
@@ -250,7 +252,7 @@ class _ModelWriter(Writer):
             ]
             parameters += [leaf for parts in counted.values() for leaf in _inputs_of(parts)]
         needs = (*node.inputs, *parameters)
-        return Plan(needs, lambda: self.put_copy(node, source, inherit))
+        return Plan(needs, lambda: self.put_copy(node, source, inherit, written, counted))
 
     def _is_folded(self, value: ir.Value) -> bool:
         """Whether a parameter is computed from constants, and written as its result."""
@@ -282,8 +284,18 @@ class _ModelWriter(Writer):
             and not self._is_folded(value)
         }
 
-    def put_copy(self, node: Node, source: ir.Node, inherit: bool) -> None:
-        """Write `node` as a copy of `source`; if it `inherits`, under its names, once."""
+    def put_copy(
+        self,
+        node: Node,
+        source: ir.Node,
+        inherit: bool,
+        written: Mapping[int, Array],
+        counted: Mapping[int, list[Extent]],
+    ) -> None:
+        """Write `node` as a copy of `source`; if it `inherits`, under its names, once.
+
+        `written` and `counted` are the parameters that are numbers and dimensions of inputs now.
+        """
         inherit = inherit and source not in self.inherited
         if inherit:
             self.inherited.add(source)
@@ -291,8 +303,6 @@ class _ModelWriter(Writer):
         positions = self.imported.positions.get(source)
         inputs: list[ir.Value | None] = []
         own = {} if positions is None else dict(zip(positions, node.inputs, strict=True))
-        written = {} if positions is None else self._written(node, source)
-        counted = {} if positions is None else self.counted(source)
         for position, value in enumerate(source.inputs):
             if value is None:
                 inputs.append(None)

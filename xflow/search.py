@@ -481,30 +481,30 @@ class _Search:
         To load its weights may take seconds by themselves: no more of those that are left than the
         part of the model's time that it is `worth`, times `LOADING`.
         """
-        original, *others = self.distinct(states)
         if not self.cost.measures:
+            original, *others = states
             return self.remembered(region, self.estimated(original, others))
+        states = self.distinct(states)
         low = MEASURE_S[0]
         if self.remaining() < low:
             return None
         loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
-        fitting = min(len(others) + 1, int(self.remaining() / 2 / (loading + low)))
+        fitting = min(len(states), int(self.remaining() / 2 / (loading + low)))
         if fitting * loading > LOADING * worth * self.remaining():
             fitting = int(LOADING * worth * self.remaining() / loading)
         if fitting < 2:
             return None
-        forms = [original, *others][:fitting]
-        return self.remembered(region, self.measured(region, forms, seconds))
+        return self.remembered(region, self.measured(region, states[:fitting], seconds))
 
-    def distinct(self, states: Sequence[State]) -> list[State]:
+    def distinct(self, states: Sequence[State]) -> Sequence[State]:
         """The first state, and of others that end in the same kernels the one that costs least.
 
         A normalization that is spelled out as the runtime's fusion wants it is not another form of
         the operator for it: only by luck would it measure faster.
         """
-        original, *others = states
         if self.cost.layouts is None:
-            return [original, *others]
+            return states
+        original, *others = states
         forms, least = [original], {self.cost.layouts.served(original.graph): original.cost}
         for state in sorted(others, key=lambda state: state.cost):
             served = self.cost.layouts.served(state.graph)

@@ -89,7 +89,7 @@ def cut_shape(
             result[axis] = end
         elif is_true(at_least(end, extent)):
             result[axis] = extent
-        elif isinstance(extent, int) and result[axis] != end:
+        elif isinstance(extent, int) and isinstance(result[axis], Expr) and result[axis] != end:
             clipped[result[axis]] = end
     return tuple(result), clipped
 

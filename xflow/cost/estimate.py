@@ -84,15 +84,14 @@ class Estimator:
 
     def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
         """The nodes of each fused kernel of a whole graph."""
-        kernels = self.fusions.chosen(graph, count_readers(graph), graph.outputs)
-        return [kernel.inside | {node} for node, kernel in kernels.items()]
+        return [kernel.inside | {node} for node, kernel in self._kernels(graph).items()]
 
     def served(self, graph: Graph) -> Hashable:
         """The operators and fused kernels that compute a whole graph: names, types, how many.
 
         They are the same for all spellings that the runtime fuses into one kernel.
         """
-        kernels = self.fusions.chosen(graph, count_readers(graph), graph.outputs)
+        kernels = self._kernels(graph)
         inside = {node for kernel in kernels.values() for node in kernel.inside}
         counts = Counter(
             (kernels[node].name if node in kernels else operator_name(node), node.types)
@@ -100,6 +99,10 @@ class Estimator:
             if node not in inside and not node.constant and not isinstance(node.op, Leaf)
         )
         return frozenset(counts.items())
+
+    def _kernels(self, graph: Graph) -> Mapping[Node, Kernel]:
+        """The fused kernels of a whole graph, by the node that ends each."""
+        return self.fusions.chosen(graph, count_readers(graph), graph.outputs)
 
     def _kernel(self, kernel: Kernel, node: Node) -> float:
         """The seconds that a fused kernel takes, whose result is that of `node`."""
