@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
-.PHONY: demo test lint types format bench bench-variants figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large site clean
+.PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -47,6 +47,10 @@ bench: $(VENV)/peers
 # xflow by default, with the runtime's own operators, and with the model's opset, beside its peers.
 bench-variants: $(VENV)/peers
 	$(BIN)/python benchmarks/run.py --budget $(BUDGET) --variants
+
+# Exports with dynamic batch and length, at the sizes of the same models above.
+bench-dynamic: $(VENV)/peers
+	$(BIN)/python benchmarks/run.py --budget $(BUDGET) --dynamic
 
 # What the committed run of the benchmark says, put into the README; `figures.py --generation` has
 # the report of `xflow rules generate` put there as well.

@@ -6,7 +6,7 @@ what rewriting can remove while those stay.  The profile gives the time that the
 a node; where kernels run on a GPU it gives only that of launching them, and there is nothing to
 learn from it.  Prints a list with one profile for each MODEL, in JSON.
 
-    python headroom.py MODEL.onnx ... [--threads N] [--seconds S]
+    python headroom.py MODEL.onnx ... [--threads N] [--seconds S] [--input-shapes NAME:1,128 ...]
 """
 
 import argparse
@@ -22,7 +22,8 @@ from typing import Any, TypeAlias
 import onnx
 
 from judge import load
-from xflow.inputs import random_inputs
+from xflow.arguments import add_input_shapes
+from xflow.inputs import Shapes, random_inputs
 
 CONVOLUTIONS = ("Conv", "ConvInteger", "ConvTranspose", "FusedConv", "NhwcFusedConv", "QLinearConv")
 PRODUCTS = ("Einsum", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "Gemm", "MatMul")
@@ -100,11 +101,17 @@ def sentence(profile: Profile) -> str:
 
 
 def profiles(
-    paths: Sequence[Path], threads: int, provider: str = "cpu", seconds: float = 2.0
+    paths: Sequence[Path],
+    threads: int,
+    provider: str = "cpu",
+    seconds: float = 2.0,
+    *,
+    shapes: Shapes | None = None,
 ) -> list[dict[str, float]]:
     """Return the profile of each model, all fed the same and run in turns."""
     with tempfile.TemporaryDirectory() as folder:
-        feeds = random_inputs(onnx.load(paths[0], load_external_data=False), seed=101)
+        graph = onnx.load(paths[0], load_external_data=False)
+        feeds = random_inputs(graph, seed=101, shapes=shapes)
         sessions = [
             load(path, threads, provider, profile=str(Path(folder) / str(number)))
             for number, path in enumerate(paths)
@@ -126,5 +133,8 @@ if __name__ == "__main__":
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=2.0)
+    add_input_shapes(parser.add_argument)
     options = parser.parse_args()
-    print(json.dumps(profiles(options.models, options.threads, seconds=options.seconds)))
+    shapes = dict(options.input_shapes)
+    found = profiles(options.models, options.threads, seconds=options.seconds, shapes=shapes)
+    print(json.dumps(found))

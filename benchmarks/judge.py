@@ -6,6 +6,7 @@ are loaded in this one process, with all optimizations of ONNX Runtime and witho
 threads, and run in turns.  Prints one verdict for each AFTER, as a list in JSON.
 
     python judge.py BEFORE.onnx AFTER.onnx ... [--threads N] [--provider cpu|cuda] [--seconds S]
+           [--input-shapes NAME:1,128 ...]
 """
 
 import argparse
@@ -22,7 +23,8 @@ import onnx
 import onnxruntime
 import psutil
 
-from xflow.inputs import random_inputs
+from xflow.arguments import add_input_shapes
+from xflow.inputs import Shapes, default_shapes, random_inputs
 
 PROVIDERS = {
     "cpu": ["CPUExecutionProvider"],
@@ -213,8 +215,12 @@ def judge_all(
     threads: int,
     provider: str = "cpu",
     seconds: float = 10.0,
+    *,
+    shapes: Shapes | None = None,
 ) -> list[dict[str, Any]]:
     """Return a verdict on each of `candidates`, as plain data.
+
+    They are timed at `shapes`, and compared at these and at others that the model takes as well.
 
     `fault` is one of `Fault` and `wrong` a sentence, both empty for an output that is right;
     `error` is the largest relative difference.  Those that the runtime runs, and rightly, have
@@ -222,7 +228,9 @@ def judge_all(
     sessions do not fit into the memory, in several groups with the original in each.
     """
     graph = onnx.load(before, load_external_data=False)
-    examples = [random_inputs(graph, seed) for seed in SEEDS]
+    others = [default_shapes(graph, variant=1)] if shapes else []
+    examples = [random_inputs(graph, SEEDS[0], other) for other in others]
+    examples += [random_inputs(graph, seed, shapes) for seed in SEEDS]
     del graph  # which may be large
     original = load(before, threads, provider)
     verdicts = [examine(original, path, examples, threads, provider) for path in candidates]
@@ -256,5 +264,7 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--provider", choices=PROVIDERS, default="cpu")
     parser.add_argument("--seconds", type=float, default=10.0)
+    add_input_shapes(parser.add_argument)
     options = parser.parse_args()
+    options.shapes = dict(options.__dict__.pop("input_shapes"))
     print(json.dumps(judge_all(**vars(options))))

@@ -6,11 +6,13 @@ memory taken.  Then all outputs of a model are judged anew in one more process, 
 each other and with the original.  The table goes to the terminal; with all figures and a chart it
 goes to `results/`, after every model, so that a run that is interrupted leaves what it has found;
 models with variants have a table of their own besides.
+With `--dynamic`, the models are exports with dynamic sizes, `dynamic/`; they are timed at the sizes
+of those of the same name in `models/`, and judged at others as well.
 Exits with 1 if a result of xflow is wrong, late (over its budget, the final timing and 30 s) or
 below 0.98 of the original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
-           [--variants [MODEL ...]]
+           [--variants [MODEL ...]] [--dynamic]
 """
 
 import argparse
@@ -36,10 +38,19 @@ from peers import PEERS
 from tables import Row, markdown, means, render, row_cells
 from timed import timed
 from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
+from xflow.inputs import default_shapes, load_model
 from xflow.machine import processor_name, usable_cores
 
 HERE = Path(__file__).resolve().parent
-STORED = tuple(sorted(path.stem for path in (HERE / "models").glob("*.onnx")))
+STATIC, DYNAMIC = HERE / "models", HERE / "dynamic"
+
+
+def stored(folder: Path) -> tuple[str, ...]:
+    """Return the names of the models in a folder."""
+    return tuple(sorted(path.stem for path in folder.glob("*.onnx")))
+
+
+STORED = stored(STATIC)
 WIDTH = 144
 """Columns that the table needs."""
 
@@ -48,15 +59,21 @@ GRACE_S = 30.0
 FLOOR = 0.98
 
 
-def prepare(name: str, target: Path) -> None:
+def prepare(name: str, target: Path, folder: Path = STATIC) -> None:
     """Write a model with its weights, in a process that gives its memory back."""
     if name in BUILT:
         command = [str(HERE / "architectures.py"), name, str(target)]
     else:
-        command = [str(HERE / "hydrate.py"), str(HERE / "models" / f"{name}.onnx"), str(target)]
+        command = [str(HERE / "hydrate.py"), str(folder / f"{name}.onnx"), str(target)]
     ended = timed([sys.executable, *command], HANG_S)
     if ended.code != 0:
         raise SystemExit(f"{name} cannot be made: {ended.said}")
+
+
+def shapes_of(name: str) -> list[str]:
+    """Return the inputs of the model in `models/`, each as `NAME:1,128`."""
+    inputs = default_shapes(load_model(STATIC / f"{name}.onnx"))
+    return [f"{value}:{','.join(map(str, shape))}" for value, shape in inputs.items()]
 
 
 def measure(name: str, options: argparse.Namespace) -> Row:
@@ -67,20 +84,21 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         # A tool may put the weights of its output in a file beside it.
         tools = tools_of(name, options)
         outputs = {tool: folder / f"{number}" for number, tool in enumerate(tools)}
-        prepare(name, before)
+        prepare(name, before, DYNAMIC if options.dynamic else STATIC)
+        shapes = shapes_of(name) if options.dynamic else []
         attempts: dict[str, Attempt] = {}
         for tool, place in outputs.items():
             place.mkdir()
             outputs[tool] = target = place / "optimized.onnx"
             if tool in VARIANTS:
                 told = report_file if tool == XFLOW else place / "report.json"
-                attempts[tool] = optimize(before, target, told, options, tool)
+                attempts[tool] = optimize(before, target, told, options, tool, shapes=shapes)
             else:
                 attempts[tool] = optimize_by_peer(tool, before, target)
         waiting = [tool for tool, made in attempts.items() if not made.fault and made.ratio is None]
         if waiting:
             paths = [outputs[tool] for tool in waiting]
-            verdicts = judged(before, paths, options, options.seconds)
+            verdicts = judged(before, paths, options, options.seconds, shapes=shapes)
             for tool, verdict in zip(waiting, verdicts, strict=True):
                 attempts[tool] = dataclasses.replace(attempts[tool], **verdict)
         report = json.loads(report_file.read_text()) if report_file.exists() else {}
@@ -94,7 +112,7 @@ def measure(name: str, options: argparse.Namespace) -> Row:
             rules=report.get("rules", []),
             phases=report.get("phases", {}),
         )
-        return with_headroom(row, before, outputs[XFLOW], options)
+        return with_headroom(row, before, outputs[XFLOW], options, shapes)
 
 
 def tools_of(name: str, options: argparse.Namespace) -> tuple[str, ...]:
@@ -113,13 +131,15 @@ def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
-def with_headroom(row: Row, before: Path, after: Path, options: argparse.Namespace) -> Row:
+def with_headroom(
+    row: Row, before: Path, after: Path, options: argparse.Namespace, shapes: Sequence[str]
+) -> Row:
     """Add what the time of a model is spent on, and what of it xflow has removed."""
     if options.provider != "cpu":  # see headroom.py
         return row
     made = row.attempt(XFLOW)
     is_changed = made.ratio is not None and not made.is_unchanged
-    profiles = profiled([before, after] if is_changed else [before], options)
+    profiles = profiled([before, after] if is_changed else [before], options, shapes=shapes)
     if not profiles:
         return row
     return dataclasses.replace(
@@ -165,6 +185,7 @@ def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     of all models.
     """
     name = f"{options.provider}-{options.threads}-threads"
+    name += "-dynamic" if options.dynamic else ""
     save_table(name, rows, (XFLOW, *options.peers), options)
     if found := [row for row in rows if row.model in options.variants]:
         save_table(f"{name}-variants", found, (*VARIANTS, *options.peers), options)
@@ -211,11 +232,16 @@ def write_results(
 
 def arguments() -> argparse.Namespace:
     """Return the options of the command line, with the models and tools that they come to."""
-    known = (*STORED, *BUILT)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known)}")
+    known = {False: (*STORED, *BUILT), True: stored(DYNAMIC)}
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known[False])}")
+    parser.add_argument(
+        "--dynamic",
+        action="store_true",
+        help=f"take exports with dynamic sizes, of {', '.join(known[True])}",
+    )
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of search by xflow")
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu")
@@ -237,13 +263,13 @@ def arguments() -> argparse.Namespace:
         help="where results go (default: results/, if no MODEL is named)",
     )
     options = parser.parse_args()
-    if unknown := {*options.models, *(options.variants or ())} - set(known):
+    if unknown := {*options.models, *(options.variants or ())} - set(known[options.dynamic]):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     options.peers = () if options.no_peers else tuple(PEERS)
     # Neither a run over some models nor one without peers replaces the whole table.
     if options.out is None and not options.models and not options.no_peers:
         options.out = HERE / "results"
-    options.models = options.models or known
+    options.models = options.models or known[options.dynamic]
     if options.variants is None:
         options.variants = ()
     else:

@@ -75,14 +75,25 @@ def failed(ended: Ended) -> dict[str, Any]:
     return {}
 
 
+def at(shapes: Sequence[str]) -> list[str]:
+    """Return the arguments that feed inputs at these shapes, each as `NAME:1,128`."""
+    return [part for shape in shapes for part in ("--input-shapes", shape)]
+
+
 def optimize(
-    source: Path, target: Path, report: Path, options: argparse.Namespace, variant: str = XFLOW
+    source: Path,
+    target: Path,
+    report: Path,
+    options: argparse.Namespace,
+    variant: str = XFLOW,
+    *,
+    shapes: Sequence[str] = (),
 ) -> Attempt:
     """Run xflow, or a variant of it, on a model, which also writes a report."""
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
-    command += VARIANTS[variant]
+    command += [*VARIANTS[variant], *at(shapes)]
     return attempted(variant, command, source, target, options.budget + HANG_S)
 
 
@@ -110,14 +121,19 @@ def attempted(
 
 
 def judged(
-    before: Path, outputs: Sequence[Path], options: argparse.Namespace, seconds: float
+    before: Path,
+    outputs: Sequence[Path],
+    options: argparse.Namespace,
+    seconds: float,
+    *,
+    shapes: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the verdicts of `judge.py`, run in a process of its own.
 
     Where the runtime dies of one of the outputs, or does not end, each is judged alone.
     """
     command = [sys.executable, str(HERE / "judge.py"), str(before), *map(str, outputs)]
-    command += ["--threads", str(options.threads), "--provider", options.provider]
+    command += ["--threads", str(options.threads), "--provider", options.provider, *at(shapes)]
     ended = timed([*command, "--seconds", str(seconds)], HANG_S + seconds)
     failure = failed(ended)
     if not failure:
@@ -126,12 +142,14 @@ def judged(
     if len(outputs) == 1:
         return [failure]
     share = seconds / len(outputs)
-    return [judged(before, [output], options, share)[0] for output in outputs]
+    return [judged(before, [output], options, share, shapes=shapes)[0] for output in outputs]
 
 
-def profiled(models: Sequence[Path], options: argparse.Namespace) -> list[Profile]:
+def profiled(
+    models: Sequence[Path], options: argparse.Namespace, *, shapes: Sequence[str] = ()
+) -> list[Profile]:
     """Return the profiles of `headroom.py`, run in a process of its own; nothing if it fails."""
     command = [sys.executable, str(HERE / "headroom.py"), *map(str, models)]
-    ended = timed([*command, "--threads", str(options.threads)], HANG_S)
+    ended = timed([*command, "--threads", str(options.threads), *at(shapes)], HANG_S)
     profiles: list[Profile] = [] if failed(ended) else json.loads(ended.out.splitlines()[-1])
     return profiles

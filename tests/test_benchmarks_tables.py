@@ -115,7 +115,14 @@ def test_a_result_of_xflow_fails_if_it_is_wrong_late_or_slower() -> None:
 
 
 def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
-    given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "variants": ()}
+    given = {
+        "threads": 2,
+        "provider": "cpu",
+        "budget": 10.0,
+        "seconds": 1.0,
+        "variants": (),
+        "dynamic": False,
+    }
     options = argparse.Namespace(**given, out=tmp_path / "new", peers=TOOLS[1:])
     save(ROWS, options)
     page = (options.out / "cpu-2-threads.md").read_text()
@@ -130,7 +137,14 @@ def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
 def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path: Path) -> None:
     made = [attempt(name, 1.0 + k / 10) for k, name in enumerate(VARIANTS)]
     rows = [Row("first", False, made), Row("second", False, made[:1])]
-    given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "peers": ()}
+    given = {
+        "threads": 2,
+        "provider": "cpu",
+        "budget": 10.0,
+        "seconds": 1.0,
+        "peers": (),
+        "dynamic": False,
+    }
     save(rows, argparse.Namespace(**given, out=tmp_path, variants=("first",)))
     page = (tmp_path / "cpu-2-threads-variants.md").read_text()
     assert "| xflow | xflow --domains ort | xflow --keep-opset |" in page
