@@ -28,22 +28,22 @@ def test_an_export_takes_the_sizes_of_the_static_one_and_others(name: str) -> No
 
 
 def test_weights_are_emptied_and_masks_and_small_constants_are_kept() -> None:
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "weight": np.linspace(-1, 1, 800, dtype=np.float32).reshape(20, 40),
         "ones": np.ones(100, np.float32),
         "mask": np.triu(np.full((20, 20), -100, np.float32)),
-        "scale": np.float32(0.125),
+        "scale": np.asarray(0.125, np.float32),
         "table": np.arange(1000),
     }
     model = onnx.ModelProto()
     for name, values in arrays.items():
-        model.graph.initializer.append(numpy_helper.from_array(np.asarray(values), name))
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
     for tensor in model.graph.initializer:
         empty(tensor)
     assert [t.name for t in model.graph.initializer if t.doc_string] == ["weight", "ones"]
     found = {t.name: numpy_helper.to_array(t) for t in hydrate(model).graph.initializer}
     for name, values in arrays.items():
-        assert found[name].shape == np.shape(values)
+        assert found[name].shape == values.shape
     for name in ("mask", "scale", "table"):
         assert np.array_equal(found[name], arrays[name])
     assert found["weight"].std() == pytest.approx(arrays["weight"].std(), rel=0.2)

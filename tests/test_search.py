@@ -295,7 +295,9 @@ rule spelled-out
         ((0.98, 0.985, 1.04), 2, "Relu"),
         ((0.98, 0.995, 0.98, 0.98), 3, "Abs"),
         ((0.98, 0.98, 0.98, 1.02), 3, "Relu"),
-        ((1.0,), 0, "Relu"),
+        ((1.01, 0.9), 1, "Abs"),
+        ((1.0,), 3, "Relu"),
+        ((1.05,), 0, "Relu"),
     ],
 )
 def test_what_is_not_clear_is_measured_in_further_sessions(

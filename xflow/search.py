@@ -39,7 +39,7 @@ KEPT = 6
 GAIN = 0.02
 """Least relative gain for which a region is rewritten."""
 MEASURED = 0.01
-"""The same where it is measured, at first and then in new sessions."""
+"""The same where it is measured, in sessions other than those in which it was chosen."""
 SESSIONS = 3
 """How many of these there are at most, as long as it is not clear."""
 SURPRISE = 0.08
@@ -668,7 +668,7 @@ def _wanted(state: State, original: State) -> tuple[float, float]:
     # What kernel multiplies matrices faster, the estimate knows within some percent.
     surely = -GAIN if state.has_other_kernels(original) else GAIN / 2
     if state.cost < original.cost * (1 - surely):
-        return MEASURED, MEASURED
+        return -GAIN, MEASURED  # one session may hide what the estimate promises
     return SURPRISE, SURPRISE / 2
 
 
