@@ -667,9 +667,13 @@ def _wanted(state: State, original: State) -> tuple[float, float]:
         return -GAIN, -GAIN  # it does nothing that the original does not: so much is noise
     # What kernel multiplies matrices faster, the estimate knows within some percent.
     surely = -GAIN if state.has_other_kernels(original) else GAIN / 2
-    if state.cost < original.cost * (1 - surely):
-        return -GAIN, MEASURED  # one session may hide what the estimate promises
-    return SURPRISE, SURPRISE / 2
+    if state.cost >= original.cost * (1 - surely):
+        return SURPRISE, SURPRISE / 2
+    # One session may hide what the estimate promises. Of a form with more operators it is luck
+    # that would bring one through in the end.
+    is_simpler = operators(state.graph) < operators(original.graph)
+    is_promised = state.cost < original.cost * (1 - GAIN)
+    return -GAIN if is_simpler and is_promised else MEASURED, MEASURED
 
 
 def _solution(state: State, gain: float) -> Solution:
