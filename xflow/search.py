@@ -669,8 +669,8 @@ def _wanted(state: State, original: State) -> tuple[float, float]:
     surely = -GAIN if state.has_other_kernels(original) else GAIN / 2
     if state.cost >= original.cost * (1 - surely):
         return SURPRISE, SURPRISE / 2
-    # Two sessions of one model differ by as much as it may gain in a large region. So what is simpler
-    # must only not be slower; with more operators, luck would bring in what gains nothing.
+    # Two sessions of one model differ by as much as it may gain in a large region. So what is
+    # simpler must only not be slower; with more operators, luck would bring in what gains nothing.
     is_simpler = operators(state.graph) < operators(original.graph)
     is_promised = state.cost < original.cost * (1 - GAIN)
     return (-GAIN, 0.0) if is_simpler and is_promised else (MEASURED, MEASURED)
