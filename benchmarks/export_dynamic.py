@@ -18,6 +18,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from isolated.expression import Emptied
+
 FOLDER = Path(__file__).resolve().parent / "dynamic"
 
 SMALL = 64
@@ -105,12 +107,7 @@ def empty(tensor: TensorProto) -> None:
     if values.size <= SMALL or 1 < len(np.unique(values)) <= FEW:
         return
     mean, std = float(values.mean()), max(LEAST_STD, float(values.std()))
-    statistics = f"normal mean={mean:g} std={std:g}"
-    name, dims = tensor.name, tuple(tensor.dims)
-    tensor.Clear()
-    tensor.MergeFrom(
-        TensorProto(name=name, dims=dims, data_type=TensorProto.FLOAT, doc_string=statistics)
-    )
+    tensor.CopyFrom(Emptied(tensor.name, tuple(tensor.dims), mean, std).proto())
 
 
 def main() -> None:

@@ -228,9 +228,9 @@ def judge_all(
     sessions do not fit into the memory, in several groups with the original in each.
     """
     graph = onnx.load(before, load_external_data=False)
-    others = [default_shapes(graph, variant=1)] if shapes else []
-    examples = [random_inputs(graph, SEEDS[0], other) for other in others]
-    examples += [random_inputs(graph, seed, shapes) for seed in SEEDS]
+    examples = [random_inputs(graph, seed, shapes) for seed in SEEDS]
+    if shapes:
+        examples.insert(0, random_inputs(graph, SEEDS[0], default_shapes(graph, variant=1)))
     del graph  # which may be large
     original = load(before, threads, provider)
     verdicts = [examine(original, path, examples, threads, provider) for path in candidates]

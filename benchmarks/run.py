@@ -38,7 +38,7 @@ from peers import PEERS
 from tables import Row, markdown, means, render, row_cells
 from timed import timed
 from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
-from xflow.inputs import default_shapes, load_model
+from xflow.inputs import Shapes, default_shapes, load_model
 from xflow.machine import processor_name, usable_cores
 
 HERE = Path(__file__).resolve().parent
@@ -70,10 +70,9 @@ def prepare(name: str, target: Path, folder: Path = STATIC) -> None:
         raise SystemExit(f"{name} cannot be made: {ended.said}")
 
 
-def shapes_of(name: str) -> list[str]:
-    """Return the inputs of the model in `models/`, each as `NAME:1,128`."""
-    inputs = default_shapes(load_model(STATIC / f"{name}.onnx"))
-    return [f"{value}:{','.join(map(str, shape))}" for value, shape in inputs.items()]
+def shapes_of(name: str) -> Shapes:
+    """Return the shapes of the inputs of the model in `models/`."""
+    return default_shapes(load_model(STATIC / f"{name}.onnx"))
 
 
 def measure(name: str, options: argparse.Namespace) -> Row:
@@ -85,7 +84,7 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         tools = tools_of(name, options)
         outputs = {tool: folder / f"{number}" for number, tool in enumerate(tools)}
         prepare(name, before, DYNAMIC if options.dynamic else STATIC)
-        shapes = shapes_of(name) if options.dynamic else []
+        shapes = shapes_of(name) if options.dynamic else {}
         attempts: dict[str, Attempt] = {}
         for tool, place in outputs.items():
             place.mkdir()
@@ -132,7 +131,7 @@ def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def with_headroom(
-    row: Row, before: Path, after: Path, options: argparse.Namespace, shapes: Sequence[str]
+    row: Row, before: Path, after: Path, options: argparse.Namespace, shapes: Shapes
 ) -> Row:
     """Add what the time of a model is spent on, and what of it xflow has removed."""
     if options.provider != "cpu":  # see headroom.py

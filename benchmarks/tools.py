@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headroom import Profile
 from peers import PEERS
 from timed import Ended, timed
+from xflow.inputs import Shapes
 
 HERE = Path(__file__).resolve().parent
 XFLOW = "xflow"
@@ -75,9 +77,10 @@ def failed(ended: Ended) -> dict[str, Any]:
     return {}
 
 
-def at(shapes: Sequence[str]) -> list[str]:
-    """Return the arguments that feed inputs at these shapes, each as `NAME:1,128`."""
-    return [part for shape in shapes for part in ("--input-shapes", shape)]
+def at(shapes: Shapes) -> list[str]:
+    """Return the arguments that feed inputs at these shapes."""
+    texts = [f"{name}:{','.join(map(str, shape))}" for name, shape in shapes.items()]
+    return [part for text in texts for part in ("--input-shapes", text)]
 
 
 def optimize(
@@ -87,7 +90,7 @@ def optimize(
     options: argparse.Namespace,
     variant: str = XFLOW,
     *,
-    shapes: Sequence[str] = (),
+    shapes: Shapes = MappingProxyType({}),
 ) -> Attempt:
     """Run xflow, or a variant of it, on a model, which also writes a report."""
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
@@ -126,7 +129,7 @@ def judged(
     options: argparse.Namespace,
     seconds: float,
     *,
-    shapes: Sequence[str] = (),
+    shapes: Shapes = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return the verdicts of `judge.py`, run in a process of its own.
 
@@ -146,7 +149,7 @@ def judged(
 
 
 def profiled(
-    models: Sequence[Path], options: argparse.Namespace, *, shapes: Sequence[str] = ()
+    models: Sequence[Path], options: argparse.Namespace, *, shapes: Shapes = MappingProxyType({})
 ) -> list[Profile]:
     """Return the profiles of `headroom.py`, run in a process of its own; nothing if it fails."""
     command = [sys.executable, str(HERE / "headroom.py"), *map(str, models)]

@@ -12,7 +12,6 @@ import xflow
 from export_dynamic import empty
 from hydrate import hydrate
 from run import DYNAMIC, STATIC, shapes_of, stored
-from xflow.arguments import input_shape
 from xflow.inputs import default_shapes, load_model
 
 NAMES = stored(DYNAMIC)
@@ -20,7 +19,7 @@ NAMES = stored(DYNAMIC)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_export_takes_the_sizes_of_the_static_one_and_others(name: str) -> None:
-    given = dict(input_shape(text) for text in shapes_of(name))
+    given = shapes_of(name)
     dynamic, static = load_model(DYNAMIC / f"{name}.onnx"), load_model(STATIC / f"{name}.onnx")
     assert default_shapes(dynamic, given) == default_shapes(static) == given
     others = default_shapes(dynamic, variant=1)
@@ -55,10 +54,8 @@ def test_weights_are_emptied_and_masks_and_small_constants_are_kept() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_all_blocks_of_an_export_are_recognised(name: str, tmp_path: Path) -> None:
     onnx.save(hydrate(onnx.load(DYNAMIC / f"{name}.onnx")), tmp_path / "model.onnx")
-    shapes = dict(input_shape(text) for text in shapes_of(name))
-    result = xflow.optimize(
-        tmp_path / "model.onnx", input_shapes=shapes, cost="estimated", rules=all_rules()
-    )
+    model, shapes = tmp_path / "model.onnx", shapes_of(name)
+    result = xflow.optimize(model, input_shapes=shapes, cost="estimated", rules=all_rules())
     blocks = result.report.blocks
     assert blocks
     assert not [str(block) for block in blocks if not block.recognised]

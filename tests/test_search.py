@@ -23,7 +23,7 @@ from xflow.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, lea
 from xflow.match import no_constants
 from xflow.ops.registry import Array, Operator
 from xflow.region import Constants, Region, cut
-from xflow.rule import parse_rules
+from xflow.rule import Rule, parse_rules
 from xflow.rule_index import RuleIndex
 from xflow.search import OVER, SLOW, SearchResult, apply_replacements, search, without
 from xflow.size import Size, symbol
@@ -227,6 +227,12 @@ class Race(Stopwatch):
         return [times[min(again, len(times) - 1)] for times in known]
 
 
+def winner(graph: Graph, rules: Sequence[Rule], race: Race) -> str:
+    """The operator that is computed last in what the search chooses."""
+    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
+    return operator_name(result.graph.outputs[0].node)
+
+
 @pytest.mark.parametrize(
     ("first", "chosen"), [(0.955, "Abs"), (0.985, "Reciprocal"), (1.02, "Reciprocal")]
 )
@@ -247,8 +253,7 @@ rule second
 """)
     graph = Graph((call("Relu", call("Relu", tensor("x", 4))),))
     race = Race({"Relu": [1.0], "Abs": [first], "Reciprocal": [0.94]})
-    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
-    assert operator_name(result.graph.outputs[0].node) == chosen
+    assert winner(graph, rules, race) == chosen
 
 
 @pytest.mark.parametrize(("taken", "last"), [(0.985, "Gemm"), (0.995, "MatMul")])
@@ -264,8 +269,7 @@ rule other-kernel
 """)
     graph = Graph((call("MatMul", tensor("a", 64, 64), tensor("b", 64, 64)),))
     race = Race({"MatMul": [1.0], "Gemm": [taken]})
-    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
-    assert operator_name(result.graph.outputs[0].node) == last
+    assert winner(graph, rules, race) == last
 
 
 def test_of_spellings_that_the_runtime_fuses_into_one_kernel_luck_does_not_decide() -> None:
@@ -283,8 +287,7 @@ rule spelled-out
     graph = Graph((call("Relu", call("Relu", tensor("x", 4))),))
     race = Race({"Relu": [1.0], "QuickGelu": [0.9], "Mul": [0.8]})
     race.layouts = Estimator()
-    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
-    assert operator_name(result.graph.outputs[0].node) == "QuickGelu"
+    assert winner(graph, rules, race) == "QuickGelu"
 
 
 @pytest.mark.parametrize(
@@ -309,8 +312,7 @@ rule other
 """)
     graph = Graph((call("Exp", call("Sigmoid", tensor("x", 1024, 1024))),))
     race = Race({"Exp": [1.0], "Abs": times})
-    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
-    assert operator_name(result.graph.outputs[0].node) == last
+    assert winner(graph, rules, race) == last
     assert max(race.sessions) == sessions
 
 
@@ -335,8 +337,7 @@ rule simpler
 """)
     graph = Graph((call("Relu", call("Relu", tensor("x", 4))),))
     race = Race({"Relu": [1.0], "Abs": times})
-    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
-    assert operator_name(result.graph.outputs[0].node) == last
+    assert winner(graph, rules, race) == last
     assert max(race.sessions) == sessions
 
 
