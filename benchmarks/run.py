@@ -108,6 +108,7 @@ def measure(name: str, options: argparse.Namespace) -> Row:
             nodes_before=sum(report["before"]["operators"].values()) if report else 0,
             nodes_after=sum(report["after"]["operators"].values()) if report else 0,
             recognised=recognised(report),
+            missed=[block for block in report.get("blocks", []) if not block["recognised"]],
             rules=report.get("rules", []),
             phases=report.get("phases", {}),
         )

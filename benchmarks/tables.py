@@ -39,6 +39,8 @@ class Row:
     recognised: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     """By kind, how many blocks one operator or one of the runtime's kernels computes in xflow's
     output, and how many the model has."""
+    missed: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """The blocks that are not recognised, as xflow's report has them."""
     rules: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
     profiles: list[Profile] = dataclasses.field(default_factory=list)

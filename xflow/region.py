@@ -341,9 +341,9 @@ def _parts(
     place = {node: i for i, node in enumerate(nodes)}
     for kernel in kernels:
         places = [place[node] for node in kernel if node in place]
-        if places and max(places) - min(places) < LIMIT // 2:
+        if places and max(places) - min(places) < LIMIT:
             for i in range(min(places), max(places)):
-                seams[i] = replace(seams[i], within=True)
+                seams[i] = replace(seams[i], within=seams[i].within + 1)
     stretches: list[list[Node]] = [[]]
     for node, seam in zip(nodes, seams, strict=True):
         stretches[-1].append(node)
@@ -391,8 +391,8 @@ class _Seam:
     values: int
     elements: int
     """Those of all of them."""
-    within: bool = False
-    """Whether it is inside of what one kernel of the runtime computes."""
+    within: int = 0
+    """How many kernels of the runtime it is inside of, or of what may come to be one."""
 
     @property
     def is_bottleneck(self) -> bool:

@@ -77,13 +77,14 @@ def find_blocks(
 def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
     """The nodes of each attention and each normalization that is written in several operators.
 
-    With what scales the factors of the products in an attention, which belongs to it as well. What
-    `find_blocks` takes more time for is left out.
+    Once more with what scales the factors of the products in an attention, which belongs to it as
+    well but may stand far before. What `find_blocks` takes more time for is left out.
     """
     finder = _Finder(graph, constants, {})
-    attentions = filter(None, map(finder.attention_around, finder.softmaxes()))
+    attentions = [*filter(None, map(finder.attention_around, finder.softmaxes()))]
     normalizations = filter(None, map(finder.normalization_by, finder.nodes))
     return [
+        *(block.nodes for block in attentions),
         *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
         *(block.nodes for block in normalizations),
     ]
