@@ -393,6 +393,24 @@ def test_other_operators_have_to_gain_and_fewer_of_the_same_do_not() -> None:
     assert count(found(twice, Stopwatch([1.0, 1.0])).graph, "Relu") == 1
 
 
+def test_fewer_of_the_same_may_have_other_numbers() -> None:
+    """An attention takes no longer for its scale, and the product does nothing any more."""
+    rules = parse_rules("""
+rule scale
+  in       q[B, H, S, D] k[B, H, L, D] v[B, H, L, E]
+  param    s:real
+  from     Attention(Mul(q, Scalar(value=s)), k, v, scale=1)
+  to       Attention(q, k, v, scale=s)
+""")
+    queries, keys, values = (tensor(name, 1, 2, 8, 4) for name in "qkv")
+    (quarter,) = apply("Scalar", (), {"value": Fraction(1, 4)}, dtype="FLOAT")
+    scaled = call("Mul", queries, quarter)
+    graph = Graph((call("Attention", scaled, keys, values, scale=Fraction(1)),))
+    clock = Stopwatch([1.0, 1.01])
+    result = search(graph, rules, clock, deadline=time.monotonic() + 60.0)
+    assert count(result.graph, "Mul") == 0
+
+
 def test_measurements_that_contradict_each_other_do_not_go_on_for_ever() -> None:
     """Whatever stands there, the other form seems to be faster, seen from another cut."""
     value = tensor("x", 1, 8, 6, 6)

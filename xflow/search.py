@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from statistics import fmean
 
 from xflow.backtrack import Limits
@@ -26,6 +27,7 @@ from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
 from xflow.masks import RAISED, raised
 from xflow.match import ConstantLookup, no_constants
 from xflow.memory import Memory, Remembered, Solution
+from xflow.ops.registry import Operator
 from xflow.ranges import Ranges
 from xflow.region import Constants, Region, cut, cut_unfilled
 from xflow.rule import Rule
@@ -653,12 +655,26 @@ def _doing(node: Node) -> object:
 
 
 def _is_part(after: Graph, before: Graph) -> bool:
-    """Whether `after` computes some of the operators of `before` and nothing else."""
+    """Whether `after` computes some of the operators of `before` and nothing else.
+
+    By other real numbers at most, such as the scale of an attention: they take no time.
+    """
     more, fewer = (
-        Counter(_doing(node) for node in graph.nodes if not node.constant)
+        Counter(_working(node) for node in graph.nodes if not node.constant)
         for graph in (before, after)
     )
     return fewer < more
+
+
+def _working(node: Node) -> object:
+    """What of a node its time depends on."""
+    if not isinstance(node.op, Operator):
+        return _doing(node)
+    read = tuple(value.type for value in node.inputs)
+    others = frozenset(
+        (name, value) for name, value in node.attributes.items() if not isinstance(value, Fraction)
+    )
+    return node.op.name, others, read, node.types
 
 
 def _wanted(state: State, original: State) -> tuple[float, float]:

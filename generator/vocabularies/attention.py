@@ -79,8 +79,9 @@ SPELLED_OUT = Vocabulary(
         *_weighted(),
         Production("Attention", (QUERY, KEY, VALUE), OUT, SCALES),
         *(
-            Production("Attention", (*heads, VALUE), OUT, choices(scale=[Fraction(1)]))
+            Production("Attention", (*heads, VALUE, *mask), OUT, choices(scale=[Fraction(1)]))
             for heads in (("scaled query", KEY), (QUERY, "scaled key"))
+            for mask in ((), (MASK,))
         ),
         Production("Expand", ("line",), "lines", choices(shape=[(1, 1, QUERIES, KEYS)])),
         Production("Attention", (QUERY, KEY, VALUE, MASK), OUT, SCALES),
