@@ -116,8 +116,11 @@ def _one_large(which: int) -> Draw:
 
 
 def _close(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
-    """Large, with differences of about 1 that have half the digits."""
-    return 2.0 ** (place.precision.digits // 2 - 2) + _signed(rng, shape)
+    """Large, with differences of about 1 that have half the digits, and one more.
+
+    Squares of such numbers lose nearly all that tells them apart.
+    """
+    return 2.0 ** (place.precision.digits // 2 - 1) + _signed(rng, shape)
 
 
 KINDS: tuple[tuple[bool, Draw], ...] = (
