@@ -97,10 +97,11 @@ mutation: $(VENV)/dev
 suites: $(VENV)/dev
 	$(BIN)/pytest -m suites -s tests/test_suites.py
 
-# Thousands of random models and of damaged files; prints what becomes of them.
+# Thousands of random models and of damaged files, and every rule in the runtime; prints what becomes
+# of them.
 many: $(VENV)/dev
 	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py \
-		tests/test_faults.py
+		tests/test_faults.py tests/test_numerics.py
 
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed
