@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from headroom import Profile
@@ -77,9 +76,9 @@ def failed(ended: Ended) -> dict[str, Any]:
     return {}
 
 
-def at(shapes: Shapes) -> list[str]:
-    """Return the arguments that feed inputs at these shapes."""
-    texts = [f"{name}:{','.join(map(str, shape))}" for name, shape in shapes.items()]
+def at(shapes: Shapes | None) -> list[str]:
+    """Return the arguments that feed inputs at these shapes, or at the default ones."""
+    texts = [f"{name}:{','.join(map(str, shape))}" for name, shape in (shapes or {}).items()]
     return [part for text in texts for part in ("--input-shapes", text)]
 
 
@@ -90,7 +89,7 @@ def optimize(
     options: argparse.Namespace,
     variant: str = XFLOW,
     *,
-    shapes: Shapes = MappingProxyType({}),
+    shapes: Shapes | None = None,
 ) -> Attempt:
     """Run xflow, or a variant of it, on a model, which also writes a report."""
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
@@ -129,7 +128,7 @@ def judged(
     options: argparse.Namespace,
     seconds: float,
     *,
-    shapes: Shapes = MappingProxyType({}),
+    shapes: Shapes | None = None,
 ) -> list[dict[str, Any]]:
     """Return the verdicts of `judge.py`, run in a process of its own.
 
@@ -149,7 +148,7 @@ def judged(
 
 
 def profiled(
-    models: Sequence[Path], options: argparse.Namespace, *, shapes: Shapes = MappingProxyType({})
+    models: Sequence[Path], options: argparse.Namespace, *, shapes: Shapes | None = None
 ) -> list[Profile]:
     """Return the profiles of `headroom.py`, run in a process of its own; nothing if it fails."""
     command = [sys.executable, str(HERE / "headroom.py"), *map(str, models)]

@@ -300,15 +300,21 @@ ROUGH = frozenset({"Sigmoid", "Swish"})
 """Operators for which the runtime has a kernel that is exact to a unit of 1, not of the result."""
 
 
+def is_excused(way: Rule, precision: Precision) -> bool:
+    """Whether the search does not take it in fp16, or it leads to a rough kernel in fp32."""
+    instance = way.instance(way.usable_ranks[0])
+    if precision is FP16:
+        return narrows(instance)
+    sides = instance.lhs, instance.rhs
+    before, after = ({op.name for op in operators_of(walk(side))} for side in sides)
+    return not after.isdisjoint(ROUGH) and before.isdisjoint(ROUGH)
+
+
 def lost(rule: Rule, precision: Precision) -> set[str]:
     """The directions of a rule that are allowed, and lose too much in the runtime."""
     expected = {item.direction for item in measure(rule, (precision,)).refusals}
     for way in rule.directions():
-        instance = way.instance(way.usable_ranks[0])
-        sides = instance.lhs, instance.rhs
-        before, after = ({op.name for op in operators_of(walk(side))} for side in sides)
-        not_taken = precision is FP16 and narrows(instance)  # by the search
-        if not_taken or (after & ROUGH and not before & ROUGH):
+        if is_excused(way, precision):
             expected.add("reverse" if way.name.endswith(".reverse") else "forward")
     try:
         seen = {item.direction for item in measure(rule, (precision,), Runtime()).refusals}

@@ -372,7 +372,8 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int) -> list[list[N
     start = 0
     while len(nodes) - start > limit:
         middle = start + limit // 2
-        # Before the middle only where all behind it is inside of one kernel.
+        # Before the middle only where all behind it is inside of one kernel. Where everything is,
+        # an attention is rather cut from what scales its factors than in two.
         badness = {
             i: (seams[i].within, i < middle, seams[i].width, -i)
             for i in range(start, start + limit)
