@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,6 +183,24 @@ rule through-identity
     )
     result = estimated(two_products(), rules)
     assert not result.report.changed
+
+
+@pytest.mark.parametrize(("handled", "searched"), [(29.0, 20.0), (35.0, 15.0), (90.0, 10.0)])
+def test_a_search_leaves_time_for_what_is_done_with_large_weights(
+    handled: float, searched: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute there is anyway; and half of the budget remains."""
+    given = []
+
+    def unsuccessful(graph: Graph, *_: object, deadline: float, **__: object) -> SearchResult:
+        given.append(deadline - time.monotonic())
+        return SearchResult(graph, ())
+
+    monkeypatch.setattr(finder, "search", unsuccessful)
+    weights = xflow.optimize(two_products(), budget=1e-3).report.before.weight_bytes
+    monkeypatch.setattr(finder, "HANDLED_PER_S", (weights / handled, weights / handled))
+    xflow.optimize(two_products(), budget=20)
+    assert given[-1] == pytest.approx(searched, abs=1)
 
 
 def compared(ratio: float, low: float, passes: int) -> Comparison:

@@ -21,6 +21,7 @@ from onnx import numpy_helper
 
 from xflow import external_data, files
 from xflow.errors import ModelError, OutputError
+from xflow.messages import PROTOBUF_LIMIT, serialized
 
 
 def weights(path: Path) -> dict[str, np.ndarray]:
@@ -387,7 +388,23 @@ def kill_while_writing(kind: signal.Signals, out: Path, limit: int, delay: float
             child.stdout.close()
 
 
-@pytest.mark.parametrize("limit", [files.PROTOBUF_LIMIT, 0], ids=["inline", "external"])
+def test_data_files_are_found_once_a_model_has_some(tmp_path: Path) -> None:
+    """What is remembered of a file ends with it."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(small_model(32).SerializeToString())
+    assert files.data_files(path) == []
+    files.write_model_atomically(small_model(32), path, inline_limit=0)
+    assert files.data_files(path) == [tmp_path / "model.data"]
+
+
+def test_a_message_is_written_if_it_is_small_enough() -> None:
+    proto = small_model()
+    data = proto.SerializeToString()
+    assert serialized(proto, len(data)) == data
+    assert serialized(proto, len(data) - 1) is None
+
+
+@pytest.mark.parametrize("limit", [PROTOBUF_LIMIT, 0], ids=["inline", "external"])
 def test_a_kill_leaves_the_old_or_the_new_model_whole(limit: int, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     files.write_model_atomically(small_model(700), out, inline_limit=limit)
@@ -400,7 +417,7 @@ def test_a_kill_leaves_the_old_or_the_new_model_whole(limit: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("limit", [files.PROTOBUF_LIMIT, 0], ids=["inline", "external"])
+@pytest.mark.parametrize("limit", [PROTOBUF_LIMIT, 0], ids=["inline", "external"])
 def test_an_interrupt_leaves_nothing_but_the_model(
     kind: signal.Signals, limit: int, tmp_path: Path
 ) -> None:
@@ -440,7 +457,7 @@ def interrupting(after: float) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to threads")
-@pytest.mark.parametrize("limit", [files.PROTOBUF_LIMIT, 0], ids=["inline", "external"])
+@pytest.mark.parametrize("limit", [PROTOBUF_LIMIT, 0], ids=["inline", "external"])
 def test_an_exception_at_any_moment_leaves_one_whole_model(limit: int, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     models = [small_model(100, fill=fill) for fill in (1.0, 2.0)]

@@ -1,6 +1,7 @@
 """Model files: reading them with clear refusals, and writing them whole or not at all."""
 
 import contextlib
+import functools
 import mmap
 import os
 import re
@@ -23,12 +24,10 @@ from xflow.external_data import (
     external_locations,
     has_external_data,
 )
-from xflow.messages import from_message, to_message
+from xflow.messages import PROTOBUF_LIMIT, from_message, serialized, to_message
 
 LONGEST = 300
 """Characters of what other libraries say that are repeated."""
-PROTOBUF_LIMIT = 2**31 - 1
-"""Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
 
 
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
@@ -249,7 +248,7 @@ def write_model_atomically(
             data = _self_contained(model, source, inline_limit)
             if data is None:
                 data = _externalize(model, target, source, created)
-            if len(data) > PROTOBUF_LIMIT:
+            if data is None:
                 raise OutputError("the model exceeds 2 GiB even without its weights", str(path))
             with replacing(target) as file:
                 file.write(data)
@@ -287,10 +286,7 @@ def _self_contained(
         if Externalized.weight_bytes(model) > limit:
             return None
         model = to_message(model)
-    if has_external_data(model) or model.ByteSize() > limit:
-        return None
-    data: bytes = model.SerializeToString()
-    return data
+    return None if has_external_data(model) else serialized(model, limit)
 
 
 def _externalize(
@@ -298,8 +294,11 @@ def _externalize(
     target: Path,
     source: Path | None,
     created: list[Path],
-) -> bytes:
-    """Write the data files of `model`, adding each to `created`; return the model's own bytes."""
+) -> bytes | None:
+    """Write the data files of `model`, adding each to `created`; return the model's own bytes.
+
+    None if these are more than a message may hold.
+    """
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
     if not isinstance(model, ir.Model):
@@ -309,8 +308,7 @@ def _externalize(
     if source is not None and not source.parent.samefile(target.parent):
         layout = Externalized.layout(_parse(source))
     with Externalized(model, target, layout, created) as slim:
-        data: bytes = to_message(slim).SerializeToString()
-    return data
+        return serialized(to_message(slim))
 
 
 def _remove_outdated(
@@ -341,13 +339,20 @@ def _unnumbered(file: Path) -> Path:
 def _mentions(file: Path, word: str) -> bool:
     """Tell whether the bytes of `file` hold `word`; an unreadable file counts as holding it."""
     try:
-        with file.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size == 0:
-                return False
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as view:
-                return view.find(word.encode()) >= 0
+        found = file.stat()
+        return _holds(file, word, (found.st_ino, found.st_size, found.st_mtime_ns))
     except OSError:
         return True
+
+
+@functools.lru_cache(maxsize=16)  # a run asks for the same files of gigabytes again and again
+def _holds(file: Path, word: str, state: tuple[int, ...]) -> bool:
+    """Tell whether the bytes of `file` hold `word`, in this state of it. Raises OSError."""
+    with file.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size == 0:
+            return False
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return view.find(word.encode()) >= 0
 
 
 def write_text_atomically(text: str, path: str | os.PathLike[str]) -> None:

@@ -22,6 +22,7 @@ from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.domains import within
 from xflow.errors import ModelError
+from xflow.external_data import Externalized
 from xflow.inputs import default_shapes
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported, import_model
@@ -47,6 +48,10 @@ OVERRUN = 0.06
 """By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
 LAST_S = 2.0
 """Seconds for that of a short search."""
+LOADINGS = 12
+"""How many times as long as loading a model takes all that is done with its weights, but timing."""
+HANDLED_PER_S = 2.5e7, 1e8
+"""Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -190,6 +195,7 @@ class Finder:
             if run.measured and not exact:
                 store = stack.enter_context(Store())
                 model = self.measured_target(store) or model
+                seconds -= min(seconds / 2, self.afterwards(imported))
             deadline = time.monotonic() + seconds
             # What is begun before it, as a region that hangs, must leave the check its time, and
             # not exceed the budget by a tenth.
@@ -228,6 +234,17 @@ class Finder:
                 replacements = prune(imported.graph, replacements, exact, until=overrun)
         run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements
+
+    def afterwards(self, imported: Imported) -> float:
+        """Seconds for what comes after a search, beyond those that there are for it anyway.
+
+        A model is written twice, and read several times over: with a GB of weights and more, that
+        may take longer than a run may take beside its budget and the final timing. How long
+        loading took says how fast this machine is, unless it had to wait for its disk.
+        """
+        slow, fast = (Externalized.weight_bytes(imported.model) / rate for rate in HANDLED_PER_S)
+        handled = min(slow, max(fast, LOADINGS * self.run.phases.get("load", 0.0)))
+        return max(0.0, handled - AFTERWARDS_S)
 
     def measured_target(self, store: Store) -> TargetModel | None:
         """What is known of this machine; short runs do not measure it first."""

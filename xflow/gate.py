@@ -242,7 +242,7 @@ class Gate:
         low, high = TIMING_S
         left = self.run.end - time.monotonic() - self.writing()
         seconds = min(high, max(low, min(left / 2, self.run.budget / 6)))
-        limit_s = max(left, AFTERWARDS_S / 2)
+        limit_s = max(left, AFTERWARDS_S / 2 + self.loading())
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         how = {} if self.costs else {"undecided": _promising, "extra_s": EXTRA_S}

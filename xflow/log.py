@@ -21,7 +21,8 @@ from xflow.bodies import Place
 from xflow.calls import Call
 from xflow.derivation import Application, numbering, place_of, read_place
 from xflow.errors import ReportError, RuleFileError
-from xflow.external_data import external_locations, has_external_data
+from xflow.external_data import external_locations
+from xflow.files import data_files
 from xflow.graph import Graph
 from xflow.limits import GROWTH
 from xflow.onnx_import import Imported
@@ -78,9 +79,8 @@ class Log:
 def digest_of(path: Path) -> Json:
     """SHA-256 of a model's file, and of each file beside it that holds data of it."""
     found: Json = {"sha256": _sha256(path)}
-    proto = onnx.load(path, load_external_data=False)
-    if has_external_data(proto):
-        names = sorted(external_locations(proto))
+    if data_files(path):  # which is known without reading all of a model whose weights are in it
+        names = sorted(external_locations(onnx.load(path, load_external_data=False)))
         found["external"] = {name: _sha256(path.parent / name) for name in names}
     return found
 

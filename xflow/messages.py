@@ -13,8 +13,10 @@ from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import Message
+from google.protobuf.message import EncodeError, Message
 
+PROTOBUF_LIMIT = 2**31 - 1
+"""Bytes that one protobuf message may hold; a larger model keeps its weights beside it."""
 TRAINED = "xflow.training"
 """What tells of a model in memory whether the message said how to train it, which onnx-ir drops."""
 NOTE = "xflow.type"
@@ -53,6 +55,18 @@ def to_message(model: ir.Model) -> onnx.ModelProto:
     proto: onnx.ModelProto = ir.to_proto(model)
     restore(proto)
     return proto
+
+
+def serialized(proto: onnx.ModelProto, limit: int = PROTOBUF_LIMIT) -> bytes | None:
+    """The bytes of a message; None where they are more than `limit`.
+
+    They are written to know that: protobuf counts the bytes of a message by writing them.
+    """
+    try:
+        data: bytes = proto.SerializeToString()
+    except EncodeError:  # more than protobuf can write at all
+        return None
+    return data if len(data) <= limit else None
 
 
 def restore(proto: onnx.ModelProto) -> None:

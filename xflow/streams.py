@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xflow.errors import ExitCode, ModelError, OutputError, UsageError, XflowError
-from xflow.files import PROTOBUF_LIMIT
+from xflow.messages import PROTOBUF_LIMIT
 
 PIPE = "-"
 CHUNK = 2**20

@@ -15,11 +15,11 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ShapeError, UsageError, ValidationFailed
-from xflow.external_data import has_external_data
-from xflow.files import PROTOBUF_LIMIT, write_model_atomically
+from xflow.external_data import Externalized, has_external_data
+from xflow.files import write_model_atomically
 from xflow.inputs import AT_OTHER_SIZES, Shapes
 from xflow.limits import GROWTH
-from xflow.messages import to_message
+from xflow.messages import PROTOBUF_LIMIT, serialized, to_message
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import has_foreign_operators
@@ -225,13 +225,11 @@ def guilty(
 
 def write_temporary(model: ir.Model | onnx.ModelProto, path: Path) -> None:
     """Write a model for this run only: nothing waits until it is safe on the disk."""
-    if isinstance(model, ir.Model):
-        tensors = (value.const_value for value in model.graph.initializers.values())
-        if sum(tensor.nbytes for tensor in tensors if tensor is not None) > PROTOBUF_LIMIT // 2:
-            write_model_atomically(model, path)
-            return
-    proto = to_message(model) if isinstance(model, ir.Model) else model
-    if has_external_data(proto) or proto.ByteSize() > PROTOBUF_LIMIT:
+    data = None
+    if not isinstance(model, ir.Model) or Externalized.weight_bytes(model) <= PROTOBUF_LIMIT:
+        proto = to_message(model) if isinstance(model, ir.Model) else model
+        data = None if has_external_data(proto) else serialized(proto)
+    if data is None:
         write_model_atomically(model, path)
     else:
-        path.write_bytes(proto.SerializeToString())
+        path.write_bytes(data)
