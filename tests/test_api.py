@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
-from xflow import api, finder
+from xflow import api, finder, gate
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.equivalence import check_equivalent
@@ -205,6 +205,20 @@ def test_a_search_leaves_time_for_what_is_done_with_large_weights(
 
 def compared(ratio: float, low: float, passes: int) -> Comparison:
     return Comparison(ratio, low, ratio + 0.1, Timing((2.0, 2.0)), Timing((1.0, 1.0)), passes)
+
+
+def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def timed(*_: object, limit_s: float, **__: object) -> Comparison:
+        given.append(limit_s)
+        return compared(1.05, 1.04, 9)
+
+    monkeypatch.setattr(measure.Measurer, "compare", timed)
+    monkeypatch.setattr(finder, "WorstOf", lambda *a, **k: Unmeasured())
+    monkeypatch.setattr(gate, "CHECKED_PER_S", 1.0)  # bytes
+    result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
+    assert given[0] > result.report.before.weight_bytes
 
 
 @pytest.mark.parametrize(

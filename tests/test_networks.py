@@ -115,6 +115,32 @@ def test_an_identity_branch_merges_at_any_number_of_axes(axes: int) -> None:
     assert optimized(net.model(net.node("Relu", total))) == {"Conv": 1, "Relu": 1}
 
 
+def in_order(model: onnx.ModelProto) -> list[str]:
+    result = xflow.optimize(model, cost="estimated", threads=2)
+    return [node.op_type for node in result.model.graph]
+
+
+def test_channels_are_mixed_where_pixels_are_fewest() -> None:
+    """Behind the pool of DenseNet's transitions, and before a pool that keeps all pixels."""
+    net = Network([1, 64, 28, 28])
+    mixed = net.convolution("x", 64, 32, (1, 1), bias=False)
+    halved = net.node("AveragePool", mixed, kernel_shape=[2, 2], strides=[2, 2])
+    assert in_order(net.model(halved)) == ["AveragePool", "Conv"]
+    net = Network([1, 256, 17, 17])
+    window: dict[str, object] = {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}
+    smooth = net.node("AveragePool", "x", **window)
+    assert in_order(net.model(net.convolution(smooth, 256, 32, (1, 1), bias=False))) == [
+        *("Conv", "AveragePool")
+    ]
+
+
+@pytest.mark.parametrize("pool", ["AveragePool", "MaxPool"])
+def test_a_pool_of_single_pixels_is_a_stride(pool: str) -> None:
+    net = Network([1, 32, 15, 15])
+    taken = net.node(pool, "x", kernel_shape=[1, 1], strides=[2, 2])
+    assert in_order(net.model(net.convolution(taken, 32, 16, (1, 1)))) == ["Conv"]
+
+
 def test_a_normalized_identity_branch_merges() -> None:
     net = Network([1, 32, 14, 14])
     total = net.node("Add", net.convolution("x", 32, 32, (3, 3)), net.normalization("x", 32))

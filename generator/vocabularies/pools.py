@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
 from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, applied, numbers, scalar
-from xflow.generator.vocabularies.convolutions import AVERAGES, FREE, SCALE, SPATIAL, C, X
+from xflow.generator.vocabularies.convolutions import (
+    AVERAGES,
+    BIAS,
+    FREE,
+    KERNEL,
+    SCALE,
+    SPATIAL,
+    C,
+    X,
+)
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.ops.registry import Attribute
 
 STAGES = ((X, "f"), ("pooled", "g"))
 """Elementwise operators before pooling and after it: f is pooled to g."""
@@ -147,8 +157,65 @@ SPREAD = Vocabulary(
     roots=frozenset({"pooled"}),
 )
 
+PIXELS = (X_INPUT, Input("v", KERNEL, "O I *1", (C, C, 1)), Input("b", BIAS, "O", (C,)))
+"""A kernel of one pixel: it may be applied before pooling and after it."""
+
+
+def _of_pixels(name: str, window: tuple[dict[str, Attribute], ...]) -> Vocabulary:
+    """Means by windows before what a convolution makes of each pixel, and after it."""
+    return Vocabulary(
+        name,
+        PIXELS,
+        (
+            *(
+                Production("AveragePool", (sort,), result, window)
+                for sort, result in ((X, "pooled"), ("f", "g"))
+            ),
+            *(
+                Production("Conv", (sort, KERNEL, *bias), result)
+                for bias in ((), (BIAS,))
+                for sort, result in STAGES
+            ),
+        ),
+        (0, 0, 0),
+        free=FREE,
+        exact=False,
+        ranks=SPATIAL,
+        roots=frozenset({"g"}),
+    )
+
+
+COUNTED = tuple({**window, "count_include_pad": 1} for window in WINDOW)
+"""Borders that do not count are left out: of a window that may lie in them no mean is shown."""
+STEPS = [(step,) for step in range(2, 8)]
+TAKEN = Vocabulary(
+    "some of the pixels",
+    PIXELS,
+    (
+        *(
+            Production(op, (X,), "pooled", choices(kernel_shape=[(1,)], strides=STEPS))
+            for op in ("AveragePool", "MaxPool")
+        ),
+        *(Production("Conv", ("pooled", KERNEL, *bias), "g") for bias in ((), (BIAS,))),
+        *(
+            Production("Conv", (X, KERNEL, *bias), "g", choices(strides=STEPS))
+            for bias in ((), (BIAS,))
+        ),
+    ),
+    (0, 0, 0),
+    free=FREE,
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled", "g"}),
+)
+
 POOLING = Family(
     "pooling",
-    (POOLS, SHIFTS, CUT, GLOBAL_POOLS, AVERAGES, SPREAD),
+    (
+        *(POOLS, SHIFTS, CUT, GLOBAL_POOLS, AVERAGES, SPREAD),
+        _of_pixels("pools of pixels", WITHOUT_BORDERS),
+        _of_pixels("pools of pixels and borders", COUNTED),
+        TAKEN,
+    ),
     about="pooling and reductions over spatial axes",
 )
