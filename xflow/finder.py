@@ -50,7 +50,7 @@ LAST_S = 2.0
 """Seconds for that of a short search."""
 LOADINGS = 12
 """How many times as long as loading a model takes all that is done with its weights, but timing."""
-HANDLED_PER_S = 2.5e7, 1e8
+HANDLED_PER_S = 1.5e7, 1e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
