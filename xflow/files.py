@@ -211,15 +211,19 @@ def _refuse_inputs(target: Path, where: str, source: Path) -> None:
 
 def data_files(path: Path) -> list[Path]:
     """Return the existing external data files of the model in `path`; none if it is no model."""
+    files = (path.parent / location for location in data_locations(path))
+    return [file for file in files if file.is_file()]
+
+
+def data_locations(path: Path) -> list[str]:
+    """Return the data files that the model in `path` names, each once; none if it is no model."""
     # Every reference to a data file has the key "location"; most models need no parsing for this.
     if not _mentions(path, "location"):
         return []
     try:
-        proto = _parse(path)
+        return external_locations(_parse(path))
     except ModelError:
         return []
-    files = (path.parent / location for location in external_locations(proto))
-    return [file for file in files if file.is_file()]
 
 
 def write_model_atomically(
@@ -245,7 +249,7 @@ def write_model_atomically(
         try:
             # An output that exists is a model with, perhaps, data that nobody needs afterwards.
             outdated = data_files(target) if target.is_file() else []
-            data = _self_contained(model, source, inline_limit)
+            data = self_contained(model, source, inline_limit)
             if data is None:
                 data = _externalize(model, target, source, created)
             if data is None:
@@ -274,10 +278,15 @@ def _clean_up(outdated: list[Path], created: list[Path], target: Path, source: P
         file.unlink(missing_ok=True)
 
 
-def _self_contained(
-    model: ir.Model | onnx.ModelProto | bytes, source: Path | None, limit: int
+def self_contained(
+    model: ir.Model | onnx.ModelProto | bytes,
+    source: Path | None = None,
+    limit: int = PROTOBUF_LIMIT,
 ) -> bytes | None:
-    """Return the bytes of a model that needs no external data, or None if it needs some."""
+    """Return the bytes of a model that needs no external data, or None if it needs some.
+
+    It needs some, too, where `source`, the input model's file, has some.
+    """
     if source is not None and data_files(source):
         return None
     if isinstance(model, bytes):

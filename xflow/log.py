@@ -15,14 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from xflow.bodies import Place
 from xflow.calls import Call
 from xflow.derivation import Application, numbering, place_of, read_place
 from xflow.errors import ReportError, RuleFileError
-from xflow.external_data import external_locations
-from xflow.files import data_files
+from xflow.files import data_locations
 from xflow.graph import Graph
 from xflow.limits import GROWTH
 from xflow.onnx_import import Imported
@@ -79,8 +76,8 @@ class Log:
 def digest_of(path: Path) -> Json:
     """SHA-256 of a model's file, and of each file beside it that holds data of it."""
     found: Json = {"sha256": _sha256(path)}
-    if data_files(path):  # which is known without reading all of a model whose weights are in it
-        names = sorted(external_locations(onnx.load(path, load_external_data=False)))
+    names = sorted(data_locations(path))
+    if names:
         found["external"] = {name: _sha256(path.parent / name) for name in names}
     return found
 

@@ -15,11 +15,9 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ShapeError, UsageError, ValidationFailed
-from xflow.external_data import Externalized, has_external_data
-from xflow.files import write_model_atomically
+from xflow.files import self_contained, write_model_atomically
 from xflow.inputs import AT_OTHER_SIZES, Shapes
 from xflow.limits import GROWTH
-from xflow.messages import PROTOBUF_LIMIT, serialized, to_message
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported
 from xflow.onnx_nodes import has_foreign_operators
@@ -225,10 +223,7 @@ def guilty(
 
 def write_temporary(model: ir.Model | onnx.ModelProto, path: Path) -> None:
     """Write a model for this run only: nothing waits until it is safe on the disk."""
-    data = None
-    if not isinstance(model, ir.Model) or Externalized.weight_bytes(model) <= PROTOBUF_LIMIT:
-        proto = to_message(model) if isinstance(model, ir.Model) else model
-        data = None if has_external_data(proto) else serialized(proto)
+    data = self_contained(model)
     if data is None:
         write_model_atomically(model, path)
     else:

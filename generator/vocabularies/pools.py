@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
 from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, applied, numbers, scalar
 from xflow.generator.vocabularies.convolutions import (
@@ -19,6 +21,8 @@ from xflow.ops.registry import Attribute
 
 STAGES = ((X, "f"), ("pooled", "g"))
 """Elementwise operators before pooling and after it: f is pooled to g."""
+WINDOWED = ((X, "pooled"), ("f", "g"))
+"""Pools before these operators and after them."""
 WINDOW = choices(kernel_shape=[(3,)], pads=[(1, 0)], strides=[(2,)])
 POOLS = Vocabulary(
     "pools by windows",
@@ -28,7 +32,7 @@ POOLS = Vocabulary(
         *(
             Production(op, (sort,), result, WINDOW)
             for op in ("MaxPool", "AveragePool")
-            for sort, result in ((X, "pooled"), ("f", "g"))
+            for sort, result in WINDOWED
         ),
         *(Production("Relu", (sort,), result) for sort, result in STAGES),
         *(
@@ -61,10 +65,7 @@ SHIFTS = Vocabulary(
     "pools of shifted images",
     (X_INPUT, SCALE_INPUT, scalar("k", "c")),
     (
-        *(
-            Production("AveragePool", (sort,), result, WITHOUT_BORDERS)
-            for sort, result in ((X, "pooled"), ("f", "g"))
-        ),
+        *(Production("AveragePool", (sort,), result, WITHOUT_BORDERS) for sort, result in WINDOWED),
         *(
             applied("Add", sort, second, result)
             for second in (SCALE, "c")
@@ -82,10 +83,7 @@ CUT = Vocabulary(
     "pools of what is cut off on both sides",
     (X_INPUT,),
     (
-        *(
-            Production("MaxPool", (sort,), result, WITHOUT_BORDERS)
-            for sort, result in ((X, "pooled"), ("f", "g"))
-        ),
+        *(Production("MaxPool", (sort,), result, WITHOUT_BORDERS) for sort, result in WINDOWED),
         *(
             Production("Clip", (sort,), result, choices(min=[SYMBOL], max=[OTHER_SYMBOL]))
             for sort, result in STAGES
@@ -99,7 +97,7 @@ CUT = Vocabulary(
 )
 """Without borders, since of a window that may be empty it is not shown."""
 
-POOLED = ((X, "pooled"), ("f", "g"), ("pooled", "pooled"))
+POOLED = (*WINDOWED, ("pooled", "pooled"))
 GLOBAL_POOLS = Vocabulary(
     "pools of everything",
     (X_INPUT, Y_INPUT, SCALE_INPUT),
@@ -157,64 +155,53 @@ SPREAD = Vocabulary(
     roots=frozenset({"pooled"}),
 )
 
-PIXELS = (X_INPUT, Input("v", KERNEL, "O I *1", (C, C, 1)), Input("b", BIAS, "O", (C,)))
-"""A kernel of one pixel: it may be applied before pooling and after it."""
 
-
-def _of_pixels(name: str, window: tuple[dict[str, Attribute], ...]) -> Vocabulary:
-    """Means by windows before what a convolution makes of each pixel, and after it."""
+def _of_pixels(name: str, *productions: Production) -> Vocabulary:
+    """Pools, and convolutions by a kernel of one pixel, which may come before them and after."""
     return Vocabulary(
         name,
-        PIXELS,
-        (
-            *(
-                Production("AveragePool", (sort,), result, window)
-                for sort, result in ((X, "pooled"), ("f", "g"))
-            ),
-            *(
-                Production("Conv", (sort, KERNEL, *bias), result)
-                for bias in ((), (BIAS,))
-                for sort, result in STAGES
-            ),
-        ),
+        (X_INPUT, Input("v", KERNEL, "O I *1", (C, C, 1)), Input("b", BIAS, "O", (C,))),
+        productions,
         (0, 0, 0),
         free=FREE,
         exact=False,
         ranks=SPATIAL,
-        roots=frozenset({"g"}),
+        roots=frozenset({"pooled", "g"}),
+    )
+
+
+def _mixed(sort: str, result: str, *steps: Mapping[str, Attribute]) -> Iterator[Production]:
+    """Such convolutions, without bias and with one."""
+    for bias in ((), (BIAS,)):
+        yield Production("Conv", (sort, KERNEL, *bias), result, steps or ({},))
+
+
+def _averaged(name: str, window: tuple[Mapping[str, Attribute], ...]) -> Vocabulary:
+    """Means by windows before what a convolution makes of each pixel, and after it."""
+    return _of_pixels(
+        name,
+        *(Production("AveragePool", (sort,), result, window) for sort, result in WINDOWED),
+        *(made for sort, result in STAGES for made in _mixed(sort, result)),
     )
 
 
 COUNTED = tuple({**window, "count_include_pad": 1} for window in WINDOW)
 """Borders that do not count are left out: of a window that may lie in them no mean is shown."""
-STEPS = [(step,) for step in range(2, 8)]
-TAKEN = Vocabulary(
+STRIDES = [(stride,) for stride in range(2, 8)]
+SINGLE = choices(kernel_shape=[(1,)], strides=STRIDES)
+TAKEN = _of_pixels(
     "some of the pixels",
-    PIXELS,
-    (
-        *(
-            Production(op, (X,), "pooled", choices(kernel_shape=[(1,)], strides=STEPS))
-            for op in ("AveragePool", "MaxPool")
-        ),
-        *(Production("Conv", ("pooled", KERNEL, *bias), "g") for bias in ((), (BIAS,))),
-        *(
-            Production("Conv", (X, KERNEL, *bias), "g", choices(strides=STEPS))
-            for bias in ((), (BIAS,))
-        ),
-    ),
-    (0, 0, 0),
-    free=FREE,
-    exact=False,
-    ranks=SPATIAL,
-    roots=frozenset({"pooled", "g"}),
+    *(Production(op, (X,), "pooled", SINGLE) for op in ("AveragePool", "MaxPool")),
+    *_mixed("pooled", "g"),
+    *_mixed(X, "g", *choices(strides=STRIDES)),
 )
 
 POOLING = Family(
     "pooling",
     (
         *(POOLS, SHIFTS, CUT, GLOBAL_POOLS, AVERAGES, SPREAD),
-        _of_pixels("pools of pixels", WITHOUT_BORDERS),
-        _of_pixels("pools of pixels and borders", COUNTED),
+        _averaged("pools of pixels", WITHOUT_BORDERS),
+        _averaged("pools of pixels and borders", COUNTED),
         TAKEN,
     ),
     about="pooling and reductions over spatial axes",
