@@ -1,6 +1,7 @@
 """Optimising whole models: right and better, or the input's own graph with the reason."""
 
 import dataclasses
+import math
 import subprocess
 import sys
 import tempfile
@@ -185,11 +186,11 @@ rule through-identity
     assert not result.report.changed
 
 
-@pytest.mark.parametrize(("handled", "searched"), [(29.0, 20.0), (35.0, 15.0), (90.0, 10.0)])
+@pytest.mark.parametrize(("handled", "searched"), [(0.0, 20.0), (5.0, 15.0), (90.0, 5.0)])
 def test_a_search_leaves_time_for_what_is_done_with_large_weights(
     handled: float, searched: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a minute there is anyway; and half of the budget remains."""
+    """That is part of the budget, as reading the model is; but a quarter of the budget remains."""
     given = []
 
     def unsuccessful(graph: Graph, *_: object, deadline: float, **__: object) -> SearchResult:
@@ -198,7 +199,8 @@ def test_a_search_leaves_time_for_what_is_done_with_large_weights(
 
     monkeypatch.setattr(finder, "search", unsuccessful)
     weights = xflow.optimize(two_products(), budget=1e-3).report.before.weight_bytes
-    monkeypatch.setattr(finder, "HANDLED_PER_S", (weights / handled, weights / handled))
+    rate = weights / handled if handled else math.inf
+    monkeypatch.setattr(finder, "HANDLED_PER_S", (rate, rate))
     xflow.optimize(two_products(), budget=20)
     assert given[-1] == pytest.approx(searched, abs=1)
 

@@ -64,7 +64,7 @@ def optimize(
     activations), its size when written, or the number of nodes that run; in the last three it must
     not become measurably slower.
 
-    `budget` is the time for the search in seconds, checks and the final timing come on top;
+    `budget` is the time for all but the final timing in seconds, most of it for the search;
     `threads` those of the runtime (default: the physical cores); `input_shapes` the sizes at
     which dynamic inputs are measured: one mapping from names of inputs to shapes, or several of
     them, of which the one with the least gain counts; the written model keeps its dynamic

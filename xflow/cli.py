@@ -114,7 +114,7 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
         type=positive,
         default=60.0,
         metavar="SECONDS",
-        help="for the search (60)",
+        help="for all but the final timing (60)",
     )
     _add_comparison(add)
     add(

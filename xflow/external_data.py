@@ -193,13 +193,13 @@ class Externalized:
                 assert tensor is not None
                 file.write(b"\0" * (-file.tell() % ALIGNMENT))
                 offset = file.tell()
-                _dump(tensor, file)
-                references.append((value, _reference(tensor, value, chosen, offset)))
+                dump(tensor, file)
+                references.append((value, reference(tensor, value, chosen, offset)))
             file.flush()
             os.fsync(file.fileno())
-        for value, reference in references:
-            reference.base_dir = self._target.parent
-            self._replace(value, reference)
+        for value, written in references:
+            written.base_dir = self._target.parent
+            self._replace(value, written)
 
     @contextlib.contextmanager
     def _create(self, location: str) -> Iterator[tuple[BinaryIO, str]]:
@@ -264,17 +264,22 @@ def _in_memory(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
     )
 
 
-def _dump(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
+def dump(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
     """Append the bytes of `tensor` to `file`, without a copy in memory where it can."""
-    if isinstance(tensor, ir.Tensor | ir.ExternalTensor):
+    if isinstance(tensor, ir.ExternalTensor):
         tensor.tofile(file)
-        if isinstance(tensor, ir.Tensor):
-            release(tensor.numpy())
+    elif isinstance(tensor, ir.Tensor):
+        array = tensor.numpy()
+        if array.flags.c_contiguous:
+            tensor.tofile(file)
+        else:  # numpy would write one element at a time
+            file.write(tensor.tobytes())
+        release(array)
     else:
         file.write(tensor.tobytes())
 
 
-def _reference(
+def reference(
     tensor: ir.TensorProtocol, value: ir.Value, location: str, offset: int
 ) -> ir.ExternalTensor:
     """Return a tensor equal to `tensor` whose bytes lie in `location` from `offset` on."""

@@ -25,6 +25,7 @@ from xflow.external_data import (
     has_external_data,
 )
 from xflow.messages import PROTOBUF_LIMIT, from_message, serialized, to_message
+from xflow.pieces import Pieces, pieces
 
 LONGEST = 300
 """Characters of what other libraries say that are repeated."""
@@ -255,7 +256,7 @@ def write_model_atomically(
             if data is None:
                 raise OutputError("the model exceeds 2 GiB even without its weights", str(path))
             with replacing(target) as file:
-                file.write(data)
+                data.write(file)
             _remove_outdated(outdated, created, target, source)
         except BaseException as error:
             _clean_up(outdated, created, target, source)
@@ -282,7 +283,7 @@ def self_contained(
     model: ir.Model | onnx.ModelProto | bytes,
     source: Path | None = None,
     limit: int = PROTOBUF_LIMIT,
-) -> bytes | None:
+) -> Pieces | None:
     """Return the bytes of a model that needs no external data, or None if it needs some.
 
     It needs some, too, where `source`, the input model's file, has some.
@@ -290,12 +291,13 @@ def self_contained(
     if source is not None and data_files(source):
         return None
     if isinstance(model, bytes):
-        return None if has_external_data(onnx.ModelProto.FromString(model)) else model
+        return None if has_external_data(onnx.ModelProto.FromString(model)) else Pieces.of(model)
     if isinstance(model, ir.Model):
         if Externalized.weight_bytes(model) > limit:
             return None
-        model = to_message(model)
-    return None if has_external_data(model) else serialized(model, limit)
+        made = pieces(model)
+        return made if made is not None and made.size <= limit else None
+    return None if has_external_data(model) else _whole(serialized(model, limit))
 
 
 def _externalize(
@@ -303,7 +305,7 @@ def _externalize(
     target: Path,
     source: Path | None,
     created: list[Path],
-) -> bytes | None:
+) -> Pieces | None:
     """Write the data files of `model`, adding each to `created`; return the model's own bytes.
 
     None if these are more than a message may hold.
@@ -317,7 +319,11 @@ def _externalize(
     if source is not None and not source.parent.samefile(target.parent):
         layout = Externalized.layout(_parse(source))
     with Externalized(model, target, layout, created) as slim:
-        return serialized(to_message(slim))
+        return _whole(serialized(to_message(slim)))
+
+
+def _whole(data: bytes | None) -> Pieces | None:
+    return None if data is None else Pieces.of(data)
 
 
 def _remove_outdated(

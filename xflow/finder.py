@@ -48,10 +48,13 @@ OVERRUN = 0.06
 """By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
 LAST_S = 2.0
 """Seconds for that of a short search."""
-LOADINGS = 12
-"""How many times as long as loading a model takes all that is done with its weights, but timing."""
-HANDLED_PER_S = 1.5e7, 1e8
+LOADINGS = 8
+"""How many times as long as loading a model takes all that is done with it behind the search, but
+the timing."""
+HANDLED_PER_S = 5e7, 1.2e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
+LEFT = 3 / 4
+"""The part of the budget that may go into this and into what comes before the search."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -112,13 +115,13 @@ class Finder:
             # Not more than the first one had: then what it remembers of regions counts.
             left = min(FIRST * seconds, max(end - time.monotonic(), left))
         if first is None or not (first.replacements or first.prepared.bodies):
-            return self.kept(self.attempt(base, rules, left))
+            return self.kept(self.attempt(base, rules, left, self.run.spent))
         places = {number for number, _ in first.prepared.bodies}
         calls = worthwhile(whole.inlined, first.imported, first.replacements, places)
         if calls == whole.inlined.calls:
             return self.kept(first)
         some = with_calls(base, inlined(base.model, calls)) if calls else base
-        second = self.attempt(some, rules, left)
+        second = self.attempt(some, rules, left, self.run.spent)
         if second is None or len(second.prepared.bodies) < len(places):
             return self.kept(first)
         return self.kept(second if second.gain >= AS_GOOD * first.gain else first)
@@ -131,8 +134,13 @@ class Finder:
             self.run.warnings.append(f"The functions were left as they are: {error}.")
             return None
 
-    def attempt(self, prepared: Prepared, rules: Sequence[Rule], seconds: float) -> Found | None:
-        """What the search finds in so much time, bodies first; None where there is no graph."""
+    def attempt(
+        self, prepared: Prepared, rules: Sequence[Rule], seconds: float, since: float = 0.0
+    ) -> Found | None:
+        """What the search finds in so much time, bodies first; None where there is no graph.
+
+        `since` is what was spent of the budget when that time began.
+        """
         told = len(self.run.messages), len(self.run.warnings)
         if not self.obstacle:
             prepared = with_bodies(prepared, self.run, self.inside, seconds)
@@ -144,7 +152,7 @@ class Finder:
         kind = EXACT.get(self.run.objective)
         costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
         allowed = within(rules, self.run.domains)
-        replacements = self.search(imported, allowed, costs, seconds)
+        replacements = self.search(imported, allowed, costs, seconds, self.run.spent - since)
         messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
         del self.run.messages[told[0] :], self.run.warnings[told[1] :]
         return Found(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
@@ -180,8 +188,12 @@ class Finder:
         rules: Sequence[Rule],
         exact: tuple[ExactCost, ...],
         seconds: float,
+        spent: float,
     ) -> Replacements:
-        """The replacements that the search finds in so much time."""
+        """The replacements that the search finds in so much time, of which some is spent.
+
+        What the graph tells by itself is counted in work, which no clock may shorten.
+        """
         run = self.run
         opset = current_opset(self.source) or LATEST_KNOWN
         limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
@@ -192,10 +204,11 @@ class Finder:
         with contextlib.ExitStack() as stack:
             store = None
             model = TargetModel(threads=run.target.threads)
+            budget = seconds
             if run.measured and not exact:
                 store = stack.enter_context(Store())
                 model = self.measured_target(store) or model
-                seconds -= min(seconds / 2, self.afterwards(imported))
+                seconds -= min(LEFT * seconds, spent + self.afterwards(imported))
             deadline = time.monotonic() + seconds
             # What is begun before it, as a region that hangs, must leave the check its time, and
             # not exceed the budget by a tenth.
@@ -220,6 +233,7 @@ class Finder:
                 rules,
                 costs,
                 deadline=deadline,
+                budget=budget,
                 gain=EXACT_GAIN if exact else GAIN,
                 seed=run.tolerance.seed,
                 constants=imported.constants,
@@ -236,15 +250,13 @@ class Finder:
         return replacements
 
     def afterwards(self, imported: Imported) -> float:
-        """Seconds for what comes after a search, beyond those that there are for it anyway.
+        """Seconds for what comes after a search, but the timing.
 
-        A model is written twice, and read several times over: with a GB of weights and more, that
-        may take longer than a run may take beside its budget and the final timing. How long
-        loading took says how fast this machine is, unless it had to wait for its disk.
+        A model is written twice, and read several times over. How long loading took says how fast
+        this machine is, unless it had to wait for its disk.
         """
         slow, fast = (Externalized.weight_bytes(imported.model) / rate for rate in HANDLED_PER_S)
-        handled = min(slow, max(fast, LOADINGS * self.run.phases.get("load", 0.0)))
-        return max(0.0, handled - AFTERWARDS_S)
+        return min(slow, max(fast, LOADINGS * self.run.phases.get("load", 0.0)))
 
     def measured_target(self, store: Store) -> TargetModel | None:
         """What is known of this machine; short runs do not measure it first."""

@@ -18,14 +18,17 @@ from xflow.validate import Tolerance
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
-AFTERWARDS_S = 30.0
-"""Seconds beyond the budget that checks and the final timing may take."""
+AFTERWARDS_S = 40.0
+"""Seconds beyond the budget that the timing of whole models may take."""
+BESIDE = frozenset({"calibrate", "timing", "attribution"})
+"""The phases that the budget is not for: they measure the machine, and whole models."""
 
 
 @dataclass
 class Run:
     """One run: what was asked for, the time that its phases took, and what is to be told.
 
+    `budget` are the seconds for all phases but those `BESIDE` it.
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
     Temporary files go to `folder`. Weights that are inputs, too, become constants unless
     `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
@@ -59,6 +62,11 @@ class Run:
     def __post_init__(self) -> None:
         self.end = time.monotonic() + self.budget + AFTERWARDS_S
         """When all must be over, in time.monotonic's seconds."""
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the phases so far took of the budget."""
+        return sum(took for name, took in self.phases.items() if name not in BESIDE)
 
     def tell(self, phase: str, details: Mapping[str, object]) -> None:
         """Report where a phase stands, and in how many seconds all is over at the latest."""

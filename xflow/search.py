@@ -189,6 +189,7 @@ def search(
     cost: CostModel,
     *,
     deadline: float,
+    budget: float | None = None,
     alpha: float = ALPHA,
     seed: int = 0,
     constants: ConstantLookup = no_constants,
@@ -202,12 +203,13 @@ def search(
     It is made of operators that `opset` of ONNX has; of any if that is None. A region is rewritten
     for at least a relative `gain` if the estimate decides. Regions are explored in that many
     `processes` at once. Deterministic for a seed as far as `cost` is, unless the deadline cuts it
-    short.
+    short. What is found is remembered as what `budget` seconds lead to, which may be some more than
+    there are until the deadline, and vary less (None: as many).
     """
     limits = Limits(alpha=alpha)
     layout = None if cost.layouts is None else cost.layouts.target.layout
     setting = Setting(limits, KEPT, seed, opset, layout, doubt=cost.measures)
-    budget = deadline - time.monotonic()
+    budget = deadline - time.monotonic() if budget is None else budget
     known = Constants(constants)
     with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
         job = _Search(

@@ -227,4 +227,5 @@ def write_temporary(model: ir.Model | onnx.ModelProto, path: Path) -> None:
     if data is None:
         write_model_atomically(model, path)
     else:
-        path.write_bytes(data)
+        with path.open("wb") as file:
+            data.write(file)
