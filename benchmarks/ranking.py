@@ -23,10 +23,11 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import onnx_ir as ir
 from rich.console import Console
@@ -300,9 +301,28 @@ class Ranking:
 
 def cells(row: Row) -> tuple[str, ...]:
     """The texts of one line of the table."""
-    apart = sum(variant.is_apart for variant in row.variants)
     texts = (f"{_number(row.taus[cost])} ({_number(row.apart[cost])})" for cost in COSTS)
-    return (row.model, str(len(row.variants)), str(apart), *texts)
+    return (row.model, *_counts([row]), *texts)
+
+
+def medians(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The texts of the last line: over all models for which there is something to rank."""
+    texts = (
+        f"{_median(row.taus[cost] for row in rows)} ({_median(row.apart[cost] for row in rows)})"
+        for cost in COSTS
+    )
+    return ("median", *_counts(rows), *texts)
+
+
+def _counts(rows: Sequence[Row]) -> tuple[str, str]:
+    """How many variants there are, and how many are told apart from the original."""
+    variants = [variant for row in rows for variant in row.variants]
+    return str(len(variants)), str(sum(variant.is_apart for variant in variants))
+
+
+def _median(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return _number(median(known) if known else None)
 
 
 def _number(value: float | None) -> str:
@@ -320,7 +340,7 @@ def markdown(rows: Sequence[Row], options: argparse.Namespace) -> str:
         "",
         f"| {' | '.join(HEADER)} |",
         f"|---|{'---:|' * (len(HEADER) - 1)}",
-        *(f"| {' | '.join(cells(row))} |" for row in rows),
+        *(f"| {' | '.join(texts)} |" for texts in (*map(cells, rows), medians(rows))),
     ]
     return "\n".join(lines) + "\n"
 
@@ -362,6 +382,7 @@ def main() -> int:
         console.print("  ".join(cells(rows[-1])), highlight=False)
         page = f"ranking-{options.provider}-{options.threads}"
         write_results(page, markdown(rows, options), rows, options)
+    console.print("  ".join(medians(rows)), highlight=False)
     return 0
 
 

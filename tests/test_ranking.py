@@ -7,7 +7,7 @@ import pytest
 from suites import rules
 
 import ranking
-from ranking import COSTS, Ranking, Row, Variant, markdown, tau
+from ranking import COSTS, Ranking, Row, Variant, markdown, medians, tau
 from run import prepare
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Store
@@ -47,6 +47,14 @@ def test_the_table_has_a_tau_over_those_that_are_told_apart() -> None:
     page = markdown([row], argparse.Namespace(threads=2, provider="cpu"))
     assert "| model | 10 | 5 |" in page
     assert "(1.00)" in page
+
+
+def test_the_last_line_is_over_models_with_something_to_rank() -> None:
+    right = Row.of("right", [variant(size, size) for size in range(1, 7)], 1.0)
+    wrong = Row.of("wrong", [variant(-size, size) for size in range(1, 7)], 1.0)
+    few = Row.of("few", [variant(1, 1)], 1.0)
+    assert medians([right, wrong, few]) == ("median", "13", "13", *["0.00 (0.00)"] * len(COSTS))
+    assert medians([few]) == ("median", "1", "1", *["- (-)"] * len(COSTS))
 
 
 def test_variants_of_a_model_are_priced_and_timed(
