@@ -38,6 +38,14 @@ def rows_of(results: Mapping[str, Any]) -> list[Row]:
     ]
 
 
+def exported(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of exported models by name, which is what the README speaks of.
+
+    Networks that were built after papers have means of their own, on the page of the results.
+    """
+    return sorted((row for row in rows if not row.is_built), key=lambda row: row.model)
+
+
 def _peers(rows: Sequence[Row]) -> list[str]:
     return [made.tool for made in rows[0].attempts if made.tool not in VARIANTS]
 
@@ -154,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, metavar="FILE", default=README)
     options = parser.parse_args(arguments)
     try:
-        rows = rows_of(json.loads(options.bench.read_text()))
+        rows = exported(rows_of(json.loads(options.bench.read_text())))
         put(options.page, "summary", summary(rows))
         put(options.page, "bench", bench_block(rows))
         if options.generation is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from figures import BENCH, README, bench_block, main, rows_of, summary
+from figures import BENCH, README, bench_block, exported, main, rows_of, summary
 
 from chart import draw
 from judge import Fault
@@ -162,10 +162,17 @@ def test_rows_survive_json() -> None:
 
 
 def test_the_readme_says_what_the_committed_run_of_the_benchmark_wrote() -> None:
-    rows = rows_of(json.loads(BENCH.read_text()))
+    rows = exported(rows_of(json.loads(BENCH.read_text())))
     page = README.read_text()
     assert f"<!-- summary -->\n{summary(rows)}\n<!-- /summary -->" in page
     assert f"<!-- bench -->\n{bench_block(rows)}\n<!-- /bench -->" in page
+
+
+def test_the_readme_speaks_of_the_models_that_its_mean_is_over() -> None:
+    rows = [Row("b", False, [attempt(XFLOW, 1.5)]), Row("built", True, [attempt(XFLOW, 3.0)])]
+    rows.append(Row("a", False, [attempt(XFLOW, 1.5)]))
+    assert [row.model for row in exported(rows)] == ["a", "b"]
+    assert summary(exported(rows)).startswith("2 real architectures")
 
 
 def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
