@@ -11,8 +11,8 @@ import pytest
 from products import RULES, Unmeasured, operators, separated, two_products
 
 import xflow
-from xflow import api, finder, validate
-from xflow.attribution import Replacements, attribute_time, groups, leave_out
+from xflow import api, attribution, finder, validate
+from xflow.attribution import Contest, Replacements, attribute_time, groups, leave_out
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer
 from xflow.cost.model import WorstOf
@@ -166,6 +166,25 @@ def test_harm_alone_changes_nothing(staged: Path, monkeypatch: pytest.MonkeyPatc
     report = optimized(staged).report
     assert not report.changed
     assert any("not measurably faster" in text for text in report.messages)
+
+
+def test_what_is_known_to_help_is_kept_where_there_was_no_time_for_what_does_harm(
+    staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All together gain nothing, and of one group nothing is known."""
+
+    def hurried(replacements: Replacements, contest: Contest, *rest: Any, **more: Any) -> Any:
+        def some(fewer: Replacements, whole: Replacements) -> Comparison | None:
+            return contest(fewer, whole) if ("more",) in groups(fewer) else None
+
+        return attribute_time(replacements, some, *rest, **more)
+
+    monkeypatch.setattr(attribution, "attribute_time", hurried)
+    monkeypatch.setattr(finder, "search", proposing("more", "fewer"))
+    report = optimized(staged).report
+    assert report.changed
+    assert [use.name for use in report.rules] == ["fewer"]
+    assert any("by more were left out" in text for text in report.messages)
 
 
 def test_a_rewrite_that_slows_down_is_dropped_for_other_objectives_too(

@@ -7,7 +7,7 @@ regions that are equal, which help or do not help together.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -58,6 +58,15 @@ def leave_out(replacements: Replacements, path: Path) -> Replacements | None:
     except ShapeError:
         return None
     return rest
+
+
+def only(replacements: Replacements, paths: Collection[Path]) -> Replacements:
+    """The replacements of some groups, and of those that cannot be left out."""
+    for path in groups(replacements):
+        rest = None if path in paths else leave_out(replacements, path)
+        if rest is not None:
+            replacements = rest
+    return replacements
 
 
 def attribute_time(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,6 +125,8 @@ class Gate:
         """Time the model without each group of rewrites, and drop those that do harm.
 
         Where the objective is not latency, that is needed only if the model has become slower.
+        Where the model is not shown to be faster, and no group is found that does harm, one may be
+        among those that there was no time for: then those that are known to help are all.
         """
         verdict = judgement.verdict
         slower = bool(judgement.objection)
@@ -138,19 +141,26 @@ class Gate:
             return judgement if self.costs else replace(judgement, gains={paths[0]: gain})
         # What is left must do for another check and timing, if a group is dropped.
         again = self.run.phases["check"] + self.step_s * len(self.settings)
-        patience = max(self.run.budget, AFTERWARDS_S) / 4
+        patience = math.inf if slower else max(self.run.budget, AFTERWARDS_S) / 4
         found = self.attribute(
             judgement, min(time.monotonic() + patience, self.run.end - again - self.writing())
         )
         if not self.costs:
             judgement = replace(judgement, gains=found.gains)
-        if not found.dropped or not found.replacements:
+        rest = found.replacements
+        if slower and not found.dropped:
+            helping = {path for path, gain in found.gains.items() if gain > 0}
+            rest = attribution.only(rest, helping) if helping else ()
+        if not rest or rest == judgement.verdict.replacements:
             return judgement
-        second = self.judge(found.replacements)
+        second = self.judge(rest)
         if second.objection:
             return judgement
+        kept = attribution.groups(rest)
         self.run.messages += [
-            f"{_rewrites(path)} left out: the model is faster without." for path in found.dropped
+            f"{_rewrites(path)} left out: the model is faster without."
+            for path in paths
+            if path not in kept
         ]
         return second if self.costs else replace(second, gains=found.gains)
 
