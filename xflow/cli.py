@@ -52,7 +52,7 @@ usage: xflow [optimize] IN OUT [options]    make the ONNX model IN faster
 IN is never written.  OUT appears whole or not at all, computes the same as IN,
 and is IN's own graph unless it was measured to be faster.
 
-often used: --budget SECONDS, --threads N     of the search (60); of the runtime
+often used: --budget SECONDS, --threads N     of the run (60); of the runtime
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
             --report FILE.json, --html FILE   write what was done
             -q, -v                            say nothing, or say more

@@ -28,7 +28,7 @@ BESIDE = frozenset({"calibrate", "timing", "attribution"})
 class Run:
     """One run: what was asked for, the time that its phases took, and what is to be told.
 
-    `budget` are the seconds for all phases but those `BESIDE` it.
+    `budget` is in seconds, for all phases but those `BESIDE` it.
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
     Temporary files go to `folder`. Weights that are inputs, too, become constants unless
     `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
