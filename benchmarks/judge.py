@@ -2,8 +2,8 @@
 """Judge optimized models against their original: valid? equal? how many times as fast?
 
 Shares no code with the timing or the checking of xflow, whose claims it is to test.  All models
-are loaded in this one process, with all optimizations of ONNX Runtime and without spinning
-threads, and run in turns.  Prints one verdict for each AFTER, as a list in JSON.
+are loaded in this one process, with all optimizations of ONNX Runtime and threads that spin only
+while a model runs, and run in turns.  Prints one verdict for each AFTER, as a list in JSON.
 
     python judge.py BEFORE.onnx AFTER.onnx ... [--threads N] [--provider cpu|cuda] [--seconds S]
            [--input-shapes NAME:1,128 ...]
@@ -56,7 +56,7 @@ class Fault(StrEnum):
 
 
 def load(path: Path, threads: int, provider: str, *, profile: str = "") -> Any:
-    """Return a session as a server would have it, but that idle threads sleep.
+    """Return a session as a server would have it, but that threads sleep between two runs.
 
     With `profile`, the start of a file's name, it notes the time of every node.
     """
@@ -67,7 +67,7 @@ def load(path: Path, threads: int, provider: str, *, profile: str = "") -> Any:
     if profile:
         options.enable_profiling = True
         options.profile_file_prefix = profile
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
 
 

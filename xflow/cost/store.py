@@ -24,9 +24,10 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 10.0
 ATTEMPTS = 40
-# The layout's number is part of a table's name: other versions of this program are left alone.
+# The number in a table's name stands for its layout and for how sessions are timed: what other
+# versions of this program have measured is left alone.
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS region_cost_1 (
+CREATE TABLE IF NOT EXISTS region_cost_2 (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -37,7 +38,7 @@ CREATE TABLE IF NOT EXISTS region_cost_1 (
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime, region)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS calibration_2 (
+CREATE TABLE IF NOT EXISTS calibration_3 (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -46,7 +47,7 @@ CREATE TABLE IF NOT EXISTS calibration_2 (
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS solution_1 (
+CREATE TABLE IF NOT EXISTS solution_2 (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -101,7 +102,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> Cost | None:
             row = connection.execute(
-                "SELECT seconds, samples, measured FROM region_cost_1 WHERE processor = ?"
+                "SELECT seconds, samples, measured FROM region_cost_2 WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
                 (*_key(place), region),
             ).fetchone()
@@ -119,7 +120,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO region_cost_1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO region_cost_2 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (*_key(place), region, seconds, samples, time.time()),
             )
 
@@ -130,7 +131,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
-                "SELECT solution FROM solution_1 WHERE processor = ?"
+                "SELECT solution FROM solution_2 WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
                 (*_key(place), region),
             ).fetchone()
@@ -143,7 +144,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO solution_1 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO solution_2 VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (*_key(place), region, solution, time.time()),
             )
 
@@ -154,7 +155,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
-                "SELECT numbers FROM calibration_2 WHERE processor = ?"
+                "SELECT numbers FROM calibration_3 WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ?",
                 _key(place),
             ).fetchone()
@@ -167,7 +168,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO calibration_2 VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO calibration_3 VALUES (?, ?, ?, ?, ?, ?)",
                 (*_key(place), numbers, time.time()),
             )
 
