@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tables import Row, means, put, table
-from tools import VARIANTS, XFLOW, Attempt
+from tables import Row, means, put, rows_of, table
+from tools import VARIANTS, XFLOW
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE / "results" / "cpu-2-threads.json"
@@ -28,14 +28,6 @@ WIDTH = 104
 def _told(text: str) -> str:
     """Text as the page has it: in lines, and with a space between a number and what it counts."""
     return textwrap.fill(text.replace("%", " %"), WIDTH, break_on_hyphens=False)
-
-
-def rows_of(results: Mapping[str, Any]) -> list[Row]:
-    """Return the rows that a run of the benchmark has written as JSON."""
-    return [
-        Row(**{**row, "attempts": [Attempt(**made) for made in row["attempts"]]})
-        for row in results["rows"]
-    ]
 
 
 def exported(rows: Sequence[Row]) -> list[Row]:

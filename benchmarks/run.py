@@ -6,13 +6,15 @@ memory taken.  Then all outputs of a model are judged anew in one more process, 
 each other and with the original.  The table goes to the terminal; with all figures and a chart it
 goes to `results/`, after every model, so that a run that is interrupted leaves what it has found;
 models with variants have a table of their own besides.
+With `--again`, the results keep the rows of all other models, and say which were measured again:
+for those during which something else had the machine.
 With `--dynamic`, the models are exports with dynamic sizes, `dynamic/`; they are timed at the sizes
 of those of the same name in `models/`, and judged at others as well.
 Exits with 1 if a result of xflow is wrong, late (over its budget by more than a tenth, but for the
 timing of whole models and of the machine) or below 0.98 of the original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
-           [--variants [MODEL ...]] [--dynamic]
+           [--variants [MODEL ...]] [--dynamic] [--again]
 """
 
 import argparse
@@ -35,7 +37,7 @@ from architectures import BUILT
 from chart import draw
 from headroom import headroom, removed, sentence
 from peers import PEERS
-from tables import Row, markdown, means, render, row_cells
+from tables import Row, markdown, means, render, row_cells, rows_of
 from timed import timed
 from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
 from xflow.inputs import Shapes, default_shapes, load_model
@@ -192,14 +194,29 @@ def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
         save_table(f"{name}-variants", found, (*VARIANTS, *options.peers), options)
 
 
+def with_others(rows: Sequence[Row], path: Path) -> tuple[list[Row], list[str]]:
+    """Return the rows of a file of results, with these in place of theirs or behind them.
+
+    Besides, the models that were measured again, now or before.
+    """
+    there = json.loads(path.read_text())
+    made = {row.model: row for row in rows}
+    merged = {row.model: row for row in rows_of(there)} | made
+    return list(merged.values()), sorted({*there.get("again", ()), *made})
+
+
 def save_table(
     name: str, rows: Sequence[Row], tools: Sequence[str], options: argparse.Namespace
 ) -> None:
     """Write what some of the tools have made of some of the models."""
     rows = [row.by(tools) for row in rows]
+    again: list[str] = []
+    if options.again:
+        rows, again = with_others(rows, options.out / f"{name}.json")
     installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
     lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
     lines += [f"Peers: {installed}."] if installed else []
+    lines += [f"Measured again after the others: {', '.join(again)}."] if again else []
     chart = options.out / f"{name}.svg"
     options.out.mkdir(parents=True, exist_ok=True)
     if draw(rows, tools, machine(options), chart):
@@ -211,6 +228,7 @@ def save_table(
         "seconds": options.seconds,
         "peers": versions(options),
         "geometric_means": means(rows, tools),
+        "again": again,
     }
     write_results(name, "\n".join(lines) + "\n", rows, options, **figures)
 
@@ -263,12 +281,19 @@ def arguments() -> argparse.Namespace:
         metavar="DIR",
         help="where results go (default: results/, if no MODEL is named)",
     )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="put the models' rows into the results in place of those that are there",
+    )
     options = parser.parse_args()
     if unknown := {*options.models, *(options.variants or ())} - set(known[options.dynamic]):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     options.peers = () if options.no_peers else tuple(PEERS)
+    if options.again and (not options.models or options.no_peers):
+        parser.error("--again needs the models that are measured again, and all peers")
     # Neither a run over some models nor one without peers replaces the whole table.
-    if options.out is None and not options.models and not options.no_peers:
+    if options.out is None and (options.again or not (options.models or options.no_peers)):
         options.out = HERE / "results"
     options.models = options.models or known[options.dynamic]
     if options.variants is None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,14 @@ class Row:
         """The tool with the largest ratio of those that are faster beyond their spread."""
         faster = [made for made in self.attempts if made.low is not None and made.low > 1]
         return max(faster, key=lambda made: made.gain).tool if faster else "none"
+
+
+def rows_of(results: Mapping[str, Any]) -> list[Row]:
+    """Return the rows that a run of the benchmark has written as JSON."""
+    return [
+        Row(**{**row, "attempts": [Attempt(**made) for made in row["attempts"]]})
+        for row in results["rows"]
+    ]
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from figures import BENCH, README, bench_block, exported, main, rows_of, summary
+from figures import BENCH, README, bench_block, exported, main, summary
 
 from chart import draw
 from judge import Fault
 from run import failure, recognised, save
-from tables import Row, geometric_mean, markdown, means
+from tables import Row, geometric_mean, markdown, means, rows_of
 from tools import VARIANTS, XFLOW, Attempt, Failure
 
 
@@ -122,6 +122,7 @@ def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
         "seconds": 1.0,
         "variants": (),
         "dynamic": False,
+        "again": False,
     }
     options = argparse.Namespace(**given, out=tmp_path / "new", peers=TOOLS[1:])
     save(ROWS, options)
@@ -144,6 +145,7 @@ def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path
         "seconds": 1.0,
         "peers": (),
         "dynamic": False,
+        "again": False,
     }
     save(rows, argparse.Namespace(**given, out=tmp_path, variants=("first",)))
     page = (tmp_path / "cpu-2-threads-variants.md").read_text()
@@ -154,6 +156,27 @@ def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path
     page = (tmp_path / "cpu-2-threads.md").read_text()
     assert "| model | operators | ms | xflow | best |" in page
     assert "| second |" in page
+
+
+def test_a_model_that_is_measured_again_replaces_its_own_row_and_is_named(tmp_path: Path) -> None:
+    given = {
+        "threads": 2,
+        "provider": "cpu",
+        "budget": 10.0,
+        "seconds": 1.0,
+        "peers": (),
+        "dynamic": False,
+        "variants": (),
+    }
+    options = argparse.Namespace(**given, out=tmp_path, again=False)
+    save([Row(name, False, [attempt(XFLOW, 1.5)]) for name in ("a", "b", "c")], options)
+    options.again = True
+    save([Row("b", False, [attempt(XFLOW, 1.25)])], options)
+    save([Row("c", False, [attempt(XFLOW, 1.125)])], options)
+    plain = json.loads((tmp_path / "cpu-2-threads.json").read_text())
+    found = {row.model: row.attempt(XFLOW).ratio for row in rows_of(plain)}
+    assert found == {"a": 1.5, "b": 1.25, "c": 1.125}
+    assert "Measured again after the others: b, c." in (tmp_path / "cpu-2-threads.md").read_text()
 
 
 def test_rows_survive_json() -> None:
