@@ -279,7 +279,7 @@ def arguments() -> argparse.Namespace:
         "--out",
         type=Path,
         metavar="DIR",
-        help="where results go (default: results/, if no MODEL is named)",
+        help="where results go (default: results/, if no MODEL is named, or --again)",
     )
     parser.add_argument(
         "--again",

@@ -114,17 +114,15 @@ def test_a_result_of_xflow_fails_if_it_is_wrong_late_or_slower() -> None:
     assert told(ratio=None, fault=Failure.HANGS) == "times out"
 
 
+def saving(out: Path, **other: Any) -> argparse.Namespace:
+    """The options of a run that writes results."""
+    given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "peers": ()}
+    given |= {"variants": (), "dynamic": False, "again": False}
+    return argparse.Namespace(**{**given, **other}, out=out)
+
+
 def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
-    given = {
-        "threads": 2,
-        "provider": "cpu",
-        "budget": 10.0,
-        "seconds": 1.0,
-        "variants": (),
-        "dynamic": False,
-        "again": False,
-    }
-    options = argparse.Namespace(**given, out=tmp_path / "new", peers=TOOLS[1:])
+    options = saving(tmp_path / "new", peers=TOOLS[1:])
     save(ROWS, options)
     page = (options.out / "cpu-2-threads.md").read_text()
     assert "2 threads" in page
@@ -138,16 +136,7 @@ def test_results_are_a_page_with_a_chart_and_json(tmp_path: Path) -> None:
 def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path: Path) -> None:
     made = [attempt(name, 1.0 + k / 10) for k, name in enumerate(VARIANTS)]
     rows = [Row("first", False, made), Row("second", False, made[:1])]
-    given = {
-        "threads": 2,
-        "provider": "cpu",
-        "budget": 10.0,
-        "seconds": 1.0,
-        "peers": (),
-        "dynamic": False,
-        "again": False,
-    }
-    save(rows, argparse.Namespace(**given, out=tmp_path, variants=("first",)))
+    save(rows, saving(tmp_path, variants=("first",)))
     page = (tmp_path / "cpu-2-threads-variants.md").read_text()
     assert "| xflow | xflow --domains ort | xflow --keep-opset |" in page
     assert "| 1.000 (1.000-1.000) | 1.100 (1.100-1.100) | 1.200 (1.200-1.200) |" in page
@@ -159,16 +148,7 @@ def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path
 
 
 def test_a_model_that_is_measured_again_replaces_its_own_row_and_is_named(tmp_path: Path) -> None:
-    given = {
-        "threads": 2,
-        "provider": "cpu",
-        "budget": 10.0,
-        "seconds": 1.0,
-        "peers": (),
-        "dynamic": False,
-        "variants": (),
-    }
-    options = argparse.Namespace(**given, out=tmp_path, again=False)
+    options = saving(tmp_path)
     save([Row(name, False, [attempt(XFLOW, 1.5)]) for name in ("a", "b", "c")], options)
     options.again = True
     save([Row("b", False, [attempt(XFLOW, 1.25)])], options)

@@ -26,8 +26,9 @@ BUSY_TIMEOUT_S = 10.0
 ATTEMPTS = 40
 # The number in a table's name stands for its layout and for how sessions are timed: what other
 # versions of this program have measured is left alone.
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS region_cost_2 (
+COSTS, CALIBRATIONS, SOLUTIONS = "region_cost_2", "calibration_3", "solution_2"
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS {COSTS} (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -38,7 +39,7 @@ CREATE TABLE IF NOT EXISTS region_cost_2 (
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime, region)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS calibration_3 (
+CREATE TABLE IF NOT EXISTS {CALIBRATIONS} (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -47,7 +48,7 @@ CREATE TABLE IF NOT EXISTS calibration_3 (
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS solution_2 (
+CREATE TABLE IF NOT EXISTS {SOLUTIONS} (
     processor TEXT NOT NULL,
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
@@ -102,7 +103,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> Cost | None:
             row = connection.execute(
-                "SELECT seconds, samples, measured FROM region_cost_2 WHERE processor = ?"
+                f"SELECT seconds, samples, measured FROM {COSTS} WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
                 (*_key(place), region),
             ).fetchone()
@@ -120,7 +121,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO region_cost_2 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO {COSTS} VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (*_key(place), region, seconds, samples, time.time()),
             )
 
@@ -131,7 +132,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
-                "SELECT solution FROM solution_2 WHERE processor = ?"
+                f"SELECT solution FROM {SOLUTIONS} WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
                 (*_key(place), region),
             ).fetchone()
@@ -144,7 +145,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO solution_2 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO {SOLUTIONS} VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (*_key(place), region, solution, time.time()),
             )
 
@@ -155,7 +156,7 @@ class Store:
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
-                "SELECT numbers FROM calibration_3 WHERE processor = ?"
+                f"SELECT numbers FROM {CALIBRATIONS} WHERE processor = ?"
                 " AND provider = ? AND threads = ? AND runtime = ?",
                 _key(place),
             ).fetchone()
@@ -168,7 +169,7 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO calibration_3 VALUES (?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO {CALIBRATIONS} VALUES (?, ?, ?, ?, ?, ?)",
                 (*_key(place), numbers, time.time()),
             )
 
