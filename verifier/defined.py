@@ -19,6 +19,8 @@ from xflow.ops.composite import Composite
 from xflow.ops.registry import Operator, Reader
 from xflow.ops.sorts import BOOL, REAL
 from xflow.ops.spec import (
+    LOSING,
+    PARTIAL,
     ZERO,
     Call,
     Element,
@@ -60,11 +62,8 @@ from xflow.verifier.algebra.terms import (
 from xflow.verifier.matching.match import Equality
 
 MAX_INSTANCES = 4
-PARTIAL = frozenset({"reciprocal", "sqrt", "log", "power"})
 INFINITE = frozenset({"reciprocal", "log", "power"})
 """Partial functions that the runtime gives an infinity for, on the edge of their domain."""
-HIDING = frozenset({"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", "power"})
-"""Functions that may be finite where an argument is infinite, as may a choice by order."""
 UNFOLDED_ZERO = Element("%0", ())
 """Stands for 0 in what `read_unfolded` returns; no input has this name."""
 
@@ -163,7 +162,7 @@ class Demand:
     argument: Normal
     path: Guards
     hidden: bool = False
-    """Whether an infinity in its place would be hidden from the result, see `HIDING`."""
+    """Whether an infinity in its place would be hidden from the result, see `LOSING`."""
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -210,7 +209,7 @@ def demands(
                     yield from demands(branch, equality, (*path, *guards), hidden)
         case Call(function, args):
             for arg in args:
-                yield from demands(arg, equality, path, hidden or function in HIDING)
+                yield from demands(arg, equality, path, hidden or function in LOSING)
             if function in PARTIAL:
                 subjects = [(function, args[0])]
                 if function == "power":
@@ -249,10 +248,19 @@ def outside(demand: Demand) -> Iterator[Demand]:
 
 
 class Domain:
-    """What may be taken for granted because the left side is defined."""
+    """What may be taken for granted because the left side is defined.
 
-    def __init__(self, given: Iterable[Demand], equality: Equality):
+    Elements of inputs in `unbounded` may be -inf.
+    """
+
+    def __init__(
+        self,
+        given: Iterable[Demand],
+        equality: Equality,
+        unbounded: frozenset[str] = frozenset(),
+    ):
         self._equality = equality
+        self._unbounded = unbounded
         self._given = [d for demand in dict.fromkeys(given) for d in (demand, *outside(demand))]
 
     @property
@@ -266,6 +274,8 @@ class Domain:
     def _met(self, demand: Demand) -> bool:
         if self._is_given(demand):
             return True
+        if demand.function not in PARTIAL:
+            return False
         domain = _DOMAINS.get(demand.function, frozenset())
         if self._possible_signs(demand.argument, demand.path) <= domain:
             return True
@@ -370,7 +380,7 @@ class Domain:
         if isinstance(base, Element) and self._signs.fact(base) in ("!=", ">"):
             return True
         if isinstance(base, Function) and base.name == "exp":
-            return True
+            return not self._signs.may_vanish(base.args[0])
         unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
         return self._group_not_zero(unit, path)
 
@@ -392,4 +402,4 @@ class Domain:
 
     @property
     def _signs(self) -> Signs:
-        return Signs(self._arithmetic, self._equality.normalizer.facts)
+        return Signs(self._arithmetic, self._equality.normalizer.facts, self._unbounded)

@@ -21,7 +21,7 @@ from xflow.graph import Graph, Node, Value, apply
 from xflow.ops.registry import Operator
 from xflow.ops.shape import Movement
 from xflow.ops.sorts import FLOATS
-from xflow.ranges import Ranges, moderate
+from xflow.analysis.ranges import Ranges, moderate
 
 FACT = "a-score-is-lost-beside-it"
 """What says so, in reports."""

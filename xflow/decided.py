@@ -19,7 +19,7 @@ from xflow.fold import ConstantLookup
 from xflow.graph import Graph, Node, Opaque, Value, apply
 from xflow.ops.registry import Operator
 from xflow.ops.sorts import BOOL
-from xflow.ranges import Ranges
+from xflow.analysis.ranges import Ranges
 from xflow.repeats import repeated
 
 TESTS = {"IsNaN": "no-number-is-nan", "IsInf": "no-number-is-infinite"}

@@ -20,7 +20,7 @@ import numpy as np
 
 from xflow.graph import Graph, Value, apply, rebuild, walk, with_inputs
 from xflow.ops.registry import Array, Operator
-from xflow.ranges import LARGEST, Ranges
+from xflow.analysis.ranges import LARGEST, Ranges
 
 RAISED = "least-float-is-a-number"
 """The name by which a report says that a mask was raised."""

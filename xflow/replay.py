@@ -34,7 +34,7 @@ from xflow.match import (
 )
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
-from xflow.ranges import Ranges
+from xflow.analysis.ranges import Ranges
 from xflow.rule import Instance, Rule
 from xflow.unify import instantiate, same_literal, same_shape
 

@@ -28,7 +28,7 @@ from xflow.masks import RAISED, raised
 from xflow.match import ConstantLookup, no_constants
 from xflow.memory import Memory, Remembered, Solution
 from xflow.ops.registry import Operator
-from xflow.ranges import Ranges
+from xflow.analysis.ranges import Ranges
 from xflow.region import Constants, Region, cut, cut_unfilled
 from xflow.rule import Rule
 from xflow.states import State

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from xflow.constraint import Constraint, at_least, equal, in_range
 from xflow.errors import XflowError
+from xflow.facts import relations
 from xflow.graph import Value, read, requirements
 from xflow.ops.registry import Operator
 from xflow.ops.spec import Index, Scalar, fresh_names
@@ -173,7 +174,7 @@ class _Rank:
         instance = self.instance
         where = f"at rank {instance.rank}"
         assumed = assumptions(instance)
-        self.facts = {fact.name: fact.relation for fact in instance.facts}
+        self.facts = relations(instance.facts)
         if any(c.decided is False for c in assumed):
             raise StepError(f"{where}, the left side is never defined")
         self._compare_texts("assume", assumed)

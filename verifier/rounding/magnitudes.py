@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.facts import Fact
+from xflow.facts import NONZERO, SIGNS, Fact
 from xflow.graph import Leaf, Value
 from xflow.ops.registry import Array, Shape
 from xflow.ops.sorts import BOOL, REAL
@@ -65,8 +65,10 @@ def ones(leaves: Sequence[Value]) -> dict[str, Array]:
 
 def satisfying(fact: Fact, array: Array) -> Array:
     """`array` with the elements changed of which `fact` is not true, at its magnitudes."""
+    if fact.relation not in SIGNS:
+        return array  # all that is drawn are numbers
     nonzero = np.where(array == 0, 1.0, array)
-    return nonzero if fact.relation == "!=" else np.abs(nonzero)
+    return nonzero if fact.relation == NONZERO else np.abs(nonzero)
 
 
 def jitter(array: Array, rng: np.random.Generator, precision: Precision) -> Array:

@@ -21,6 +21,14 @@ mean.
 it leads to overflows and the other does not, though nothing that enters the result is near the
 end of the type's range. What is refused in fp32 is refused everywhere.
 
+**A direction cancels** if it would be refused without regard to the condition: a result that is as
+uncertain as its inputs is no excuse where these are exact, as the constants of a model are and the
+pixels of an image. Whether it happens depends on the constants at hand: means that are large beside
+deviations lose digits, others do not. So it is asked where such a direction is applied.
+
+**What decides** by what was computed with roundings, by comparing it or by rounding it to integers,
+must not be computed in another way: such rules are refused, unless they are exact.
+
 **The reference** for a direction is the float64 value of the side that it comes from. That side's
 error in float64 is as a rule that in fp32 times 2^-29, which is nothing beside it. Where both are
 the same (``1 - sigmoid(x)`` is 0 for large x), the other side seems wrong; so before a direction is
@@ -43,12 +51,13 @@ import numpy as np
 
 from xflow.errors import ShapeError
 from xflow.facts import Fact
-from xflow.graph import Leaf, Value
+from xflow.graph import Leaf, Value, read
 from xflow.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
 from xflow.ops.registry import Array, Shape
 from xflow.ops.sorts import REAL
 from xflow.rule import Instance, Rule
-from xflow.size import evaluate
+from xflow.size import evaluate, symbol
+from xflow.verifier.exact import decides_by_rounded
 from xflow.verifier.refutation.refute import (
     Sampler,
     concretize,
@@ -108,17 +117,31 @@ def measure(
         return Numerics((), tuple(Refusal(d, UNMEASURED) for d in directions), UNMEASURED)
     figures: list[Figures] = []
     refusals: list[Refusal] = []
+    cancels: dict[str, None] = {}
+    if rule.exact is None and any(map(_decides, (*instance.lhs, *instance.rhs))):
+        refusals += [Refusal(direction, "discrete") for direction in directions]
     for precision in precisions:
         tally = _Tally(precision, evaluate)
         for extreme, inputs in case.inputs(precision):
             tally.add(case, inputs, extreme)
         figures.append(tally.figures())
+        cancels.update(dict.fromkeys(d for d in directions if tally.cancels.get(d)))
         for direction in directions:
             reason = tally.reasons.get(direction)
             if reason and not any(r.direction == direction and not r.type for r in refusals):
                 here = "" if precision is FP32 else precision.name
                 refusals.append(Refusal(direction, reason, here))
-    return Numerics(tuple(figures), tuple(sorted(refusals, key=lambda item: item.direction)))
+    return Numerics(
+        tuple(figures),
+        tuple(sorted(refusals, key=lambda item: item.direction)),
+        cancels=tuple(sorted(cancels)),
+    )
+
+
+def _decides(value: Value) -> bool:
+    """Whether something discrete in a side depends on what was computed with roundings."""
+    index = tuple(symbol(f"_i{axis}") for axis in range(len(value.shape)))
+    return decides_by_rounded(read(value, index))
 
 
 @dataclass(frozen=True)
@@ -260,6 +283,8 @@ class _Tally:
     evaluate: Evaluate
     errors: dict[tuple[bool, int], float] = field(default_factory=dict)
     """By whether the magnitudes are extreme, and the side."""
+    cancels: dict[str, bool] = field(default_factory=dict)
+    """Whether a direction loses digits that the other side keeps."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why not to use a direction; empty if there is no reason."""
 
@@ -281,6 +306,8 @@ class _Tally:
                 source, target = sides if direction == "forward" else reversed(sides)
                 if self.reasons.get(direction):
                     continue
+                if not self.cancels.get(direction):
+                    self.cancels[direction] = self._cancels(source, target)
                 reason = self._loss(source, target, case.apart)
                 if reason == "error":
                     wide = [run_wide([values[output]], feeds) for feeds in samples]
@@ -305,6 +332,15 @@ class _Tally:
         scale = np.maximum(scale, self.precision.negligible)
         worse = _rms(target.rounded - source.exact) > BOUND * scale
         return "error" if (judged & finite & worse).any() else ""
+
+    def _cancels(self, source: _Side, target: _Side) -> bool:
+        """Whether `target` loses digits that `source` keeps, at inputs that are taken as exact."""
+        size = np.abs(source.exact).max(axis=0)
+        judged = np.isfinite(source.exact).all(axis=0) & np.isfinite(source.rounded).all(axis=0)
+        judged &= np.isfinite(target.rounded).all(axis=0)
+        scale = np.maximum(self.precision.unit * size, _rms(source.rounded - source.exact))
+        scale = np.maximum(scale, self.precision.negligible)
+        return bool((judged & (_rms(target.rounded - source.exact) > BOUND * scale)).any())
 
     def _record(self, sides: Sequence[_Side], extreme: bool) -> None:
         """Each side's error against the nearer of the two float64 values."""
