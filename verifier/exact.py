@@ -2,10 +2,10 @@
 
 Two classes, each with a proof of its own:
 
-``bits``: at each index of the output both sides apply the same floating-point operations to the same
-elements. Only what neither rounding nor a special value tells apart is taken for the same: the order
-of two summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the sides
-agree whatever the elements are, infinities and NaN among them (but for the sign of a zero).
+``bits``: at each index of the output both sides apply the same floating-point operations to the
+same elements. Only what neither rounding nor a special value tells apart is taken for the same: the
+order of two summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the
+sides agree whatever the elements are, infinities and NaN among them (but for the sign of a zero).
 
 ``numbers``: no operation on either side rounds. What is equal as real numbers is equal as
 floating-point numbers then, where the elements are numbers.
@@ -163,8 +163,8 @@ def _single_operation(
 ) -> Scalar | None:
     """An elementwise operator as what is written in its specification; None where that fails.
 
-    Numbers among the operands may be put in, as long as that makes no other one disappear: ``x + 0``
-    is x, but ``x * 0`` is not always 0.
+    Numbers among the operands may be put in, as long as that makes no other one disappear:
+    ``x + 0`` is x, but ``x * 0`` is not always 0.
     """
     given = [
         _always(arg) if isinstance(arg, Literal) else marker
@@ -306,9 +306,7 @@ def same_bits(left: Scalar, right: Scalar, arithmetic: Arithmetic, path: Guards 
             for guards, branch in branches(one.conditions, one.then, one.other):
                 inner = (*path, *guards)
                 sides = (other, branch) if turned else (branch, other)
-                if not arithmetic.contradictory(inner) and not same_bits(
-                    *sides, arithmetic, inner
-                ):
+                if not arithmetic.contradictory(inner) and not same_bits(*sides, arithmetic, inner):
                     return False
             return True
     if left == right:

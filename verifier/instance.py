@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,7 @@ from xflow.constraint import Constraint, equal, in_range
 from xflow.errors import ShapeError
 from xflow.facts import BELOW_INFINITY, FINITE, Fact, relations
 from xflow.graph import Value, read, requirements
+from xflow.ops.sorts import REAL
 from xflow.ops.spec import Index, Scalar, all_comparisons, fresh_names, substitute_scalar
 from xflow.rule import BITS, NUMBERS, Instance, leaf_name
 from xflow.size import Size, divide, floor_divide, substitute, symbol
@@ -26,7 +28,7 @@ from xflow.verifier.matching.abstraction import equal_abstractly
 from xflow.verifier.matching.match import Equality
 from xflow.verifier.matching.reals import equal_reals
 from xflow.verifier.matching.witness import witness_conditions
-from xflow.verifier.reads import lacking, limits, reads
+from xflow.verifier.reads import jumps, lacking, reads
 from xflow.verifier.refutation.refute import definitions, left_conditions
 
 
@@ -125,11 +127,11 @@ class InstanceProof:
         }
         if left == right:
             return same
-        needs, exact, jumps = self._beyond_numbers(left, right)
+        needs, exact, discontinuous = self._beyond_numbers(left, right)
         if needs:
             return Attempt(f"it is not known whether {' and '.join(needs)}", needs=needs)
         self.exact.append(exact)
-        self.jumps |= jumps
+        self.jumps |= discontinuous
         if _readings_of(left, index) == _readings_of(right, index):
             return same
         outcome: dict[str, object] | Attempt = Attempt("no reading of the index applies")
@@ -154,25 +156,28 @@ class InstanceProof:
         And how the sides agree where they are computed in floating-point arithmetic, and the inputs
         of which no element may be -inf. Sides that agree to the bit need nothing.
         """
-        least: tuple[Fact, ...] | None = None
-        jumps = frozenset[str]()
-        for reading in self._plain_readings(left, right):
-            with self.arithmetic.assuming(reading.conditions), all_comparisons():
-                index, simpler = reading.index, reading.simpler
-                operations = [simpler(read_operations(side, index)) for side in (left, right)]
-                if same_bits(operations[0], operations[1], self.arithmetic):
-                    return (), BITS, frozenset()
-                whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
-                found = [tuple(reads(side, self.equality)) for side in whole]
-                lacks = lacking(*found, self.equality, self.instance.facts)
-            if least is None or len(lacks) < len(least):
+        names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
+        known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
+        least = tuple(Fact(name, FINITE) for name in sorted(names - known))
+        discontinuous = names
+        exact: str | None = None
+        for number, reading in enumerate(self._cheap_readings(left, right)):
+            try:
+                with self.arithmetic.assuming(reading.conditions), all_comparisons():
+                    index, simpler = reading.index, reading.simpler
+                    operations = [simpler(read_operations(side, index)) for side in (left, right)]
+                    if same_bits(operations[0], operations[1], self.arithmetic):
+                        return (), BITS, frozenset()
+                    whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
+                    found = [tuple(reads(side, self.equality)) for side in whole]
+                    lacks = lacking(*found, self.equality, self.instance.facts)
+            except (TooLargeError, ZeroDivisionError):  # another may get through
+                continue
+            if number == 0 or len(lacks) < len(least):
                 least = lacks
-                names = frozenset(read.name for side in found for read in side)
-                jumps = names - limits(*found)
-            rounds = any(map(roundings, whole))
-            if not lacks and not rounds:
-                break
-        return tuple(map(str, least or ())), None if rounds else NUMBERS, jumps
+                discontinuous = jumps(*found)
+            exact = exact if any(map(roundings, whole)) else NUMBERS
+        return tuple(map(str, least)), exact, discontinuous
 
     def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
         """The readings that cost little: by the index itself, and in digits."""
@@ -181,6 +186,11 @@ class InstanceProof:
         sides = (read(left, plain.index), read(right, plain.index))
         if any(map(has_quotient, sides)):
             yield self._digits(left, right, plain)
+
+    def _cheap_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
+        """The same, as far as there are digits."""
+        with contextlib.suppress(TooLargeError, ZeroDivisionError):
+            yield from self._plain_readings(left, right)
 
     def _plain(self, left: Value) -> _Reading:
         index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
@@ -283,7 +293,6 @@ class InstanceProof:
                 for o in self.arithmetic.obligations[before:]
             ],
         }
-
 
     def _undefined(self, left: Scalar, right: Scalar) -> Attempt | None:
         """Why the right side may be undefined where the left side is not; None where it cannot.

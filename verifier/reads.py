@@ -8,7 +8,7 @@ number of an infinity, has to be a number: that is a condition on its input, see
 
 Negative infinities are values where masks are added to what an exponential is taken of. Both sides
 are continuous there if each of them reads such an input as a summand, or under a maximum of
-summands, and below that only by exponentials: then what is equal for all numbers is so at the limit.
+summands, and behind that only by exponentials: what is equal for all numbers is so at the limit.
 """
 
 from __future__ import annotations
@@ -137,11 +137,9 @@ def _is_positive(scalar: Scalar) -> bool:
     return isinstance(scalar, Literal) and scalar.value > 0
 
 
-def limits(left: Iterable[Read], right: Iterable[Read]) -> frozenset[str]:
-    """The inputs whose elements may be -inf: the sides agree there, where they are defined."""
-    everything = [*left, *right]
-    jumps = {read.name for read in everything if not read.summand}
-    return frozenset(read.name for read in everything) - jumps
+def jumps(left: Iterable[Read], right: Iterable[Read]) -> frozenset[str]:
+    """The inputs at which a side is not continuous where an element goes to -inf."""
+    return frozenset(read.name for read in (*left, *right) if not read.summand)
 
 
 def lacking(
@@ -154,12 +152,12 @@ def lacking(
     known = tuple(known)
     given = Domain([read.demand for read in left if not read.lost], equality)
     open_ = [*right, *(read for read in left if read.lost)]
-    bounded = limits(left, right)
+    discontinuous = jumps(left, right)
     found: dict[str, Fact] = {}
     for read in dict.fromkeys(open_):
         if read.name in found:
             continue
-        fact = Fact(read.name, BELOW_INFINITY if read.name in bounded else FINITE)
+        fact = Fact(read.name, FINITE if read.name in discontinuous else BELOW_INFINITY)
         if any(one.implies(fact) for one in known):
             continue
         if given.unmet([read.demand]) is not None:

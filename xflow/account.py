@@ -57,6 +57,8 @@ def account_for(
                 target_opset=run.target_opset,
                 size_threshold=run.size_threshold,
                 prepared=prepared,
+                assumption=run.assumption,
+                outside=run.outside,
             )
         except Unfounded as error:
             run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")

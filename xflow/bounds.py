@@ -1,10 +1,10 @@
 """Bounds of floating-point numbers and which special values they may be: intervals with flags.
 
-A `Range` is an abstraction of the elements of a tensor: bounds of those that are finite, and whether
-a NaN or an infinity may be among them. Its arithmetic follows IEEE 754, special values included, as
-in any interval analysis of floating-point programs (Miné, "Relational abstract domains for the
-detection of floating-point run-time errors", ESOP 2004, among others). Bounds are computed without
-regard to rounding: they are compared with thresholds that are far away.
+A `Range` is an abstraction of the elements of a tensor: bounds of those that are finite, and
+whether a NaN or an infinity may be among them. Its arithmetic follows IEEE 754, special values
+included, as in any interval analysis of floating-point programs (Miné, "Relational abstract domains
+for the detection of floating-point run-time errors", ESOP 2004, among others). Bounds are computed
+without regard to rounding: they are compared with thresholds that are far away.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from xflow import files
+from xflow.analysis.assumptions import Assumption
 from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
@@ -84,7 +85,9 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
 
         prover = Rechecked(Path(options.rules) if options.rules else default_directory())
     with Progress(options.quiet, options.verbose) as progress:
-        found = certify(Path(options.input), Path(options.output), log, prover, progress)
+        assumption = None if options.assume is None else Assumption.named(options.assume)
+        paths = Path(options.input), Path(options.output)
+        found = certify(*paths, log, prover, progress, assumption=assumption)
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(

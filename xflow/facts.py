@@ -1,9 +1,9 @@
 """Conditions on values: what a rule asks of every element of an input.
 
-``s != 0``, ``s > 0`` and ``s >= 0`` ask for numbers that are so related to 0, `finite(x)` for
-numbers, and ``m < inf`` for numbers and negative infinities, as masks hold them. A rule applies only
-where they are known: of a constant from its data, of what is computed from an analysis of ranges
-(`xflow.analysis`), of a real attribute from its value.
+``s != 0``, ``s > 0`` and ``s >= 0`` ask for numbers that are so related to 0, ``finite(x)`` for
+numbers, and ``m < inf`` for numbers and negative infinities, as masks hold them. A rule applies
+only where they are known: of a constant from its data, of what is computed from an analysis of
+ranges (`xflow.analysis`), of a real attribute from its value.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Memory:
             return None
         leaves = [(str(value), repr(value.node.op), str(value.type)) for value in region.leaves]
         digest = hashlib.sha256(self._base)
-        digest.update(json.dumps([form, leaves, region.uses]).encode())
+        digest.update(json.dumps([form, leaves, *region.key[1:]]).encode())
         return digest.hexdigest()
 
 

@@ -1,11 +1,11 @@
 """The `numerics` line of a rule: what rounding does to each side, and where it must not be used.
 
-    numerics fp32 2^-24 2^-23, extreme 2^-23 2^-9; fp16 ...; bf16 ...; cancels: forward; refused: none
+    numerics fp32 2^-24 2^-23, extreme 2^-23 2^-9; ...; cancels: forward; refused: none
 
 For each element type the largest relative error of the left and of the right side, at ordinary
 magnitudes and at extreme ones (``inf`` where a side overflows and the result would not). Then the
 directions by which digits may be lost that the other side keeps, where inputs nearly cancel each
-other: these are applied only where that is seen not to happen, see `xflow.validation.cancellation`.
+other: these are applied only where that is seen not to happen, see `xflow.cancellation`.
 Then the directions that lose too much anyway: in all element types, or in those named.
 """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised whenever a field of the JSON changes its meaning or goes away."""
 
 WIDTH = 78

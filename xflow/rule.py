@@ -44,6 +44,8 @@ from xflow.size import Size, free_symbols, from_ast, opaque_integers, substitute
 MAX_RANK = 6
 """The largest rank at which a rule that holds at any rank is instantiated."""
 
+RESERVED = ("axis", "any", "inf", "finite")
+"""Names that mean something else in a rule."""
 BITS, NUMBERS = "bits", "numbers"
 EXACT = (BITS, NUMBERS)
 """How sides may agree beyond what they are as real numbers, see above."""
@@ -465,7 +467,11 @@ def _declared_names(inputs: list[tuple[str, list[ast.expr] | None]], params: str
     for name in everything:
         # `any` is the axis of ANY_SHAPE, and v_0, v_1, ... are the elements of a vector v.
         stem = re.fullmatch(r"(.*)_\d+", name)
-        if name.startswith("_") or name in ("axis", "any", "inf", "finite") or (stem and stem.group(1) in vectors):
+        if (
+            name.startswith("_")
+            or name in ("axis", "any", "inf", "finite")
+            or (stem and stem.group(1) in vectors)
+        ):
             raise RuleFileError(f"the name {name} is reserved")
         if everything.count(name) > 1 or params.split().count(name) > 1:
             raise RuleFileError(f"{name} is declared twice")

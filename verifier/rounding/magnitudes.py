@@ -125,6 +125,15 @@ def _close(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
     return 2.0 ** (place.precision.digits // 2 - 1) + _signed(rng, shape)
 
 
+def opposed(signs: Sequence[int]) -> Draw:
+    """The same, each input with a sign of its own: what is added cancels then."""
+
+    def draw(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+        return signs[place.number] * _close(rng, shape, place)
+
+    return draw
+
+
 KINDS: tuple[tuple[bool, Draw], ...] = (
     (False, _about(0)),
     (False, _positive),

@@ -1,8 +1,8 @@
 """What is known of operators that the registry does not describe: how their results are made.
 
-An opaque operator may do anything, and what it gives may be anything. Of those of ONNX's own operators
-that are common in models, this much is known: some give elements of their inputs, or 0; some give
-sums and products of them, as interpolations and recurrences do.
+An opaque operator may do anything, and what it gives may be anything. Of ONNX's own operators that
+are common in models, this much is known: some give elements of their inputs, or 0; some give sums
+and products of them, as interpolations and recurrences do.
 """
 
 from __future__ import annotations
@@ -39,8 +39,20 @@ _KINDS: Final = {
     ),
 }
 _OF = {name: kind for kind, names in _KINDS.items() for name in names}
-MOVES: Final = frozenset(_KINDS[Made.ELEMENTS]) - {"Clip", "MaxUnpool", "TopK", "Unique"}
+MOVES: Final = (frozenset(_KINDS[Made.ELEMENTS]) | {"Pad"}) - {
+    "Clip",
+    "MaxUnpool",
+    "TopK",
+    "Unique",
+}
 """Operators that give what they are given, wherever that goes: also what is no number."""
+_STEADY: Final = frozenset(_OF) - {"TopK", "MaxUnpool", "Hardmax", "Unique"} | {"Cast"}
+"""Operators that give nearly the same for nearly the same."""
+
+
+def decides_by(op_type: str) -> bool:
+    """Whether a small difference of an input may make a large one of a float output."""
+    return op_type not in _STEADY
 
 
 def kind_of(op_type: str) -> Made | None:

@@ -9,16 +9,16 @@ Known are the data of constants, and that integers and Booleans are numbers. Wha
 granted besides is an `Assumption`:
 
 - ``none``: nothing. A caller may pass infinities, and sums may overflow.
-- ``finite-inputs``: inputs of floats are numbers where `enters a sum` of products or of elements, as
-  images and features do, by themselves or by way of what is elementwise or moves them. What is
+- ``finite-inputs``: inputs of floats are numbers where they enter a sum of products or of elements,
+  as images and features do, by themselves or by way of what is elementwise or moves them. What is
   compared, tested or added to scores stays as unknown as it is: who tests an input expects that it
   is no number, and masks hold infinities.
 - ``moderate``: besides, these are at most `moderate` in magnitude, and sums, products and quotients
   of what is moderate (and not 0, as a divisor) stay so. Exponentials, and powers, quotients by what
   may be 0, logarithms and roots are bounded by intervals alone, whatever is taken for granted.
 
-Large constants are not trusted so far: two masks of the least float do overflow when they are added,
-and a row of the sum may then be -inf throughout.
+Large constants are not trusted so far: two masks of the least float do overflow when they are
+added, and a row of the sum may then be -inf throughout.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Ranges:
     """
 
     def __init__(self, constants: ConstantLookup, assumption: Assumption = DEFAULT) -> None:
-        self._constants = constants
-        self._fold = Folder(constants)
+        self.constants = constants
         self.assumption = assumption
+        self._fold = Folder(constants)
         self._known: dict[Value, Range] = {}
         self._given: dict[Value, Range] = {}
 
@@ -162,6 +162,20 @@ class Ranges:
             return known
         return self._made(value, [self._given[source] for source in node.inputs], self._given)
 
+    def is_real_with(self, node: Node, value: Value, other: Range) -> bool:
+        """Whether an operator's results stay numbers, as far as they are, if `value` is `other`."""
+        for output in node.outputs:
+            if output.type.dtype in FLOATS and self.of(output).is_real:
+                inputs = [
+                    other if v == value
+                    else self.given(v) if trusts(node, position)
+                    else self.of(v)
+                    for position, v in enumerate(node.inputs)
+                ]  # fmt: skip
+                if not self._computed(output, inputs).is_real:
+                    return False
+        return True
+
     def floats(self, dtype: str) -> Floats:
         """What arithmetic in a type of floats is taken to do."""
         assumed = self.assumption >= Assumption.MODERATE
@@ -170,7 +184,7 @@ class Ranges:
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""
         if value.is_leaf:
-            return self._constants(value) if value.is_constant else None
+            return self.constants(value) if value.is_constant else None
         size = product(value.shape)
         small = isinstance(size, int) and size <= FOLDED
         return self._fold(value) if value.is_constant and small else None
@@ -479,6 +493,28 @@ def of_array(array: Array) -> Range:
     )
 
 
+def coarse(known: Range, dtype: str) -> Range:
+    """A range that says no more than what rules ask for.
+
+    So layers of a network whose weights differ have the same: whether bounds are moderate, and on
+    which side of 0 they lie, or how far from it.
+    """
+    most = moderate(dtype)
+    lows, highs = (1 / most, 0.0, -most), (-1 / most, 0.0, most)
+    if known.low > known.high:
+        low, high = known.low, known.high
+    else:
+        low = next((bound for bound in lows if known.low >= bound), -math.inf)
+        high = next((bound for bound in highs if known.high <= bound), math.inf)
+    return Range(low, high, known.reached, known.plus, known.nan, known.nonzero)
+
+
+def without_sign(known: Range, dtype: str) -> Range:
+    """The same without what it says of signs and of 0."""
+    most = moderate(dtype)
+    return Range(min(known.low, -most), max(known.high, most))
+
+
 def _elementwise(reading: _Reading, found: Range) -> Range:
     """The range of an elementwise operator's output, of which its specification says `found`.
 
@@ -588,7 +624,7 @@ class _Reading:
         return ANYTHING
 
     def _moved(self, known: Range, tensor: str, index: Index) -> Range:
-        """What is known of an input where its elements are moved: lines go where their axis goes."""
+        """What is known of an input whose elements are moved: lines go where their axis goes."""
         if not known.reached and not known.least:
             return known
         shape, after = self._shapes[tensor], self.value.shape
@@ -596,9 +632,9 @@ class _Reading:
         for k, extent in enumerate(after):
             name = f"i{k}"
             reading = [a for a, i in enumerate(index) if name in free_symbols(i)]
-            if len(reading) == 1 and index[reading[0]] == symbol(name):
-                if shape[reading[0]] == extent:
-                    axes[reading[0] - len(shape)] = k - len(after)
+            whole = len(reading) == 1 and shape[reading[0]] == extent
+            if whole and index[reading[0]] == symbol(name):
+                axes[reading[0] - len(shape)] = k - len(after)
         return replace(
             known,
             reached=frozenset(axes[a] for a in known.reached or () if a in axes)
@@ -623,7 +659,7 @@ class _Reading:
         return found
 
     def _above_least(self, variable: str, body: Scalar, part: Range, total: Range) -> Range:
-        """The range of a sum over a line of numbers that are not negative, of which one is known."""
+        """The range of a sum over a line of numbers, none negative, one of which is known."""
         if not isinstance(body, Element) or not part.is_real or part.low < 0:
             return total
         axes = [k - len(body.index) for k, i in enumerate(body.index) if i == symbol(variable)]

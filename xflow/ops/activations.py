@@ -183,7 +183,11 @@ class PRelu(ElementwiseComposite):
         return made("Add", made("Relu", x), made("Mul", slope, _negative(x)))
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range:
         """The kernel reads the slope only where it is used."""
         x, slope = inputs

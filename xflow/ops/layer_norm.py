@@ -39,7 +39,11 @@ class MomentNormalization(Composite):
     """A normalisation by mean and variance, or by the mean of squares."""
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range | None:
         """An element is at most the root of the sum of squares that it is divided by.
 

@@ -99,7 +99,11 @@ class ReduceL2(ComposedReduction):
         return made("Sqrt", made("ReduceSumSquare", x, **attributes))
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range:
         """Squares may overflow or not, as the kernel scales the elements first or does not."""
         (x,) = inputs
@@ -142,7 +146,11 @@ class ReduceLogSumExp(ComposedReduction):
         return made("Log", made("ReduceSum", made("Exp", x), **attributes))
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range | None:
         """At least the greatest element, which the kernel takes off before the exponential."""
         (x,) = inputs

@@ -280,7 +280,11 @@ class Operator:
         return {}
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range | None:
         """What is known of the elements of the result beyond what the specification tells.
 

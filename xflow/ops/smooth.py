@@ -117,7 +117,11 @@ class Softplus(ElementwiseComposite):
         return made("Log", made("Add", 1, made("Exp", inputs[0])))
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range:
         """The kernel takes the exponential of what is negative alone: it does not overflow."""
         (x,) = inputs

@@ -95,7 +95,11 @@ class Softmax(AlongAxis):
         return (made("Div", exponential, total),)
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range:
         """The kernel takes the greatest element off: a NaN or +inf makes NaN of the line.
 
@@ -126,7 +130,11 @@ class LogSoftmax(AlongAxis):
         return (made("Sub", x, total),)
 
     def bounds(
-        self, inputs: Sequence[Range], shapes: Sequence[Shape], attributes: Attributes, floats: Floats
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
     ) -> Range | None:
         """At most 0, and less by the spread of the elements and the logarithm of their number."""
         (x,) = inputs
