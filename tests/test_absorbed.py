@@ -13,9 +13,9 @@ from spellings import rules_over
 
 import xflow
 from xflow.absorbed import FACT
+from xflow.analysis.ranges import LARGEST
 from xflow.decided import decided
 from xflow.onnx_import import import_model
-from xflow.ranges import LARGEST
 
 LEAST = -LARGEST["FLOAT"]
 

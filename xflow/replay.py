@@ -18,6 +18,7 @@ from xflow.analysis.admission import Places
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed, contexts, sensitive_outside
 from xflow.analysis.ranges import Ranges
+from xflow.analysis.refinement import objection
 from xflow.cancellation import loses_digits
 from xflow.decided import decided
 from xflow.derivation import Application, Place, abstract, local_leaves, value_at
@@ -177,6 +178,9 @@ def _rewritten(
         if item.fact != RAISED or outputs == local:
             raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
     after = rebuild(outputs, own)
+    fault = objection(before, after, set(inputs), ranges)
+    if fault:
+        raise Unfounded(where, fault)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):
         raise Unfounded(where, "the type of a value changes")
     return before, after

@@ -17,6 +17,7 @@ from statistics import fmean
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
+from xflow.analysis.refinement import objection
 from xflow.backtrack import Limits
 from xflow.blocks.find import find_larger
 from xflow.cost import CostModel
@@ -639,6 +640,8 @@ class _Search:
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
             names = (*solution.rules, fact) if fact else solution.rules
             new = region.instantiate(outputs)
+            if objection(region.outputs, new, set(region.inputs), self.ranges):
+                continue  # each step was admitted, and it is not shown of all of them
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
         if not made:

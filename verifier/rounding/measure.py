@@ -76,7 +76,13 @@ from xflow.verifier.rounding.magnitudes import (
     opposed,
     satisfying,
 )
-from xflow.verifier.rounding.rounded import FP32, PRECISIONS, Precision, run_rounded
+from xflow.verifier.rounding.rounded import (
+    FP32,
+    PRECISIONS,
+    Precision,
+    run_accumulating,
+    run_rounded,
+)
 from xflow.verifier.rounding.wide import run_wide
 
 BOUND = 2.0**6
@@ -136,7 +142,8 @@ def measure(
         for extreme, inputs in case.inputs(precision):
             tally.add(case, inputs, extreme)
         if precision is FP32:
-            for sharp, inputs in case.opposed(instance, precision):
+            plain = ((case, inputs) for _, inputs in case.inputs(precision))
+            for sharp, inputs in itertools.chain(plain, case.opposed(instance, precision)):
                 tally.add_cancellation(sharp, inputs)
         figures.append(tally.figures())
         cancels.update(dict.fromkeys(d for d in directions if tally.cancels.get(d)))
@@ -205,7 +212,7 @@ class Case:
             if real is not None:
                 rng = random.Random(self.seed)
                 reals = dict.fromkeys(names, real)
-                case = _concrete(instance, self.sizes, self.facts, rng, self.seed, reals)
+                case = _concrete(instance, self.sizes, self.facts, rng, self.seed, given=reals)
             ways = itertools.product((1, -1), repeat=len(self.leaves))
             for number, signs in enumerate(itertools.islice(ways, MOST_SIGNS)):
                 if case is not None:
@@ -260,6 +267,7 @@ def _concrete(
     facts: tuple[Fact, ...],
     rng: random.Random,
     seed: str,
+    *,
     given: Mapping[str, Fraction] | None = None,
 ) -> Case | None:
     """The case at some sizes; real attributes are drawn unless they are `given`."""
@@ -339,17 +347,17 @@ class _Tally:
     def add_cancellation(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:
         """Take one set of neighbouring inputs into account for what cancels alone."""
         with np.errstate(all="ignore"):
-            for _, sides in self._sides(case, samples):
+            for _, sides in self._sides(case, samples, run_accumulating):
                 for direction, pair in (("forward", sides), ("reverse", sides[::-1])):
                     if not self.cancels.get(direction):
                         self.cancels[direction] = self._cancels(*pair)
 
     def _sides(
-        self, case: Case, samples: Sequence[Mapping[str, Array]]
+        self, case: Case, samples: Sequence[Mapping[str, Array]], evaluate: Evaluate
     ) -> Iterator[tuple[int, list[_Side]]]:
         """Both sides of each output, by its number."""
-        exact = [case.run(feeds, None, self.evaluate) for feeds in samples]
-        rounded = [case.run(feeds, self.precision, self.evaluate) for feeds in samples]
+        exact = [case.run(feeds, None, evaluate) for feeds in samples]
+        rounded = [case.run(feeds, self.precision, evaluate) for feeds in samples]
         for output in range(len(case.left)):
             yield (
                 output,
@@ -365,14 +373,12 @@ class _Tally:
             )
 
     def _add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
-        for output, sides in self._sides(case, samples):
+        for output, sides in self._sides(case, samples, self.evaluate):
             self._record(sides, extreme)
             for direction, values in (("forward", case.left), ("reverse", case.right)):
                 source, target = sides if direction == "forward" else reversed(sides)
                 if self.reasons.get(direction):
                     continue
-                if not self.cancels.get(direction):
-                    self.cancels[direction] = self._cancels(source, target)
                 reason = self._loss(source, target, case.apart)
                 if reason == "error":
                     wide = [run_wide([values[output]], feeds) for feeds in samples]

@@ -31,7 +31,7 @@ from dataclasses import replace
 import numpy as np
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
-from xflow.analysis.opaque import Made, kind_of
+from xflow.analysis.opaque import MOVES, Made, kind_of
 from xflow.bounds import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
@@ -158,9 +158,20 @@ class Ranges:
             if self.assumption >= Assumption.MODERATE:
                 bound = moderate(dtype)
             return Range(-bound, bound)
+        if node.role in WEIGHTS or (isinstance(node.op, Opaque) and node.op.op_type not in MOVES):
+            return known  # what it gives is no input any more
         if all(self._given[source] is self._known[source] for source in node.inputs):
             return known
         return self._made(value, [self._given[source] for source in node.inputs], self._given)
+
+    def read(self, value: Value, part: Scalar) -> Range:
+        """The range of a part of the specification of an operator's output, see `element_of`."""
+        node = value.node
+        inputs = [
+            (self.given if trusts(node, position) else self.of)(source)
+            for position, source in enumerate(node.inputs)
+        ]
+        return _Reading(value, inputs, self.floats(_float_type(value.type.dtype))).part(part)
 
     def is_real_with(self, node: Node, value: Value, other: Range) -> bool:
         """Whether an operator's results stay numbers, as far as they are, if `value` is `other`."""
@@ -437,6 +448,8 @@ ARITHMETIC = frozenset({"Add", "Sub", "Mul"})
 def trusts(node: Node, position: int) -> bool:
     """Whether an input enters a sum of products or of elements, see `Assumption`."""
     op = node.op
+    if isinstance(op, Opaque):
+        return kind_of(op.op_type) is Made.SUMS
     if not isinstance(op, Operator):
         return False
     if op.role == "attention":
@@ -573,6 +586,10 @@ class _Reading:
             return self._read(element_of(self.value, self.truths))
         except ShapeError:
             return ANYTHING
+
+    def part(self, scalar: Scalar) -> Range:
+        """The range of a part of the specification."""
+        return self._read(scalar)
 
     def lines(self) -> tuple[tuple[int, float], ...]:
         """Where the output is how much a value is below its maximum along an axis, see `least`."""
