@@ -169,13 +169,13 @@ class InstanceProof:
                     if same_bits(operations[0], operations[1], self.arithmetic):
                         return (), BITS, frozenset()
                     whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
-                    found = [tuple(reads(side, self.equality)) for side in whole]
-                    lacks = lacking(*found, self.equality, self.instance.facts)
+                    before, after = (tuple(reads(side, self.equality)) for side in whole)
+                    lacks = lacking(before, after, self.equality, self.instance.facts)
             except (TooLargeError, ZeroDivisionError):  # another may get through
                 continue
             if number == 0 or len(lacks) < len(least):
                 least = lacks
-                discontinuous = jumps(*found)
+                discontinuous = jumps(before, after)
             exact = exact if any(map(roundings, whole)) else NUMBERS
         return tuple(map(str, least)), exact, discontinuous
 

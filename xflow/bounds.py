@@ -39,6 +39,9 @@ class Range:
     least: tuple[tuple[int, float], ...] = ()
     """Axes, counted from the last as -1, each with a number that some element of every line along
     the axis is at least."""
+    border: tuple[tuple[int, int], ...] = ()
+    """If given, for each axis the widths at its begin and its end within one of which every element
+    lies that is -inf."""
 
     def __post_init__(self) -> None:
         if self.nonzero and not self.low <= 0 <= self.high:  # the bounds tell
@@ -100,7 +103,7 @@ class Range:
     @property
     def plain(self) -> Range:
         """The same without what is known of lines."""
-        return replace(self, reached=NOWHERE if self.minus else None, least=())
+        return replace(self, reached=NOWHERE if self.minus else None, least=(), border=())
 
 
 ANYTHING = Range(-math.inf, math.inf, NOWHERE, True, True)

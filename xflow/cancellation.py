@@ -20,6 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -95,24 +96,16 @@ class _Case:
         sizes = {float(np.abs(array).max(initial=0)) for array in constants}
         spreads = [1.0, *sorted(size for size in sizes if 0 < size < HUGE)]
         for scale in (1.0, 1e-3, 1e3):
-            yield self._drawn(rng, lambda shape, s=scale: s * rng.standard_normal(shape))
+            yield self._drawn(rng, partial(_around, np.zeros(()), scale, rng))
         for centre in constants:
             for spread in spreads:
                 for sign in (1, -1):
-                    yield self._drawn(
-                        rng,
-                        lambda shape, c=centre, s=spread, g=sign: (
-                            g * _fitted(c, shape, rng) + s * rng.standard_normal(shape)
-                        ),
-                    )
+                    yield self._drawn(rng, partial(_around, sign * centre, spread, rng))
         if len(self.leaves) - len(self.data) > 1:  # several inputs may cancel each other
             for size in (1e3, 1e6):
                 for turn in (1.0, -1.0):
                     signs = itertools.cycle((1.0, turn))
-                    yield self._drawn(
-                        rng,
-                        lambda shape, b=size, f=signs: next(f) * (b + rng.standard_normal(shape)),
-                    )
+                    yield self._drawn(rng, partial(_opposed, size, signs, rng))
 
     def _drawn(
         self, rng: np.random.Generator, draw: Callable[[tuple[int, ...]], Array]
@@ -221,6 +214,20 @@ def _plain(size: Size) -> int:
     if not isinstance(value, int):
         raise ShapeError(f"the size {size} is not known")
     return value
+
+
+def _around(
+    centre: Array, spread: float, rng: np.random.Generator, shape: tuple[int, ...]
+) -> Array:
+    """Data of that spread around a centre."""
+    return _fitted(centre, shape, rng) + spread * rng.standard_normal(shape)
+
+
+def _opposed(
+    size: float, signs: Iterator[float], rng: np.random.Generator, shape: tuple[int, ...]
+) -> Array:
+    """Data of a magnitude, with the next of the signs."""
+    return next(signs) * (size + rng.standard_normal(shape))
 
 
 def _fitted(array: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

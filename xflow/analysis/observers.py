@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntFlag
 
+from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import MOVES, decides_by
-from xflow.analysis.ranges import element_of, names_of, sums, trusts
+from xflow.analysis.ranges import sums, trusts
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
 from xflow.graph import Graph, Node, Opaque, Value

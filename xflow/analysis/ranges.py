@@ -31,14 +31,16 @@ from dataclasses import replace
 import numpy as np
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import MOVES, Made, kind_of
+from xflow.analysis.quotients import bound_of_quotient
 from xflow.bounds import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup, Folder
 from xflow.graph import Leaf, Node, Opaque, TensorType, Value, apply, leaf, walk
 from xflow.ops.composite import Composite
-from xflow.ops.registry import Array, Operator, Reader, broadcast_index
+from xflow.ops.registry import Array, Operator, broadcast_index
 from xflow.ops.sorts import BOOL, FLOATS, INTEGERS, integer_range
 from xflow.ops.spec import (
     ONE,
@@ -57,10 +59,8 @@ from xflow.ops.spec import (
     Scalar,
     SumOver,
     Times,
-    all_comparisons,
     plus,
     times,
-    truth,
 )
 from xflow.size import Symbol, free_symbols, opaque_integers, product, replace_opaque, symbol
 
@@ -133,7 +133,7 @@ class Ranges:
         if array is not None:
             return of_array(array)
         if dtype == BOOL or dtype in INTEGERS:
-            return Range(*map(float, integer_range(dtype)))
+            return _of_integers(dtype)
         if isinstance(node.op, Leaf):
             return node.op.known or ANYTHING
         if dtype not in FLOATS:
@@ -205,6 +205,9 @@ class Ranges:
         node = value.node
         if isinstance(node.op, Opaque):
             return self._opaque(value, inputs)
+        bound = bound_of_quotient(value, known.__getitem__)
+        if bound is not None:
+            return Range(-bound, bound)
         chosen = self._chosen(value, inputs, known)
         return self._computed(value, inputs) if chosen is None else chosen
 
@@ -225,6 +228,8 @@ class Ranges:
                 leaves = leaves[:1] * 2
             (element,) = apply(name, leaves, {})
             return self._computed(element, inputs).plain
+        if name == "Pad" and dtype in FLOATS:
+            return self._padded(node, inputs)
         kind = kind_of(name)
         floats = [
             known.plain
@@ -243,6 +248,24 @@ class Ranges:
             return found
         return ANYTHING
 
+    def _padded(self, node: Node, inputs: Sequence[Range]) -> Range:
+        """The range of a tensor with a border of any elements, as before a pooling by maximum.
+
+        The widths and what they consist of are inputs since opset 11; before, nothing tells them.
+        """
+        others = list(zip(node.inputs, inputs, strict=True))[1:]
+        widths = [self.data(v) for v, _ in others if v.type.dtype not in FLOATS]
+        values = [known for v, known in others if v.type.dtype in FLOATS]
+        if not widths or len(values) > 1:
+            return ANYTHING
+        inner, value = inputs[0].plain, values[0] if values else Range(0.0, 0.0)
+        found = inner.join(value.plain)
+        rank = len(node.inputs[0].shape)
+        if inner.minus or widths[0] is None or widths[0].size != 2 * rank or len(widths) > 1:
+            return found
+        begins, ends = np.maximum(widths[0].reshape(2, rank), 0).astype(int).tolist()
+        return replace(found, border=tuple(zip(begins, ends, strict=True)))
+
     def _sums_are_numbers(self, node: Node, inputs: Sequence[Range]) -> bool:
         return self.assumption >= Assumption.MODERATE and all(
             known.is_real and (source.type.dtype not in FLOATS or known.within(moderate("FLOAT")))
@@ -254,7 +277,7 @@ class Ranges:
         node, dtype = value.node, value.type.dtype
         assert isinstance(node.op, Operator)
         if dtype == BOOL or dtype in INTEGERS:
-            return Range(*map(float, integer_range(dtype)))
+            return _of_integers(dtype)
         floats = self.floats(_float_type(dtype))
         shapes = [source.shape for source in node.inputs]
         special = node.op.bounds(inputs, shapes, node.attributes, floats)
@@ -264,7 +287,9 @@ class Ranges:
             return self._composite(value, inputs)
         reading = _Reading(value, inputs, floats)
         found = reading.range()
-        return _elementwise(reading, found) if node.op.elementwise else found
+        if not node.op.elementwise:
+            return found
+        return _elementwise(reading, found)
 
     def _composite(self, value: Value, inputs: Sequence[Range]) -> Range:
         """The range of an operator that is defined by others."""
@@ -482,6 +507,11 @@ def _float_type(dtype: str) -> str:
     return dtype if dtype in LARGEST else "FLOAT"
 
 
+def _of_integers(dtype: str) -> Range:
+    low, high = integer_range(dtype)
+    return Range(float(low), float(high))
+
+
 def of_array(array: Array) -> Range:
     """The range of known data."""
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
@@ -519,7 +549,9 @@ def coarse(known: Range, dtype: str) -> Range:
     else:
         low = next((bound for bound in lows if known.low >= bound), -math.inf)
         high = next((bound for bound in highs if known.high <= bound), math.inf)
-    return Range(low, high, known.reached, known.plus, known.nan, known.nonzero)
+    return Range(
+        low, high, known.reached, known.plus, known.nan, known.nonzero, border=known.border
+    )
 
 
 def without_sign(known: Range, dtype: str) -> Range:
@@ -601,7 +633,7 @@ class _Reading:
             case Literal(value):
                 return Range(float(value), float(value))
             case Element(tensor, index):
-                known = self._of.get(tensor, ANYTHING)
+                known = replace(self._of.get(tensor, ANYTHING), border=())
                 return known if self._elementwise else self._moved(known, tensor, index)
             case Bottom():  # neutral under the maximum that it stands under
                 return Range(math.inf, -math.inf)
@@ -623,9 +655,9 @@ class _Reading:
                 return replace(found, reached=NOWHERE, least=()) if found.minus else found.plain
             case ProductOver(_, _, body):
                 found = self._read(body)
-                bound = self.floats.moderate
-                if bound is not None and found.is_real and found.within(bound):
-                    return Range(0.0 if found.low >= 0 else -bound, bound)
+                most = self.floats.moderate
+                if most is not None and found.is_real and found.within(most):
+                    return Range(0.0 if found.low >= 0 else -most, most)
                 return ANYTHING
             case If(conditions, then, other):
                 decided = [condition.decided for condition in conditions]
@@ -691,52 +723,6 @@ def _is_extent(e: OfSize) -> bool:
         coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
         for monomial, coefficient in e.size.terms
     )
-
-
-def names_of(inputs: Sequence[Value]) -> list[str]:
-    """A name for each input, the same for inputs that are the same value."""
-    numbers: dict[Value, str] = {}
-    return [numbers.setdefault(value, str(len(numbers))) for value in inputs]
-
-
-_elements: dict[object, Scalar] = {}
-MAX_ELEMENTS = 20_000
-"""Most specifications that are kept."""
-
-
-def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scalar:
-    """What an element of a registered operator's output is, over inputs named by `names_of`.
-
-    The index is ``i0, i1, ...``. Comparisons of an element with itself stay. `truths` are Boolean
-    inputs that hold one value everywhere. Raises ShapeError.
-    """
-    node = value.node
-    assert isinstance(node.op, Operator)
-    names = names_of(node.inputs)
-    key = node.kind, tuple(v.type for v in node.inputs), tuple(names), value.index, truths
-    found = _elements.get(key)
-    if found is None:
-        readers = [_reader(name, source) for name, source in zip(names, node.inputs, strict=True)]
-        for position, holds in truths:
-            readers[position] = _always(ONE if holds else ZERO)
-        index = tuple(symbol(f"i{axis}") for axis in range(len(value.shape)))
-        shapes = [source.shape for source in node.inputs]
-        with all_comparisons():
-            found = node.op.at(readers, shapes, node.attributes, value.index, index)
-        if len(_elements) >= MAX_ELEMENTS:
-            _elements.clear()
-        _elements[key] = found
-    return found
-
-
-def _always(scalar: Scalar) -> Reader:
-    return lambda index: scalar
-
-
-def _reader(name: str, source: Value) -> Reader:
-    if source.type.dtype == BOOL:
-        return lambda index: truth(name, index)
-    return lambda index: Element(name, index)
 
 
 def _below_maximum(value: Value) -> int | None:

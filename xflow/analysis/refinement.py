@@ -15,8 +15,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.observers import loses
-from xflow.analysis.ranges import Ranges, element_of, names_of
+from xflow.analysis.ranges import Ranges
 from xflow.errors import ShapeError
 from xflow.graph import Leaf, Node, Opaque, Value
 from xflow.ops.registry import Operator
