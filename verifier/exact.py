@@ -202,7 +202,10 @@ def _comparison(plain: Scalar, args: Sequence[Scalar]) -> Scalar | None:
         difference = replace_opaque(test.difference, lambda _: sign)
         return (plain.then if Constraint(difference, test.relation).decided else plain.other) == ONE
 
-    one, other = (_operations(side, args) for side in (found[0].left, found[0].right))
+    try:
+        one, other = (_operations(side, args) for side in (found[0].left, found[0].right))
+    except ShapeError:  # they are choices by Booleans
+        return None
     signs = [sign for sign in (-1, 0, 1) if holds(sign)]
     if 1 in signs:
         one, other, signs = other, one, sorted(-sign for sign in signs)
