@@ -101,7 +101,7 @@ NEEDED = [
 """Rules that are true of numbers, and what the left side does not make sure of."""
 
 
-@pytest.mark.parametrize(("inputs", "left", "right", "needs"), NEEDED, ids=lambda text: str(text))
+@pytest.mark.parametrize(("inputs", "left", "right", "needs"), NEEDED, ids=str)
 def test_what_the_left_side_does_not_make_sure_of_has_to_be_among_the_conditions(
     inputs: str, left: str, right: str, needs: str | None
 ) -> None:
@@ -171,7 +171,7 @@ GRANTED = [
 """Rules that need nothing."""
 
 
-@pytest.mark.parametrize(("inputs", "left", "right"), GRANTED, ids=lambda text: str(text))
+@pytest.mark.parametrize(("inputs", "left", "right"), GRANTED, ids=str)
 def test_what_the_left_side_reads_itself_needs_no_condition(
     inputs: str, left: str, right: str
 ) -> None:
@@ -204,7 +204,7 @@ NOT_GRANTED = [
 """Right sides that read what the left side does not."""
 
 
-@pytest.mark.parametrize(("inputs", "left", "right"), NOT_GRANTED, ids=lambda text: str(text))
+@pytest.mark.parametrize(("inputs", "left", "right"), NOT_GRANTED, ids=str)
 def test_what_the_left_side_does_not_read_is_not_taken_for_a_number(
     inputs: str, left: str, right: str
 ) -> None:

@@ -340,7 +340,7 @@ def _solved(
     # that several equations speak of comes first: with it they tell of others.
     counts = {v: sum(v in free_symbols(a) for a, _ in rest) for v in unknown}
     name = max(unknown, key=lambda v: counts[v])
-    for value in dict.fromkeys(_candidates(name, given, use, known)):
+    for value in dict.fromkeys(_candidates(name, given, use, rest, known)):
         yield from _solved(given, use, equations, {**known, name: value})
 
 
@@ -354,13 +354,41 @@ def _root(size: Size, value: Size, name: str) -> Size | None:
     return whole if remainder == 0 else (value - rest) // slope
 
 
-def _candidates(name: str, given: Use, use: Use, known: Values) -> Iterator[Size]:
-    others = set(given.variables) - known.keys()
-    bounds: dict[int, list[Size]] = {1: [], -1: []}
-    for guard in given.path:
-        split = coefficient_of(guard.substitute(known).difference, name)
-        if split is not None and abs(split[0]) == 1 and not free_symbols(split[1]) & others:
-            bounds[split[0]].append(-split[0] * split[1])
-    yield from bounds[1]
+def _candidates(
+    name: str, given: Use, use: Use, equations: Sequence[tuple[Size, Size]], known: Values
+) -> Iterator[Size]:
+    unknown = [v for v in given.variables if v not in known]
+    bounds = {v: _bounds(v, given.path, known, set(unknown)) for v in unknown}
+    least, greatest = bounds[name]
+    pinned = [value for value in least if value in greatest]
+    if pinned:
+        yield pinned[0]
+        return
+    # Where the others that an equation speaks of are the least that they may be.
+    lowest = {v: low[0] for v, (low, _) in bounds.items() if low and v != name}
+    for a, b in equations:
+        rest = substitute(a, lowest)
+        if free_symbols(rest) & set(unknown) == {name}:
+            value = _root(rest, b, name)
+            if value is not None:
+                yield value
+    yield from least
+    yield from greatest
     yield from map(symbol, use.variables)
-    yield from bounds[-1]
+
+
+def _bounds(
+    name: str, path: Guards, known: Values, unknown: set[str]
+) -> tuple[list[Size], list[Size]]:
+    """The least and the greatest that a variable may be, by conditions without other unknowns."""
+    least: list[Size] = []
+    greatest: list[Size] = []
+    for guard in path:
+        split = coefficient_of(guard.substitute(known).difference, name)
+        if split is None or free_symbols(split[1]) & unknown:
+            continue
+        if split[0] == 1 or (abs(split[0]) == 1 and guard.relation is Relation.EQUAL):
+            least.append(-split[0] * split[1])
+        if split[0] == -1 or (abs(split[0]) == 1 and guard.relation is Relation.EQUAL):
+            greatest.append(-split[0] * split[1])
+    return least, greatest
