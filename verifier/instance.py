@@ -284,7 +284,6 @@ class InstanceProof:
             ],
         }
 
-
     def _undefined(self, left: Scalar, right: Scalar) -> Attempt | None:
         """Why the right side may be undefined where the left side is not; None where it cannot.
 
@@ -301,8 +300,15 @@ class InstanceProof:
         if unmet is not None:
             words = f"{unmet.function} of {unmet.argument.key} may be undefined"
             return Attempt(words, facts=unmet.facts)
-        self.jumps |= unbounded
-        asked = sorted(f.name for f in self.instance.facts if f.name in unbounded)
+        # Often one of them is to blame: a shift, say, of what has elements of its own besides.
+        alone = (
+            {name}
+            for name in sorted(unbounded)
+            if Domain(given, self.equality, unbounded - {name}).unmet(wanted) is None
+        )
+        blamed = next(alone, set(unbounded))
+        self.jumps |= blamed
+        asked = sorted(f.name for f in self.instance.facts if f.name in blamed)
         if asked:
             needs = tuple(str(Fact(name, FINITE)) for name in asked)
             return Attempt(f"it is not known whether {' and '.join(needs)}", needs=needs)

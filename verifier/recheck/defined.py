@@ -289,8 +289,7 @@ class Definedness:
         )
 
     def _proportional(self, left: Sum, right: Sum, path: Guards, any_sign: bool) -> bool:
-        # Of the two, `left` is what is needed: an exponential of it may not be left out if it is 0.
-        left, right = without_exponentials(left, self._unbounded), without_exponentials(right)
+        left, right = (without_exponentials(side, self._unbounded) for side in (left, right))
         if not left.terms or not right.terms:
             return False
         for a in dict.fromkeys(abs(t.coefficient) for t in left.terms):
