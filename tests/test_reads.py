@@ -26,3 +26,20 @@ def test_an_exponential_of_minus_infinity_is_not_cancelled_in_a_denominator() ->
     assert set(proved(shifted).where) == {"x < inf", "finite(m)"}
     apart = one("x[n, k] m[n, k]", "Softmax(Add(x, m), axis=1)", "Softmax(Add(m, x), axis=1)")
     assert "finite(m)" not in proved(apart).where
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "exact"),
+    [
+        ("Pow(x, 1/2)", "Sqrt(x)", None),
+        ("Pow(x, -1/2)", "Reciprocal(Sqrt(x))", None),
+        ("Pow(x, -1)", "Reciprocal(x)", None),
+        ("Pow(x, 2)", "Mul(x, x)", "bits"),
+        ("Pow(x, 1)", "x", "bits"),
+        ("Div(1, x)", "Reciprocal(x)", "bits"),
+    ],
+)
+def test_a_power_is_not_computed_as_a_root_or_an_inverse(
+    left: str, right: str, exact: str | None
+) -> None:
+    assert proved(one("x[n]", left, right)).exact == exact
