@@ -154,25 +154,38 @@ class InstanceProof:
         And how the sides agree where they are computed in floating-point arithmetic, and the inputs
         of which no element may be -inf. Sides that agree to the bit need nothing.
         """
-        least: tuple[Fact, ...] | None = None
-        jumps = frozenset[str]()
+        least: _Lacks | None = None
+        failure: Exception = ValueError("no reading of the index applies")
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
-                index, simpler = reading.index, reading.simpler
-                operations = [simpler(read_operations(side, index)) for side in (left, right)]
-                if same_bits(operations[0], operations[1], self.arithmetic):
-                    return (), BITS, frozenset()
-                whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
-                found = [tuple(reads(side, self.equality)) for side in whole]
-                lacks = lacking(*found, self.equality, self.instance.facts)
-            if least is None or len(lacks) < len(least):
-                least = lacks
-                names = frozenset(read.name for side in found for read in side)
-                jumps = names - limits(*found)
-            rounds = any(map(roundings, whole))
-            if not lacks and not rounds:
+                try:
+                    found = self._lacks(left, right, reading)
+                except (TooLargeError, ZeroDivisionError) as error:  # another may get through
+                    failure = error
+                    continue
+            if found.exact == BITS:
+                least = found
                 break
-        return tuple(map(str, least or ())), None if rounds else NUMBERS, jumps
+            if least is None or len(found.facts) < len(least.facts):
+                least = found
+            if not found.facts and found.exact == NUMBERS:
+                break
+        if least is None:
+            raise failure
+        return tuple(map(str, least.facts)), least.exact, least.jumps
+
+    def _lacks(self, left: Value, right: Value, reading: _Reading) -> _Lacks:
+        """`_beyond_numbers` by one reading of the index."""
+        index, simpler = reading.index, reading.simpler
+        operations = [simpler(read_operations(side, index)) for side in (left, right)]
+        if same_bits(operations[0], operations[1], self.arithmetic):
+            return _Lacks((), BITS, frozenset())
+        whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
+        found = [tuple(reads(side, self.equality)) for side in whole]
+        facts = lacking(found[0], found[1], self.equality, self.instance.facts)
+        names = frozenset(read.name for side in found for read in side)
+        exact = None if any(map(roundings, whole)) else NUMBERS
+        return _Lacks(facts, exact, names - limits(found[0], found[1]))
 
     def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
         """The readings that cost little: by the index itself, and in digits."""
@@ -180,7 +193,11 @@ class InstanceProof:
         yield plain
         sides = (read(left, plain.index), read(right, plain.index))
         if any(map(has_quotient, sides)):
-            yield self._digits(left, right, plain)
+            try:
+                digits = self._digits(left, right, plain)
+            except (TooLargeError, ZeroDivisionError):  # there is none where a quotient is by 0
+                return
+            yield digits
 
     def _plain(self, left: Value) -> _Reading:
         index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
@@ -313,6 +330,16 @@ class InstanceProof:
             needs = tuple(str(Fact(name, FINITE)) for name in asked)
             return Attempt(f"it is not known whether {' and '.join(needs)}", needs=needs)
         return None
+
+
+@dataclass(frozen=True)
+class _Lacks:
+    """What a reading of both sides tells beyond that they are equal as real numbers."""
+
+    facts: tuple[Fact, ...]
+    """What has to be known of inputs."""
+    exact: str | None
+    jumps: frozenset[str]
 
 
 @dataclass(frozen=True)
