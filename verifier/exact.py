@@ -321,9 +321,7 @@ def same_bits(left: Scalar, right: Scalar, arithmetic: Arithmetic, path: Guards 
             for guards, branch in branches(one.conditions, one.then, one.other):
                 inner = (*path, *guards)
                 sides = (other, branch) if turned else (branch, other)
-                if not arithmetic.contradictory(inner) and not same_bits(
-                    *sides, arithmetic, inner
-                ):
+                if not arithmetic.contradictory(inner) and not same_bits(*sides, arithmetic, inner):
                     return False
             return True
     if left == right:

@@ -133,12 +133,30 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         if isinstance(verdict, Proved):
             reverse = verdict.where
             found.certificate["reverse"] = verdict.certificate
+            found = _of_both(rule, found, verdict)
     found = replace(found, reverse=reverse, types=types_of(replace(rule, where=found.where)))
     if rule.any_rank or rule.names.vectors:
         found = replace(found, any_rank=_at_any_rank(rule, found))
     if rule.any_rank and not found.any_rank:
         return Unknown("it is shown at the listed ranks alone, not at all higher ones")
     return found
+
+
+def _of_both(rule: Rule, found: Proved, backwards: Proved) -> Proved:
+    """`found` with what holds in both directions of how the sides agree: one line speaks of both."""
+    exact = weakest((found.exact, backwards.exact))
+    limits: tuple[str, ...] = ()
+    if exact != BITS:
+        kept = [set(v.limits) if v.exact != BITS else None for v in (found, backwards)]
+        limits = tuple(
+            name
+            for name, sort in parse_sorts(rule.inputs).items()
+            if sort == REAL and all(names is None or name in names for names in kept)
+        )
+    claimed = statement(replace(rule, where=found.where, exact=exact, limits=limits))
+    parts = {key: found.certificate[key] for key in ("ranks", "reverse")}
+    certificate = {"rule": rule.name, **claimed, **parts}
+    return replace(found, exact=exact, limits=limits, certificate=certificate)
 
 
 def _at_any_rank(rule: Rule, found: Proved) -> bool:
