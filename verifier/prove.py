@@ -91,8 +91,8 @@ def prove(
     conditions on values of constants and those without which samples refute the rule.
 
     Every proof is cross-checked by evaluation at random small sizes, on numbers and on inputs of
-    which some elements are none. A crash of the solver, an exhausted limit and an unforeseen failure,
-    of whatever kind, are `Unknown`: never a proof.
+    which some elements are none. A crash of the solver, an exhausted limit and an unforeseen
+    failure, of whatever kind, are `Unknown`: never a proof.
     """
     try:
         return _verdict(rule, infer, both_ways, weaken)
@@ -143,7 +143,7 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
 
 
 def _of_both(rule: Rule, found: Proved, backwards: Proved) -> Proved:
-    """`found` with what holds in both directions of how the sides agree: one line speaks of both."""
+    """`found` with how the sides agree in both directions, of which one line speaks."""
     exact = weakest((found.exact, backwards.exact))
     limits: tuple[str, ...] = ()
     if exact != BITS:

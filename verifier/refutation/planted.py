@@ -61,6 +61,8 @@ from xflow.verifier.refutation.refute import (
 )
 
 SPECIAL = (np.nan, np.inf, -np.inf)
+NUMBER_DRAWS = 3
+"""Inputs of numbers alone, at each assignment of sizes, where bits are compared."""
 SHARES = (0.0, 0.0, 0.2, 0.5)
 """Shares of elements that are planted besides one of each input."""
 
@@ -104,11 +106,14 @@ def compare_planted(
     drawn = _drawn(instance, sizes, reals, rng)
     if drawn is None:
         return 0
-    inputs = {name: np.array(array) for name, array in drawn.items()}
-    only_limits = False
-    if instance.exact != NUMBERS or rng.random() < 0.7:
-        only_limits = _plant(instance, inputs, rng)
-    return compare_on_planted(instance, sizes, reals, inputs, only_limits)
+    only_limits = _plant(instance, drawn, rng)
+    outcome = compare_on_planted(instance, sizes, reals, drawn, only_limits)
+    for _ in range(NUMBER_DRAWS if instance.exact is not None else 0):
+        numbers = _drawn(instance, sizes, reals, rng, digits=True)
+        if isinstance(outcome, Counterexample) or numbers is None:
+            break
+        outcome = compare_on_planted(instance, sizes, reals, numbers) or outcome
+    return outcome
 
 
 def _drawn(
@@ -116,8 +121,9 @@ def _drawn(
     sizes: Mapping[str, int],
     reals: Mapping[str, Fraction],
     rng: random.Random,
+    digits: bool = False,
 ) -> dict[str, Array] | None:
-    """Numbers in all elements; None for inputs that are too large."""
+    """Numbers in all elements, with `digits` to the last place; None for inputs too large."""
     shapes: dict[str, Shape] = {
         leaf_name(value): tuple(evaluate(size, sizes) for size in value.shape)
         for value in instance.inputs
@@ -129,17 +135,16 @@ def _drawn(
     ranges = index_ranges(instance, sizes, reals, shapes)
     facts = {fact.name: fact for fact in instance.facts if fact.relation in SIGNS}
     numbers = real_numbers(instance)
-    # Products and sums of eighths do not round. Where bits are compared, they are to.
-    digits = instance.exact is not None and rng.random() < 0.7
     found = {}
     for value in instance.inputs:
         name = leaf_name(value)
         array = random_elements(value.type.dtype, shapes[name], rng, ranges.get(name))
         array = sprinkled(array, numbers, rng)
-        if digits and value.type.dtype == REAL:
+        if digits and value.type.dtype == REAL:  # products and sums of eighths do not round
             generator = np.random.default_rng(rng.getrandbits(32))
             array = array * (1 + generator.random(array.shape) / 8)
-        found[name] = satisfying(facts[name], array) if name in facts else array
+        # Of an array without axes numpy makes a number, in which nothing can be planted.
+        found[name] = np.array(satisfying(facts[name], array) if name in facts else array)
     return found
 
 
@@ -328,7 +333,7 @@ class _Known:
 
 
 class _Bits(_Evaluation):
-    """The same in 32-bit floats: elementwise operators by their own readings, one element at a time.
+    """The same in 32-bit floats: elementwise operators by their own readings, element by element.
 
     What an operator computes in 64 bits is rounded to 32, which for sums, products, quotients and
     roots is the nearest float, see S. A. Figueroa, When is double rounding innocuous?, SIGNUM 30
