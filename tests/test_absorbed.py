@@ -111,7 +111,8 @@ def test_attention_takes_such_a_mask_even_where_it_covers_a_row() -> None:
         g (int8[2, 3, 16, 8] q8, int8[2, 3, 16, 8] k8, float[2, 3, 16, 8] v,
            bool[2, 1, 16, 16] seen) => (float[2, 3, 16, 8] y)
         <float least = {{{LEAST!r}}}, float scale = {{0.01}}> {{
-            q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) t = Transpose<perm = [0, 1, 3, 2]>(k) m = MatMul(q, t) c = Mul(m, scale)
+            q = Cast<to = 1>(q8) k = Cast<to = 1>(k8)
+            t = Transpose<perm = [0, 1, 3, 2]>(k) m = MatMul(q, t) c = Mul(m, scale)
             w = Where(seen, c, least) p = Softmax<axis = -1>(w) y = MatMul(p, v) }}"""
     )
     rules = rules_over("MatMul", "Softmax", "Attention", "Mul", "Add", "Transpose", "Scalar")

@@ -42,7 +42,11 @@ from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.comparisons import Sign, decided, orders, with_signs
-from xflow.verifier.algebra.factors import common_powers, split_exponentials
+from xflow.verifier.algebra.factors import (
+    common_powers,
+    split_exponentials,
+    without_powers,
+)
 from xflow.verifier.algebra.functions import constant_of
 from xflow.verifier.algebra.signs import Signs
 from xflow.verifier.algebra.terms import (
@@ -357,11 +361,20 @@ class Domain:
         """Whether one is a positive multiple of the other."""
         if not left.terms or not right.terms:
             return left == right
-        left, right = split_exponentials(left)[1], split_exponentials(right)[1]
+        left, right = self._without_exponentials(left), self._without_exponentials(right)
         a, b = abs(left.terms[0].coefficient), abs(right.terms[0].coefficient)
         return self._equality.equal(
             make_normal(scale(left.terms, 1 / a)), make_normal(scale(right.terms, 1 / b)), path
         )
+
+    def _without_exponentials(self, normal: Normal) -> Normal:
+        """`normal` divided by common exponentials that are positive: of -inf they are 0."""
+        powers: dict[Base, int] = {
+            base: exponent
+            for base, exponent in split_exponentials(normal)[0].items()
+            if isinstance(base, Function) and not self._signs.may_vanish(base.args[0])
+        }
+        return without_powers(normal, powers) if powers else normal
 
     def _not_zero(self, normal: Normal, path: Guards) -> bool:
         if len(normal.terms) == 1:

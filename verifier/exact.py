@@ -163,8 +163,9 @@ def _single_operation(
 ) -> Scalar | None:
     """An elementwise operator as what is written in its specification; None where that fails.
 
-    Numbers among the operands may be put in, as long as that makes no other one disappear:
-    ``x + 0`` is x, but ``x * 0`` is not always 0.
+    Numbers among the operands may be put in, as long as that makes no other one disappear, and no
+    other function of it: ``x + 0`` is x, but ``x * 0`` is not always 0, and kernels do not compute
+    a power by a root or an inverse: of -inf the root is NaN, and ``pow(-inf, 0.5)`` is inf.
     """
     given = [
         _always(arg) if isinstance(arg, Literal) else marker
@@ -172,8 +173,9 @@ def _single_operation(
     ]
     wanted = {k for k, arg in enumerate(args) if not isinstance(arg, Literal)}
     scalar = at(given)
-    if not _marked(scalar) >= wanted:
-        scalar = at(markers)
+    plain = at(markers)
+    if not _marked(scalar) >= wanted or not _functions(scalar) <= _functions(plain):
+        scalar = plain
     try:
         return _operations(scalar, args)
     except ShapeError:
@@ -228,6 +230,19 @@ def _marked(scalar: Scalar) -> frozenset[int]:
         case If(conditions, then, other):
             compared = (side for found in orders(conditions) for side in (found.left, found.right))
             return frozenset[int]().union(*map(_marked, (then, other, *compared)))
+    return frozenset()
+
+
+def _functions(scalar: Scalar) -> frozenset[str]:
+    """The functions that `scalar` calls."""
+    match scalar:
+        case Call(function, args):
+            return frozenset({function}).union(*map(_functions, args))
+        case Plus(args) | Times(args):
+            return frozenset[str]().union(*map(_functions, args))
+        case If(conditions, then, other):
+            compared = (side for found in orders(conditions) for side in (found.left, found.right))
+            return frozenset[str]().union(*map(_functions, (then, other, *compared)))
     return frozenset()
 
 

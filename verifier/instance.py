@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -158,26 +157,34 @@ class InstanceProof:
         """
         names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
-        least = tuple(Fact(name, FINITE) for name in sorted(names - known))
-        discontinuous = names
+        least: _Lacks | None = None
         exact: str | None = None
-        for number, reading in enumerate(self._cheap_readings(left, right)):
-            try:
-                with self.arithmetic.assuming(reading.conditions), all_comparisons():
-                    index, simpler = reading.index, reading.simpler
-                    operations = [simpler(read_operations(side, index)) for side in (left, right)]
-                    if same_bits(operations[0], operations[1], self.arithmetic):
-                        return (), BITS, frozenset()
-                    whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
-                    before, after = (tuple(reads(side, self.equality)) for side in whole)
-                    lacks = lacking(before, after, self.equality, self.instance.facts)
-            except (TooLargeError, ZeroDivisionError):  # another may get through
-                continue
-            if number == 0 or len(lacks) < len(least):
-                least = lacks
-                discontinuous = jumps(before, after)
-            exact = exact if any(map(roundings, whole)) else NUMBERS
-        return tuple(map(str, least)), exact, discontinuous
+        for reading in self._plain_readings(left, right):
+            with self.arithmetic.assuming(reading.conditions), all_comparisons():
+                try:
+                    found = self._lacks(left, right, reading)
+                except (TooLargeError, ZeroDivisionError):  # another may get through
+                    continue
+            if found.exact == BITS:
+                return (), BITS, frozenset()
+            if least is None or len(found.facts) < len(least.facts):
+                least = found
+            exact = exact or found.exact
+        if least is None:
+            least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
+        return tuple(map(str, least.facts)), exact, least.jumps
+
+    def _lacks(self, left: Value, right: Value, reading: _Reading) -> _Lacks:
+        """`_beyond_numbers` by one reading of the index."""
+        index, simpler = reading.index, reading.simpler
+        operations = [simpler(read_operations(side, index)) for side in (left, right)]
+        if same_bits(operations[0], operations[1], self.arithmetic):
+            return _Lacks((), BITS, frozenset())
+        whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
+        before, after = (tuple(reads(side, self.equality)) for side in whole)
+        facts = lacking(before, after, self.equality, self.instance.facts)
+        exact = None if any(map(roundings, whole)) else NUMBERS
+        return _Lacks(facts, exact, jumps(before, after))
 
     def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
         """The readings that cost little: by the index itself, and in digits."""
@@ -185,12 +192,11 @@ class InstanceProof:
         yield plain
         sides = (read(left, plain.index), read(right, plain.index))
         if any(map(has_quotient, sides)):
-            yield self._digits(left, right, plain)
-
-    def _cheap_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
-        """The same, as far as there are digits."""
-        with contextlib.suppress(TooLargeError, ZeroDivisionError):
-            yield from self._plain_readings(left, right)
+            try:
+                digits = self._digits(left, right, plain)
+            except (TooLargeError, ZeroDivisionError):  # there is none where a quotient is by 0
+                return
+            yield digits
 
     def _plain(self, left: Value) -> _Reading:
         index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
@@ -310,12 +316,29 @@ class InstanceProof:
         if unmet is not None:
             words = f"{unmet.function} of {unmet.argument.key} may be undefined"
             return Attempt(words, facts=unmet.facts)
-        self.jumps |= unbounded
-        asked = sorted(f.name for f in self.instance.facts if f.name in unbounded)
+        # Often one of them is to blame: a shift, say, of what has elements of its own besides.
+        alone = (
+            {name}
+            for name in sorted(unbounded)
+            if Domain(given, self.equality, unbounded - {name}).unmet(wanted) is None
+        )
+        blamed = next(alone, set(unbounded))
+        self.jumps |= blamed
+        asked = sorted(f.name for f in self.instance.facts if f.name in blamed)
         if asked:
             needs = tuple(str(Fact(name, FINITE)) for name in asked)
             return Attempt(f"it is not known whether {' and '.join(needs)}", needs=needs)
         return None
+
+
+@dataclass(frozen=True)
+class _Lacks:
+    """What a reading of both sides tells beyond that they are equal as real numbers."""
+
+    facts: tuple[Fact, ...]
+    """What has to be known of inputs."""
+    exact: str | None
+    jumps: frozenset[str]
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,15 @@ from xflow.verifier.exact import weakest
 from xflow.verifier.instance import Attempt, InstanceProof
 from xflow.verifier.ranks import holds_at_any_rank
 from xflow.verifier.refutation.counterexample import Counterexample
+from xflow.verifier.refutation.planted import search_planted
 from xflow.verifier.refutation.refute import left_conditions, search_counterexample
 from xflow.verifier.types import computes_with_integers, types_of
 
 MAX_CONDITIONS = 8
 CASES = 18
 MIN_CASES = 4
+PLANTED_CASES = 12
+"""How often a proof is tried at each rank on inputs with elements that are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,9 @@ def prove(
     These are what the right side requires and signs of symbols. With `weaken` they may also be
     conditions on values of constants and those without which samples refute the rule.
 
-    Every proof is cross-checked by evaluation at random small sizes. A crash of the solver, an
-    exhausted limit and an unforeseen failure, of whatever kind, are `Unknown`: never a proof.
+    Every proof is cross-checked by evaluation at random small sizes, on numbers and on inputs of
+    which some elements are none. A crash of the solver, an exhausted limit and an unforeseen
+    failure, of whatever kind, are `Unknown`: never a proof.
     """
     try:
         return _verdict(rule, infer, both_ways, weaken)
@@ -116,6 +120,10 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         return Refuted(survived)
     if survived.cases < MIN_CASES * len(rule.ranks):
         return Unknown("vacuous: hardly any sizes satisfy the conditions")
+    claimed = replace(rule, where=found.where, exact=found.exact, limits=found.limits)
+    planted = search_planted(claimed, cases=PLANTED_CASES)
+    if isinstance(planted, Counterexample):
+        return Refuted(planted)
     reverse = None
     if both_ways:
         # Only definedness differs, but it is simplest to prove the other direction as a rule.
@@ -125,12 +133,30 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         if isinstance(verdict, Proved):
             reverse = verdict.where
             found.certificate["reverse"] = verdict.certificate
+            found = _of_both(rule, found, verdict)
     found = replace(found, reverse=reverse, types=types_of(replace(rule, where=found.where)))
     if rule.any_rank or rule.names.vectors:
         found = replace(found, any_rank=_at_any_rank(rule, found))
     if rule.any_rank and not found.any_rank:
         return Unknown("it is shown at the listed ranks alone, not at all higher ones")
     return found
+
+
+def _of_both(rule: Rule, found: Proved, backwards: Proved) -> Proved:
+    """`found` with how the sides agree in both directions, of which one line speaks."""
+    exact = weakest((found.exact, backwards.exact))
+    limits: tuple[str, ...] = ()
+    if exact != BITS:
+        kept = [set(v.limits) if v.exact != BITS else None for v in (found, backwards)]
+        limits = tuple(
+            name
+            for name, sort in parse_sorts(rule.inputs).items()
+            if sort == REAL and all(names is None or name in names for names in kept)
+        )
+    claimed = statement(replace(rule, where=found.where, exact=exact, limits=limits))
+    parts = {key: found.certificate[key] for key in ("ranks", "reverse")}
+    certificate = {"rule": rule.name, **claimed, **parts}
+    return replace(found, exact=exact, limits=limits, certificate=certificate)
 
 
 def _at_any_rank(rule: Rule, found: Proved) -> bool:
