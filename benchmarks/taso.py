@@ -23,6 +23,7 @@ from string import ascii_lowercase
 from typing import Any, TypeAlias
 
 from xflow.constraint import parse_constraint
+from xflow.facts import is_need
 from xflow.rule import Rule, leaf_name
 from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.unify import solve
@@ -369,7 +370,16 @@ class Line:
 
     @property
     def where(self) -> tuple[str, ...]:
-        """The conditions of the proof."""
+        """The conditions of the proof on sizes and signs."""
+        return tuple(text for text in self._all if not is_need(text, self.shipped.rule.value_names))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The conditions of the proof that elements are numbers."""
+        return tuple(text for text in self._all if text not in self.where)
+
+    @property
+    def _all(self) -> tuple[str, ...]:
         return self.verdict.where if isinstance(self.verdict, Proved) else ()
 
     @property
@@ -383,7 +393,7 @@ class Line:
         mark = "" if self.is_right else "  WRONG"
         word = type(self.verdict).__name__.lower()
         time_taken = f"{self.milliseconds:8.0f} ms"
-        return f"{self.shipped.number:4}  {word:8}{time_taken}  {', '.join(self.where)}{mark}"
+        return f"{self.shipped.number:4}  {word:8}{time_taken}  {', '.join(self._all)}{mark}"
 
 
 def judge(shipped: Shipped) -> Line:
@@ -402,13 +412,13 @@ def main() -> int:
         print(lines[-1], flush=True)
     distinct = [line for line in lines if line.shipped.repeats is None and line.shipped.sound]
     proved = [line for line in distinct if isinstance(line.verdict, Proved)]
-    conditional = [
-        line for line in proved if isinstance(line.verdict, Proved) and line.verdict.where
-    ]
+    conditional = [line for line in proved if line.where]
+    needing = [line for line in proved if line.needs]
     unsound = [line for line in lines if not line.shipped.sound]
     print(
         f"{len(proved)} of {len(distinct)} distinct sound rules proved, "
-        f"{len(conditional)} of them under a condition; "
+        f"{len(conditional)} of them under a condition, "
+        f"{len(needing)} where elements of an input are numbers; "
         f"{sum(line.is_right for line in unsound)} of {len(unsound)} unsound ones rejected; "
         f"{sum(line.milliseconds for line in lines) / 1000:.1f} s"
     )

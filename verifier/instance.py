@@ -155,6 +155,16 @@ class InstanceProof:
         And how the sides agree where they are computed in floating-point arithmetic, and the inputs
         of which no element may be -inf. Sides that agree to the bit need nothing.
         """
+        # What arithmetic learns by these questions would lead the proof that follows elsewhere.
+        apart = InstanceProof(self.instance)
+        with apart.arithmetic.assuming(apart.conditions):
+            take_for_granted(self.instance.lhs, apart.arithmetic)
+            return apart._least_needs(left, right)
+
+    def _least_needs(
+        self, left: Value, right: Value
+    ) -> tuple[tuple[str, ...], str | None, frozenset[str]]:
+        """`_beyond_numbers`, by arithmetic that nothing else uses."""
         names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
         least: _Lacks | None = None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from xflow.facts import SIGNS, fact_of
+from xflow.facts import SIGNS, fact_of, is_need
 from xflow.ops.sorts import REAL, REALS_ONLY
 from xflow.ops.spec import fresh_names
 from xflow.rule import BITS, Instance, Rule, parse_sorts
@@ -274,14 +274,12 @@ class _Search:
 
 def _needs_among(rule: Rule) -> tuple[str, ...]:
     """The conditions of a rule that ask for numbers alone, which belong to one direction."""
-    facts = ((text, fact_of(text, rule.value_names)) for text in rule.where)
-    return tuple(text for text, fact in facts if fact is not None and fact.relation not in SIGNS)
+    return tuple(text for text in rule.where if is_need(text, rule.value_names))
 
 
 def _without_needs(rule: Rule) -> tuple[str, ...]:
     """The other conditions of a rule."""
-    needs = _needs_among(rule)
-    return tuple(text for text in rule.where if text not in needs)
+    return tuple(text for text in rule.where if not is_need(text, rule.value_names))
 
 
 def _with_needs(rule: Rule, needs: Sequence[str]) -> tuple[str, ...]:

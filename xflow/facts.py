@@ -86,3 +86,9 @@ def fact_of(text: str, names: Iterable[str]) -> Fact | None:
         ):
             return Fact(name, FINITE)
     return None
+
+
+def is_need(text: str, names: Iterable[str]) -> bool:
+    """Whether a condition asks that elements of an input are numbers, and for no more."""
+    fact = fact_of(text, names)
+    return fact is not None and fact.relation not in SIGNS
