@@ -1,8 +1,9 @@
 """Doing again what a report tells, and certifying that a model follows from another by it alone.
 
 `replayed` trusts the report's rules and checks each place where one is applied. `certify` trusts
-neither: it proves each rule anew, or rechecks its certificate, and holds the model against what
-follows. What it rests on besides: how ONNX models are read and written, and the provers.
+neither: it proves each rule anew, or rechecks its certificate, measures anew what rounding does to
+it, and holds the model against what follows. What it rests on besides: how ONNX models are read and
+written, and the provers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from xflow.freeze import frozen, overridable
 from xflow.isomorphism import IsWeight, difference
 from xflow.log import Log, digest_of
 from xflow.masks import RAISED
+from xflow.numerics import Numerics
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
@@ -31,6 +33,9 @@ from xflow.rule import Rule
 
 Prover = Callable[[Rule], str]
 """Says why a rule is not shown to be true; nothing where it is."""
+
+Rounding = Callable[[Rule], Numerics]
+"""Says what rounding does to a rule, and so in which directions and types it must not be used."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -116,8 +121,12 @@ def certify(
     log: Log,
     prover: Prover,
     progress: Progress = lambda phase, details: None,
+    *,
+    rounding: Rounding | None = None,
 ) -> Certified:
     """Confirm that the model in `after` follows from that in `before` by the steps of a log.
+
+    What the log says of rounding is not believed: `rounding` says it, by default `measure_again`.
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
@@ -132,7 +141,7 @@ def certify(
         if reason:
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
-    imported, expected = replayed(source, log)
+    imported, expected = replayed(source, _with_rounding(log, rounding or measure_again))
     progress("compare", {})
     fault = difference(expected, written, _weights(imported, source, log))
     if fault is not None:
@@ -144,6 +153,15 @@ def certify(
     weights_kept = len(overridable(source)) if log.frozen else 0
     calls = sum(len(each.inlined) for each in logs)
     return Certified(len(rules), len(items), steps, facts, weights_kept, masks, calls)
+
+
+def _with_rounding(log: Log, rounding: Rounding) -> Log:
+    """The log with what `rounding` says of its rules in place of their own `numerics` lines."""
+    rules = tuple(
+        replace(rule, notes={**rule.notes, "numerics": str(rounding(rule))}) for rule in log.rules
+    )
+    bodies = {place: _with_rounding(inner, rounding) for place, inner in log.bodies.items()}
+    return replace(log, rules=rules, bodies=bodies)
 
 
 def _weights(imported: Imported, source: ir.Model, log: Log) -> IsWeight:
@@ -182,6 +200,13 @@ def prove_again(rule: Rule) -> str:
     return "" if failure is None else failure.verdict_text
 
 
+def measure_again(rule: Rule) -> Numerics:
+    """What rounding is measured to do to a rule. A `Rounding`."""
+    from xflow.verifier.rounding.measure import measure  # noqa: PLC0415 - see above
+
+    return measure(rule)
+
+
 class Rechecked:
     """A `Prover` that believes the certificates of a folder of rules, once it has checked them."""
 
@@ -203,3 +228,7 @@ class Rechecked:
             return f"there is no certificate for it in {self.folder}"
         verdict: Any = database.recheck_file(known, self.folder)
         return "" if isinstance(verdict, Confirmed) else str(verdict)
+
+    def rounding(self, rule: Rule) -> Numerics:
+        """What the folder says of rounding; measured where it says nothing. A `Rounding`."""
+        return self.rules[rule.name].numerics or measure_again(rule)

@@ -8,7 +8,16 @@ from pathlib import Path
 import onnx_ir as ir
 
 from xflow import files
-from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
+from xflow.certify import (
+    Prover,
+    Rechecked,
+    Rounding,
+    certify,
+    measure_again,
+    prove_again,
+    replayed,
+    same_digest,
+)
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.errors import ExitCode, ModelError, ValidationFailed
@@ -78,13 +87,16 @@ def _check(
 def run_certify(options: argparse.Namespace) -> ExitCode:
     """Confirm that a model follows from another by the steps of a report."""
     _, log = read_report(options.report)
-    prover = prove_again
+    prover: Prover = prove_again
+    rounding: Rounding = measure_again
     if options.recheck:
         from xflow.rule_files import default_directory  # noqa: PLC0415
 
-        prover = Rechecked(Path(options.rules) if options.rules else default_directory())
+        checked = Rechecked(Path(options.rules) if options.rules else default_directory())
+        prover, rounding = checked, checked.rounding
     with Progress(options.quiet, options.verbose) as progress:
-        found = certify(Path(options.input), Path(options.output), log, prover, progress)
+        before, after = Path(options.input), Path(options.output)
+        found = certify(before, after, log, prover, progress, rounding=rounding)
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from xflow.expressions import expression
+
 _HOLDS = {"!=": np.not_equal, ">": np.greater, ">=": np.greater_equal}
 _SYMBOLS = {ast.NotEq: "!=", ast.Gt: ">", ast.GtE: ">="}
 
@@ -37,7 +39,7 @@ class Fact:
 
 def fact_of(text: str, names: Iterable[str]) -> Fact | None:
     """The fact about one of `names` that a condition states; None for one about sizes."""
-    match ast.parse(text, mode="eval").body:
+    match expression(text):
         case ast.Compare(
             left=ast.Name(id=name), ops=[relation], comparators=[ast.Constant(value=0)]
         ) if name in names and type(relation) in _SYMBOLS:

@@ -243,6 +243,7 @@ class Finder:
             )
             if store is not None and measured is not None:
                 run.warnings += [*store.warnings, *measured.warnings]
+            run.warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
             if exact:
                 replacements = prune(imported.graph, replacements, exact, until=overrun)

@@ -36,6 +36,7 @@ from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.ranges import Ranges
 from xflow.rule import Instance, Rule
+from xflow.rule_index import refused_types
 from xflow.unify import instantiate, same_literal, same_shape
 
 
@@ -187,6 +188,11 @@ def apply_step(
         raise Unfounded(where, f"the rule does not apply ({error})") from None
     if after is None or isinstance(after, NoMatch):
         raise Unfounded(where, reason if after is None else after.reason)
+    refused = refused_types(rule, instance)
+    touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
+    forbidden = next((dtype for dtype in touched if dtype in refused), None)
+    if forbidden is not None:
+        raise Unfounded(where, f"rounding forbids this direction of the rule in {forbidden}")
     try:
         return graph.replace(dict(zip(match.roots, after.values, strict=True)))
     except ShapeError as error:
