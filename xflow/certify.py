@@ -9,7 +9,7 @@ written, and the provers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,27 @@ from xflow.calls import Call, inlined
 from xflow.errors import ModelError, NotCertified, ShapeError
 from xflow.freeze import frozen, overridable
 from xflow.isomorphism import IsWeight, difference
+from xflow.limits import bounded_memory
 from xflow.log import Log, digest_of
+from xflow.machine import usable_cores
 from xflow.masks import RAISED
-from xflow.numerics import Numerics
+from xflow.numerics import Numerics, parse_numerics
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
 from xflow.replay import Unfounded, replay
-from xflow.rule import Rule
+from xflow.rule import Rule, parse_rules
 
 Prover = Callable[[Rule], str]
 """Says why a rule is not shown to be true; nothing where it is."""
 
 Rounding = Callable[[Rule], Numerics]
 """Says what rounding does to a rule, and so in which directions and types it must not be used."""
+
+LIMIT_S = 300.0
+"""Seconds that the proof of one rule may take; the slowest of the database takes some."""
+MEMORY = 4 * 2**30
+"""Bytes that it may take."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -207,6 +214,51 @@ def measure_again(rule: Rule) -> Numerics:
     return measure(rule)
 
 
+class ProvedApart:
+    """A `Prover` that proves and measures rules in processes of their own, each in limited time.
+
+    A rule of a report may be made to take for ever. It is then not shown to be true.
+    """
+
+    def __init__(self, log: Log, limit: float = LIMIT_S) -> None:
+        from xflow.verifier.recheck.workers import answers  # noqa: PLC0415 - see above
+
+        self._texts = list(dict.fromkeys(str(rule) for each in log.all() for rule in each.rules))
+        tasks = [(text,) for text in self._texts]
+        found: Any = answers(_judged, tasks, usable_cores(), limit)
+        self._answers: Generator[tuple[int, Any], None, None] = found
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def __call__(self, rule: Rule) -> str:
+        """Why a rule of the log is not shown to be true; nothing where it is."""
+        return self._judged(rule)[0]
+
+    def rounding(self, rule: Rule) -> Numerics:
+        """What is measured of a rule of the log that was shown to be true. A `Rounding`."""
+        return parse_numerics(self._judged(rule)[1])
+
+    def close(self) -> None:
+        """End the processes."""
+        self._answers.close()
+
+    def _judged(self, rule: Rule) -> tuple[str, str]:
+        text = str(rule)
+        while text not in self._known:
+            number, answer = next(self._answers)
+            if isinstance(answer, Exception):
+                answer = str(answer), ""
+            self._known[self._texts[number]] = answer
+        return self._known[text]
+
+
+def _judged(text: str) -> tuple[str, str]:
+    """Why a rule is not shown to be true, and the `numerics` line that is measured where it is."""
+    (rule,) = parse_rules(text)
+    with bounded_memory(MEMORY):
+        reason = prove_again(rule)
+        return reason, "" if reason else str(measure_again(rule))
+
+
 class Rechecked:
     """A `Prover` that believes the certificates of a folder of rules, once it has checked them."""
 
@@ -232,3 +284,6 @@ class Rechecked:
     def rounding(self, rule: Rule) -> Numerics:
         """What the folder says of rounding; measured where it says nothing. A `Rounding`."""
         return self.rules[rule.name].numerics or measure_again(rule)
+
+    def close(self) -> None:
+        """There is nothing to end: it works in this process."""

@@ -16,14 +16,14 @@ from functools import cached_property, total_ordering
 from typing import Any, TypeAlias, Union
 
 from xflow.errors import ShapeError, SizeError
-from xflow.expressions import DIGITS, expression, shortened
+from xflow.expressions import DIGITS, check_digits, expression, shortened
 
 Size: TypeAlias = Union[int, "Expr"]
 
 UNKNOWN_SIZE = 16
 """What a symbolic size is taken to be where amounts of data or work are compared."""
 
-TERMS = 2_000
+TERMS = 500
 """Most terms of a size. Those of models and rules have a handful; a product of sums that is
 multiplied out has as many as the product of their numbers."""
 PRODUCTS = 2**16
@@ -545,6 +545,8 @@ def from_ast(tree: ast.expr) -> Size:
             made = _OPERATORS[type(part.op)](made, from_ast(part.right))
         except ZeroDivisionError:
             raise SizeError(f"{readable(part)!r} divides by zero") from None
+        if isinstance(made, int):
+            check_digits(made)
     return made
 
 
