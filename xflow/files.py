@@ -16,13 +16,17 @@ from google.protobuf.message import Message
 from xflow.atomic import replacing, unwinding_on_sigterm
 from xflow.checker import OWN_DOMAIN, check_model
 from xflow.errors import ModelError, OutputError
+from xflow.expressions import shortened
 from xflow.external_data import (
     Externalized,
     all_tensors,
     byte_size,
+    embed,
+    embedded,
     external_ends,
     external_locations,
     has_external_data,
+    misplaced,
 )
 from xflow.messages import PROTOBUF_LIMIT, from_message, serialized, to_message
 from xflow.pieces import Pieces, pieces
@@ -137,23 +141,41 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise ModelError unless all external data of `proto` lies beside `path`, long enough."""
+    """Raise ModelError unless all external data of `proto` lies beside `path`, long enough.
+
+    What onnx-ir cannot map is read into the message.
+    """
     try:
         ends = external_ends(proto)
     except ValueError as error:
         raise ModelError(f"the external data does not fit: {error}", str(path)) from error
     for location, end in ends.items():
-        where = f"{path}: external data {location}"
+        where = f"{path}: external data {shortened(location)!r}"
+        reason = misplaced(location)
+        if reason:
+            raise ModelError(reason, where, "put the data beside the model, and name it so")
         file = path.parent / location
         folder = path.parent.resolve()
-        if os.path.isabs(location) or not file.resolve().is_relative_to(folder):
-            advice = "copy the model and its data into one folder, without links"
-            raise ModelError("the file lies outside the model's folder", where, advice)
-        if not file.is_file():
-            raise ModelError("the file is missing", where, "put it beside the model")
-        if (size := file.stat().st_size) < end:
+        try:
+            if not file.resolve().is_relative_to(folder):
+                advice = "copy the model and its data into one folder, without links"
+                raise ModelError("the file lies outside the model's folder", where, advice)
+            if not file.exists():
+                raise ModelError("the file is missing", where, "put it beside the model")
+            if not file.is_file():
+                raise ModelError("this is not a regular file", where)
+            size = file.stat().st_size
+        except (OSError, RuntimeError) as error:  # too long a name, or links in a circle
+            said = getattr(error, "strerror", None) or "its links lead in a circle"
+            raise ModelError(f"the file cannot be read: {said}", where) from error
+        if size < end:
             what = f"the file is truncated: {size} bytes where {end} are needed"
             raise ModelError(what, where)
+    try:
+        embed(proto, path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(f"the external data cannot be read: {reason}", str(path)) from error
 
 
 def _reason(error: BaseException) -> str:
@@ -212,8 +234,15 @@ def _refuse_inputs(target: Path, where: str, source: Path) -> None:
 
 def data_files(path: Path) -> list[Path]:
     """Return the existing external data files of the model in `path`; none if it is no model."""
-    files = (path.parent / location for location in data_locations(path))
-    return [file for file in files if file.is_file()]
+    names = (name for name in data_locations(path) if not misplaced(name))
+    return [file for file in (path.parent / name for name in names) if _is_file(file)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a name
+        return False
 
 
 def data_locations(path: Path) -> list[str]:
@@ -313,8 +342,9 @@ def _externalize(
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
     if not isinstance(model, ir.Model):
-        model = from_message(model)
-        ir.external_data.set_base_dir(model.graph, source.parent if source else target.parent)
+        folder = source.parent if source else target.parent
+        model = from_message(embedded(model, folder))
+        ir.external_data.set_base_dir(model.graph, folder)
     layout: dict[str, str] = {}
     if source is not None and not source.parent.samefile(target.parent):
         layout = Externalized.layout(_parse(source))
