@@ -44,10 +44,8 @@ def broken_models() -> dict[str, bytes]:
     del without_opset.opset_import[:]
     unknown_operator = small_model()
     unknown_operator.graph.node[0].op_type = "NoSuchOperator"
-    unsorted = small_model()
-    nodes = list(unsorted.graph.node)
-    del unsorted.graph.node[:]
-    unsorted.graph.node.extend(reversed(nodes))
+    circle = small_model()
+    circle.graph.node[0].input[0] = "b"
     noise = random.Random(0)
     return {
         "empty": b"",
@@ -64,7 +62,7 @@ def broken_models() -> dict[str, bytes]:
         "only an IR version": b"\x08\x08",
         "no operator set": without_opset.SerializeToString(),
         "unknown operator": unknown_operator.SerializeToString(),
-        "unsorted nodes": unsorted.SerializeToString(),
+        "nodes in a circle": circle.SerializeToString(),
     }
 
 

@@ -27,6 +27,7 @@ from xflow.expressions import DEPTH, DIGITS, EXPONENT, LENGTH, expression, fract
 from xflow.log import MOST_RULES, MOST_STEPS, read_report
 from xflow.rule import HIGHEST_RANK, MOST_NAMES, MOST_OPERATORS, parse_rules
 from xflow.size import PRODUCTS, TERMS, Expr, parse_size, product, reads_back, symbol, symbols
+from xflow.verifier import database
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -533,17 +534,26 @@ def test_a_report_with_anything_anywhere_is_read_or_one_sentence(
         outcome(XflowError, certify.certify, before, after, found[1], lambda rule: "")
 
 
-def test_a_rule_of_a_report_that_takes_too_long_is_not_certified(
-    run_files: tuple[Path, Path, Json], tmp_path: Path
+@pytest.mark.parametrize("kind", ["long", "large"])
+def test_a_rule_of_a_report_that_takes_too_much_is_not_certified(
+    kind: str,
+    run_files: tuple[Path, Path, Json],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    def grow(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(database, "verify_rule", endless if kind == "long" else grow)
+    monkeypatch.setattr(certify, "LIMIT_S", 0.2)
+    before, after, told = run_files
     path = tmp_path / "r.json"
-    path.write_text(json.dumps(run_files[2]))
-    _, log = read_report(path)
-    prover = certify.ProvedApart(log, limit=-60.0)  # over before it begins
-    try:
-        assert "took more than" in prover(log.rules[0])
-    finally:
-        prover.close()
+    path.write_text(json.dumps(told))
+    assert cli.main(["certify", str(before), str(after), str(path)]) == ExitCode.NOT_CERTIFIED
+    said = capfd.readouterr().err
+    assert "rule one: not shown to be true: it " in said
+    assert said.count("\n") == 1
 
 
 def test_bounds_leave_room_for_what_is_there() -> None:

@@ -8,8 +8,9 @@ written, and the provers.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,19 @@ import onnx_ir as ir
 from xflow import files
 from xflow.bodies import Place, optimize_bodies
 from xflow.calls import Call, inlined
-from xflow.errors import ModelError, NotCertified, ShapeError
+from xflow.errors import ModelError, NotCertified, ShapeError, SizeError
+from xflow.expressions import shortened
 from xflow.freeze import frozen, overridable
 from xflow.isomorphism import IsWeight, difference
-from xflow.limits import bounded_memory
+from xflow.limits import bounded_memory, bounded_time
 from xflow.log import Log, digest_of
-from xflow.machine import usable_cores
 from xflow.masks import RAISED
-from xflow.numerics import Numerics, parse_numerics
+from xflow.numerics import Numerics
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
 from xflow.replay import Unfounded, replay
-from xflow.rule import Rule, parse_rules
+from xflow.rule import Rule
 
 Prover = Callable[[Rule], str]
 """Says why a rule is not shown to be true; nothing where it is."""
@@ -200,10 +201,14 @@ def _hash(tensor: ir.TensorProtocol) -> tuple[object, ...]:
 
 
 def prove_again(rule: Rule) -> str:
-    """Why the prover does not prove a rule; nothing if it does. A `Prover`."""
+    """Why the prover does not prove a rule; nothing if it does. A `Prover`.
+
+    A rule of a report may be made to take for ever: it is then not shown to be true.
+    """
     from xflow.verifier.database import verify_rule  # noqa: PLC0415 - the solver loads slowly
 
-    failure = verify_rule(replace(rule, notes={}))
+    with _bounded(rule):
+        failure = verify_rule(replace(rule, notes={}))
     return "" if failure is None else failure.verdict_text
 
 
@@ -211,52 +216,24 @@ def measure_again(rule: Rule) -> Numerics:
     """What rounding is measured to do to a rule. A `Rounding`."""
     from xflow.verifier.rounding.measure import measure  # noqa: PLC0415 - see above
 
-    return measure(rule)
+    with _bounded(rule):
+        return measure(rule)
 
 
-class ProvedApart:
-    """A `Prover` that proves and measures rules in processes of their own, each in limited time.
+@contextlib.contextmanager
+def _bounded(rule: Rule) -> Iterator[None]:
+    """Raise NotCertified where a rule takes too long or too much memory.
 
-    A rule of a report may be made to take for ever. It is then not shown to be true.
+    Nothing is asked of the solver afterwards, which was interrupted in the middle of a question.
     """
-
-    def __init__(self, log: Log, limit: float = LIMIT_S) -> None:
-        from xflow.verifier.recheck.workers import answers  # noqa: PLC0415 - see above
-
-        self._texts = list(dict.fromkeys(str(rule) for each in log.all() for rule in each.rules))
-        tasks = [(text,) for text in self._texts]
-        found: Any = answers(_judged, tasks, usable_cores(), limit)
-        self._answers: Generator[tuple[int, Any], None, None] = found
-        self._known: dict[str, tuple[str, str]] = {}
-
-    def __call__(self, rule: Rule) -> str:
-        """Why a rule of the log is not shown to be true; nothing where it is."""
-        return self._judged(rule)[0]
-
-    def rounding(self, rule: Rule) -> Numerics:
-        """What is measured of a rule of the log that was shown to be true. A `Rounding`."""
-        return parse_numerics(self._judged(rule)[1])
-
-    def close(self) -> None:
-        """End the processes."""
-        self._answers.close()
-
-    def _judged(self, rule: Rule) -> tuple[str, str]:
-        text = str(rule)
-        while text not in self._known:
-            number, answer = next(self._answers)
-            if isinstance(answer, Exception):
-                answer = str(answer), ""
-            self._known[self._texts[number]] = answer
-        return self._known[text]
-
-
-def _judged(text: str) -> tuple[str, str]:
-    """Why a rule is not shown to be true, and the `numerics` line that is measured where it is."""
-    (rule,) = parse_rules(text)
-    with bounded_memory(MEMORY):
-        reason = prove_again(rule)
-        return reason, "" if reason else str(measure_again(rule))
+    try:
+        with bounded_time(LIMIT_S), bounded_memory(MEMORY):
+            yield
+    except TimeoutError as error:
+        raise NotCertified(f"not shown to be true: {error}", f"rule {rule.name}") from None
+    except (MemoryError, RecursionError, SizeError) as error:
+        reason = f"it is too large ({shortened(str(error)) or type(error).__name__})"
+        raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}") from None
 
 
 class Rechecked:
@@ -284,6 +261,3 @@ class Rechecked:
     def rounding(self, rule: Rule) -> Numerics:
         """What the folder says of rounding; measured where it says nothing. A `Rounding`."""
         return self.rules[rule.name].numerics or measure_again(rule)
-
-    def close(self) -> None:
-        """There is nothing to end: it works in this process."""

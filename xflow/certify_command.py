@@ -1,7 +1,6 @@
 """`xflow replay` and `xflow certify`: a report's rewrites, made again or confirmed."""
 
 import argparse
-import contextlib
 import tempfile
 import time
 from pathlib import Path
@@ -10,9 +9,12 @@ import onnx_ir as ir
 
 from xflow import files
 from xflow.certify import (
-    ProvedApart,
+    Prover,
     Rechecked,
+    Rounding,
     certify,
+    measure_again,
+    prove_again,
     replayed,
     same_digest,
 )
@@ -85,16 +87,16 @@ def _check(
 def run_certify(options: argparse.Namespace) -> ExitCode:
     """Confirm that a model follows from another by the steps of a report."""
     _, log = read_report(options.report)
-    prover: Rechecked | ProvedApart
+    prover: Prover = prove_again
+    rounding: Rounding = measure_again
     if options.recheck:
         from xflow.rule_files import default_directory  # noqa: PLC0415
 
-        prover = Rechecked(Path(options.rules) if options.rules else default_directory())
-    else:
-        prover = ProvedApart(log)
-    with Progress(options.quiet, options.verbose) as progress, contextlib.closing(prover):
+        checked = Rechecked(Path(options.rules) if options.rules else default_directory())
+        prover, rounding = checked, checked.rounding
+    with Progress(options.quiet, options.verbose) as progress:
         before, after = Path(options.input), Path(options.output)
-        found = certify(before, after, log, prover, progress, rounding=prover.rounding)
+        found = certify(before, after, log, prover, progress, rounding=rounding)
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
-from xflow.checker import OWN_DOMAIN, check_model
+from xflow.checker import OWN_DOMAIN, check_message, check_model
 from xflow.errors import ModelError, OutputError
 from xflow.expressions import shortened
 from xflow.external_data import (
@@ -29,6 +29,7 @@ from xflow.external_data import (
     misplaced,
 )
 from xflow.messages import PROTOBUF_LIMIT, from_message, serialized, to_message
+from xflow.objections import PUT_RIGHT, put_right
 from xflow.pieces import Pieces, pieces
 
 LONGEST = 300
@@ -38,25 +39,42 @@ LONGEST = 300
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
     """Return the model in `path`, its external data mapped rather than read.
 
+    What the checker objects to and the runtime does not is put right, see `xflow.objections`.
     Raises ModelError, in one sentence, for anything but a whole and valid ONNX model.
     """
     path = Path(path)
     proto = _parse(path)
     _check_tensors(proto, path)
     _check_external_data(proto, path)
-    try:
-        check_model(path, proto)
-    except Exception as error:  # the checker raises what its C++ side throws
-        reason = _reason(error)
-        raise ModelError(f"this is not a valid ONNX model: {reason}", str(path)) from error
+    notes = _checked(proto, path)
     try:
         model = from_message(proto)
     except Exception as error:
-        reason = _reason(error)
-        raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
+        what = f"this model cannot be understood: {reason(error)}"
+        raise ModelError(what, str(path)) from error
     ir.external_data.set_base_dir(model.graph, path.parent)
     spell_domain(model)
+    model.meta[PUT_RIGHT] = notes
     return model
+
+
+def _checked(proto: onnx.ModelProto, path: Path) -> tuple[str, ...]:
+    """What was put right in the message in `path` to make it valid. Raises ModelError."""
+    try:
+        try:
+            check_model(path, proto)
+        except Exception:  # the checker raises what its C++ side throws
+            notes = put_right(proto)
+            if not notes:
+                raise
+            check_message(proto)
+            return tuple(notes)
+    except ModelError as error:
+        raise ModelError(error.what, str(path), error.do) from error
+    except Exception as error:
+        what = f"this is not a valid ONNX model: {reason(error)}"
+        raise ModelError(what, str(path)) from error
+    return ()
 
 
 def spell_domain(model: ir.Model) -> None:
@@ -178,7 +196,7 @@ def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
         raise ModelError(f"the external data cannot be read: {reason}", str(path)) from error
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Return what an error of other libraries says, on one line, and at which operator.
 
     The checker names that in a context behind an empty line; onnx-ir's errors print the part of the
@@ -189,7 +207,7 @@ def _reason(error: BaseException) -> str:
     text = str(error)
     said = " ".join(re.split(r"\n\s*\n|==> ", text.strip())[0].split()).rstrip(".")
     place = re.search(r"Bad node spec for node\. Name: *(.*?) *OpType: *(\w+)", text)
-    where = f" (at {place[2]} {place[1]}".rstrip() + ")" if place else ""
+    where = f" (at {shortened(f'{place[2]} {place[1]}'.rstrip())})" if place else ""
     return f"{said[:LONGEST]}{where}" if said else type(error).__name__
 
 

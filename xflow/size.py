@@ -23,9 +23,11 @@ Size: TypeAlias = Union[int, "Expr"]
 UNKNOWN_SIZE = 16
 """What a symbolic size is taken to be where amounts of data or work are compared."""
 
-TERMS = 500
+TERMS = 5_000
 """Most terms of a size. Those of models and rules have a handful; a product of sums that is
 multiplied out has as many as the product of their numbers."""
+READ = 500
+"""Most terms of a size that is read from a text."""
 PRODUCTS = 2**16
 """Most terms that are multiplied with one another at once."""
 DEGREE = 100
@@ -547,6 +549,8 @@ def from_ast(tree: ast.expr) -> Size:
             raise SizeError(f"{readable(part)!r} divides by zero") from None
         if isinstance(made, int):
             check_digits(made)
+        elif len(made.terms) > READ:
+            raise SizeError(f"a size of more than {READ} terms")
     return made
 
 
