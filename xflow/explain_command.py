@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             seed=options.seed,
             progress=progress,
         )
-    print(printable(explain_report(result.report)))
+    print(printable(str(explain_report(result.report))))
     if options.cost == "estimated" and not options.quiet:
         print("\nBy estimate; --cost measured asks this machine. Nothing was written.")
     return ExitCode.OK
