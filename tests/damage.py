@@ -117,7 +117,7 @@ def edited(data: bytes, kind: str, chance: random.Random) -> bytes:
     else:
         message, field, place = chance.choice(list(_strings(model)))
         _put(message, field, place, "SPOILED" if kind == "no text" else chance.choice(ODD_NAMES))
-    changed = model.SerializeToString()
+    changed: bytes = model.SerializeToString()
     if kind == "no text":  # of the same length: protobuf writes no such text
         changed = changed.replace(b"SPOILED", NO_TEXT + b"ILED")
     return changed

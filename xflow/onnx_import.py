@@ -47,7 +47,7 @@ from xflow.size import Expr, Size, TooLargeSize, coefficient_of, free_symbols
 _SMALL = 1024
 """Elements up to which a constant may be a parameter, and equal constants are one leaf."""
 
-MOST_TERMS = 64
+MOST_TERMS = 30
 """Terms of the number of elements of a tensor, multiplied out, from which on its sizes are not
 told by those of others."""
 

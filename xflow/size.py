@@ -23,7 +23,7 @@ Size: TypeAlias = Union[int, "Expr"]
 UNKNOWN_SIZE = 16
 """What a symbolic size is taken to be where amounts of data or work are compared."""
 
-TERMS = 5_000
+TERMS = 1_000
 """Most terms of a size. Those of models and rules have a handful; a product of sums that is
 multiplied out has as many as the product of their numbers."""
 READ = 500
