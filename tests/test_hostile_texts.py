@@ -5,6 +5,7 @@ Each case has a limit of time by itself: what would hang is a failure.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import os
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from products import separated
 
-from xflow import certify, cli, limits, prove_command
+from xflow import certify, cli, limits, page_command, prove_command
 from xflow.constraint import parse_constraint
 from xflow.errors import ExitCode, ReportError, RuleFileError, SizeError, XflowError
 from xflow.expressions import DEPTH, DIGITS, EXPONENT, LENGTH, expression, fraction
@@ -532,6 +533,64 @@ def test_a_report_with_anything_anywhere_is_read_or_one_sentence(
     found = outcome(ReportError, read_report, path)
     if found is not None:
         outcome(XflowError, certify.certify, before, after, found[1], lambda rule: "")
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [],
+        "x",
+        7,
+        None,
+        {"x": 1},
+        {"x": "ab"},
+        {"x": [1.5]},
+        {"x": [True]},
+        {"x": [-1]},
+        {"x": [10**30, 96]},
+        {"x": [2**40, 96]},
+        {"x": [[1]]},
+        {"x": [1] * 10**5},
+        {"no such input": [1]},
+    ],
+    ids=lambda shapes: repr(shapes)[:20],
+)
+def test_shapes_of_a_report_are_not_believed(
+    shapes: object,
+    run_files: tuple[Path, Path, Json],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    before, _, told = run_files
+    path, out = tmp_path / "r.json", tmp_path / "out.onnx"
+    path.write_text(json.dumps({**told, "shapes": shapes}))
+    assert cli.main(["replay", str(path), str(before), str(out), "-q"]) in (
+        ExitCode.ERROR,
+        ExitCode.USAGE,
+        ExitCode.VALIDATION_FAILED,
+    )
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "internal error" not in said
+    assert not out.exists()
+
+
+@given(st.data())
+@settings(
+    deadline=10_000,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_a_page_of_anything_is_written_or_one_sentence(
+    run_files: tuple[Path, Path, Json], tmp_path: Path, data: st.DataObject
+) -> None:
+    told = copy.deepcopy(run_files[2])
+    spot = data.draw(st.sampled_from(sorted(places(told), key=repr)))
+    _set(*spot, to=data.draw(_anything))(told)
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(told))
+    options = argparse.Namespace(report=str(path), html=str(tmp_path / "r.html"), quiet=True)
+    outcome(XflowError, page_command.run, options)
 
 
 @pytest.mark.parametrize("kind", ["long", "large"])

@@ -3,7 +3,9 @@
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
@@ -20,7 +22,7 @@ from xflow.certify import (
 )
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
-from xflow.errors import ExitCode, ModelError, ValidationFailed
+from xflow.errors import ExitCode, ModelError, ReportError, ValidationFailed
 from xflow.log import read_report
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported
@@ -35,6 +37,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
     """Make the rewrites of a report again, without search and timing."""
     files.check_output(options.output, options.input)
     report, log = read_report(options.report)
+    shapes = _shapes(report, options.report)
     given = files.load_model(options.input)
     source = Path(options.input)
     if not same_digest(source, log):
@@ -50,7 +53,6 @@ def replay(options: argparse.Namespace) -> ExitCode:
         else:
             imported, model = replayed(given, log)
             progress("check", {})
-            shapes = {name: tuple(sizes) for name, sizes in report.get("shapes", {}).items()}
             _check(imported, model, source, shapes, options)
             files.write_model_atomically(model, options.output, source=source)
     if not options.quiet:
@@ -58,6 +60,17 @@ def replay(options: argparse.Namespace) -> ExitCode:
         steps = sum(len(item.steps or ()) for item in made)
         print(f"{_count(len(made), 'rewrite')} made again, in {_count(steps, 'step')}")
     return ExitCode.OK
+
+
+def _shapes(report: Mapping[str, Any], path: str) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs at which a report says that the model was run. Raises ReportError."""
+    given = report.get("shapes", {})
+    if not isinstance(given, dict) or not all(
+        isinstance(sizes, list) and all(type(size) is int and 0 <= size < 2**63 for size in sizes)
+        for sizes in given.values()
+    ):
+        raise ReportError("the shapes in it are no sizes of inputs", path)
+    return {name: tuple(sizes) for name, sizes in given.items()}
 
 
 def _check(

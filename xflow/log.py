@@ -33,7 +33,7 @@ from xflow.search import Replacement, apply_replacements, rounds
 
 Json = dict[str, Any]
 
-LARGEST = 2**28
+LARGEST = 2**26
 """Bytes of the largest report that is read; those of models with a thousand operators have some."""
 MOST_RULES = 2_000
 """Most rules of a log; the whole database has about so many, and a run uses some dozens."""
