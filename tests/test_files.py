@@ -483,6 +483,16 @@ def test_a_tensor_with_more_bytes_than_its_shape_needs_is_refused(model_file: Pa
         files.load_model(model_file)
 
 
+def test_a_tensor_of_a_type_that_there_is_not_is_refused(model_file: Path) -> None:
+    """The checker passes it."""
+    model = onnx.load(model_file)
+    model.graph.initializer[1].data_type = 58
+    model_file.write_bytes(model.SerializeToString())
+    onnx.checker.check_model(model_file)
+    with pytest.raises(ModelError, match="no element type 58"):
+        files.load_model(model_file)
+
+
 def test_a_name_that_is_no_text_is_refused_in_one_sentence(model_file: Path) -> None:
     """Protobuf gives bytes for it, wherever it is asked for."""
     data = model_file.read_bytes().replace(b"\x05small", b"\x05sm\x80ll")

@@ -144,11 +144,14 @@ def _is_text(message: Message) -> bool:
 
 
 def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise ModelError unless all tensors with raw bytes have as many as their shapes need.
+    """Raise ModelError unless all tensors have types, and as many raw bytes as their shapes need.
 
-    The checker finds only those that have too few.
+    The checker finds only those that have too few, and passes types that there are not.
     """
     for tensor in all_tensors(proto):
+        if tensor.data_type not in _TYPES:
+            what = f"there is no element type {tensor.data_type}"
+            raise ModelError(what, f"{path}: tensor {shortened(tensor.name)}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
             continue
         with contextlib.suppress(ValueError, TypeError):  # a type that the checker will refuse
@@ -156,6 +159,9 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
             if len(tensor.raw_data) > needed:
                 what = f"it has {len(tensor.raw_data)} bytes where {needed} are needed"
                 raise ModelError(what, f"{path}: tensor {tensor.name}")
+
+
+_TYPES = frozenset(int(each) for each in ir.DataType)
 
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
