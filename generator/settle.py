@@ -62,6 +62,8 @@ def settle(rule: Rule, seed: int) -> Settled:
         reverse=verdict.reverse,
         types=verdict.types,
         any_rank=verdict.any_rank,
+        exact=verdict.exact,
+        limits=verdict.limits,
     )
     if not reads_all(rule):
         rule = replace(rule, reverse=None)

@@ -2,7 +2,12 @@
 
 The prover is asked about each without its own cross-check by evaluation, and each mutant that it
 proves is evaluated at random sizes through the operators' `numpy` readings, which share nothing
-with the specifications that a proof uses. One that is proved and false is a hole in the prover.
+with the specifications that a proof uses: on numbers, and with NaN and infinities planted where its
+conditions do not forbid them. One that is proved and false is a hole in the prover.
+
+What a rule says of elements that are no numbers is mutated, too: a condition on them is left out
+or weakened, and more is claimed of bits and of -inf. Such a mutant is judged as it stands, and is
+proved only if the prover shows all that it claims.
 """
 
 from __future__ import annotations
@@ -22,11 +27,13 @@ import pytest
 
 from xflow.errors import XflowError
 from xflow.ops.registry import operators
-from xflow.rule import Rule, parse_inputs, parse_rules
+from xflow.ops.sorts import REAL
+from xflow.rule import BITS, NUMBERS, Rule, parse_inputs, parse_rules, parse_sorts
 from xflow.rule_files import load_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Unknown
 from xflow.verifier.refutation.counterexample import Counterexample
+from xflow.verifier.refutation.planted import search_planted
 from xflow.verifier.refutation.refute import Survived, search_counterexample
 
 HERE = Path(__file__).parent
@@ -57,6 +64,9 @@ class Mutant:
 
     rule: Rule
     step: str
+    as_it_stands: bool = False
+    """Whether it is about what the rule says of elements that are no numbers, and of bits: then the
+    prover may find no conditions for it."""
 
     def __str__(self) -> str:
         return f"{self.step}:\n{self.rule}"
@@ -106,9 +116,38 @@ def _mutants(rule: Rule) -> Iterator[Mutant]:
         yield Mutant(replace(rule, inputs=text), step)
     for i, condition in enumerate(rule.where):
         others = (rule.where[:i], rule.where[i + 1 :])
-        yield Mutant(replace(rule, where=(*others[0], *others[1])), f"without {condition}")
+        if not is_about_elements(condition):
+            yield Mutant(replace(rule, where=(*others[0], *others[1])), f"without {condition}")
         for step, text in _changed(condition, known):
             yield Mutant(replace(rule, where=(*others[0], text, *others[1])), f"where: {step}")
+    yield from _of_what_is_no_number(rule)
+
+
+def is_about_elements(condition: str) -> bool:
+    """Whether a condition asks that elements of an input are no infinities."""
+    return condition.startswith("finite(") or condition.endswith(" < inf")
+
+
+def _of_what_is_no_number(rule: Rule) -> Iterator[Mutant]:
+    """Rules that ask less of elements that are no numbers, or claim more of them or of bits."""
+    for condition in rule.where:
+        others = tuple(text for text in rule.where if text != condition)
+        finite = re.fullmatch(r"finite\((\w+)\)", condition)
+        if is_about_elements(condition):
+            step = f"asks not for {condition}"
+            yield Mutant(replace(rule, where=others), step, as_it_stands=True)
+        if finite:
+            below = f"{finite[1]} < inf"
+            step = f"asks for {below} instead"
+            yield Mutant(replace(rule, where=(*others, below)), step, as_it_stands=True)
+    for exact in {None: (NUMBERS, BITS), NUMBERS: (BITS,)}.get(rule.exact, ()):
+        yield Mutant(replace(rule, exact=exact), f"exact: {exact}", as_it_stands=True)
+    if rule.exact == BITS:
+        return  # then there is nothing to say of limits
+    for name, sort in parse_sorts(rule.inputs).items():
+        if sort == REAL and name not in rule.limits:
+            more = replace(rule, limits=(*rule.limits, name))
+            yield Mutant(more, f"limits: {name}", as_it_stands=True)
 
 
 def _changed(text: str, known: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -249,34 +288,55 @@ def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Jud
     `tell_proved` is called when the prover has proved it, before that is confirmed.
 
     Where evaluation finds it false, the prover must not prove it as it stands; else the prover
-    may find conditions, and under these it is evaluated again.
+    may find conditions, and under these it is evaluated again. So it may where it is false of what
+    is no number alone.
     """
     rule = mutant.rule
     if not is_typed(rule):
         return Judgement(mutant, Outcome.ILL_TYPED)
     found = search_counterexample(rule)
-    if isinstance(found, Counterexample):
-        if _proof(rule, infer=False, thorough=True) is not None:
-            return Judgement(mutant, Outcome.FALSE, str(found))
-        return Judgement(mutant, Outcome.REFUTED, str(found))
-    where = _proof(rule, infer=True)
-    if where is None:
+    planted: Counterexample | Survived | None = None
+    if isinstance(found, Survived):
+        # Of a mutant of another kind, what is claimed beyond equality is for the prover to say.
+        claimed = rule if mutant.as_it_stands else replace(rule, exact=None, limits=())
+        planted = search_planted(claimed)
+    refuted = next((f for f in (found, planted) if isinstance(f, Counterexample)), None)
+    if refuted is not None:
+        verdict = _proof(rule, infer=False, thorough=True)
+        if verdict is not None and (not mutant.as_it_stands or shows_claims(verdict, rule)):
+            return Judgement(mutant, Outcome.FALSE, str(refuted))
+        if refuted is found or mutant.as_it_stands:
+            return Judgement(mutant, Outcome.REFUTED, str(refuted))
+    verdict = _proof(rule, infer=not mutant.as_it_stands)
+    if verdict is None or (mutant.as_it_stands and not shows_claims(verdict, rule)):
         return Judgement(mutant, Outcome.UNKNOWN)
-    proved = replace(rule, where=where)
+    proved = rule
+    if not mutant.as_it_stands:
+        proved = replace(rule, where=verdict.where, exact=verdict.exact, limits=verdict.limits)
     # The prover's cross-check, left out above, takes no rule of which hardly a case exists.
     least = prover.MIN_CASES * len(proved.ranks)
-    if where != rule.where:
+    if proved.where != rule.where:
         found = search_counterexample(proved, cases=prover.CASES)
     if isinstance(found, Survived):
         if found.cases < least:
-            return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {where}")
+            return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {proved}")
         tell_proved()
         found = _evaluated(proved, found.cases)
+    if isinstance(found, Survived):
+        planted = search_planted(proved, cases=CONFIRMATIONS, seed=1)
+        found = planted if isinstance(planted, Counterexample) else found
     if isinstance(found, Counterexample):
         return Judgement(replace(mutant, rule=proved), Outcome.FALSE, str(found))
     if found.cases >= CONFIRMATIONS:
         return Judgement(replace(mutant, rule=proved), Outcome.CONFIRMED)
     return Judgement(replace(mutant, rule=proved), Outcome.UNCONFIRMED, f"{found.cases} cases")
+
+
+def shows_claims(verdict: Proved, rule: Rule) -> bool:
+    """Whether a proof shows what `rule` says of bits and of -inf, as `verify_rule` asks."""
+    if rule.exact is not None and verdict.exact not in (BITS, rule.exact):
+        return False
+    return verdict.exact == BITS or set(rule.limits) <= set(verdict.limits)
 
 
 def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
@@ -295,17 +355,18 @@ def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
     return Survived(cases)
 
 
-def _proof(rule: Rule, infer: bool, thorough: bool = False) -> tuple[str, ...] | None:
-    """The conditions under which the prover proves `rule` where evaluation never objects.
+def _proof(rule: Rule, infer: bool, thorough: bool = False) -> Proved | None:
+    """What the prover shows of `rule` where evaluation never objects; None where it fails.
 
     With `thorough` its quick search is left out, which the thorough one begins with.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(10**6))
+        for search in ("search_counterexample", "search_planted"):
+            patch.setattr(prover, search, lambda *_, **__: Survived(10**6))
         if thorough:
             patch.setattr(prover, "_found", _found_thoroughly)
         verdict = prover.prove(rule, infer=infer, both_ways=False)
-    return verdict.where if isinstance(verdict, Proved) else None
+    return verdict if isinstance(verdict, Proved) else None
 
 
 _found = prover._found
@@ -364,5 +425,8 @@ def _kind(step: str) -> tuple[str, ...]:
 
 
 WORDS = frozenset(
-    ("left:", "right:", "where:", "without", "is", "with", "exchanged", "out", "+", "-")
+    (
+        *("left:", "right:", "where:", "exact:", "limits:", "bits", "numbers", "instead"),
+        *("without", "is", "with", "exchanged", "out", "not", "for", "asks", "+", "-"),
+    )
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 import onnxruntime
 
 from xflow.graph import Graph, Leaf, Node, TensorType, Value, apply, leaf, walk
@@ -90,3 +91,12 @@ def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:
             own = sorts.get(node.types[0].dtype, node.types[0].dtype)
             made[node] = apply(node.op, inputs, attributes, dtype=own)
     return tuple(made[value.node][value.index] for value in values)
+
+
+def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """The outputs of a model in ONNX Runtime, as it is served."""
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    outputs: list[Array] = session.run(None, dict(feeds))
+    return outputs

@@ -19,11 +19,11 @@ from onnx import numpy_helper
 from recognition import rules_of, searched
 
 import xflow
+from xflow.analysis.ranges import Ranges
 from xflow.graph import Node, Opaque, TensorType, leaf
 from xflow.masks import may_cover
 from xflow.match import no_constants
 from xflow.onnx_import import import_model
-from xflow.ranges import Ranges
 from xflow.rule import Rule
 from xflow.search import SearchResult
 

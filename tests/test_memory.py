@@ -16,6 +16,8 @@ from graphs import call, tensor
 from operator_cases import cases
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.analysis.admission import Places
+from xflow.analysis.ranges import Ranges
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.model import StoredNotes
 from xflow.cost.store import SOLUTIONS, Place, Store
@@ -271,7 +273,8 @@ def _as_in(region: Region, item: Replacement, rules: Sequence[Rule]) -> tuple[An
     graph = region.graph
     for step in item.trail:
         (rule,) = (rule for rule in rules if rule.name == step.rule)
-        graph = apply_step(graph, step, rule, no_constants, "here")
+        places = Places(Ranges(no_constants), region.outside)
+        graph = apply_step(graph, step, rule, no_constants, "here", places=places)
     return graph.outputs, item.rules, item.gain, item.trail
 
 

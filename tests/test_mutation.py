@@ -4,6 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +27,7 @@ from mutate import (
 from mutation_run import ROUNDS, Journal, Part, Tally
 
 from xflow.rule import Rule, parse_rules
+from xflow.verifier import instance as proof_of_instance
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved
 from xflow.verifier.refutation.refute import Survived, search_counterexample
@@ -91,6 +93,58 @@ def test_every_single_step_is_taken(change: tuple[str, str]) -> None:
     assert before in text
     expected = str(one(text.replace(before, after, 1)))
     assert expected in {str(mutant.rule) for mutant in mutants(CONCATENATED)}
+
+
+MASKED = one(
+    "rule masked\n"
+    "  in x[n, k] m[n, k] r[n, 1]\n"
+    "  from Softmax(Add(Add(x, m), r), axis=1)\n"
+    "  to Softmax(Add(x, Add(r, m)), axis=1)\n"
+    "  where x < inf, m < inf, finite(r)\n"
+    "  limits x m\n"
+)
+
+
+def test_what_is_said_of_elements_that_are_no_numbers_is_mutated() -> None:
+    found = {mutant.step: mutant.rule for mutant in mutants(MASKED) if mutant.as_it_stands}
+    assert found.keys() == {
+        "asks not for x < inf",
+        "asks not for m < inf",
+        "asks not for finite(r)",
+        "asks for r < inf instead",
+        "exact: numbers",
+        "exact: bits",
+        "limits: r",
+    }
+    assert found["asks not for finite(r)"].where == ("x < inf", "m < inf")
+    assert found["asks for r < inf instead"].where == ("x < inf", "m < inf", "r < inf")
+    assert found["exact: bits"].exact == "bits"
+    assert found["limits: r"].limits == ("x", "m", "r")
+    numbers = {m.step for m in mutants(replace(MASKED, exact="numbers")) if m.as_it_stands}
+    assert "exact: bits" in numbers
+    assert "exact: numbers" not in numbers
+
+
+@pytest.mark.parametrize("kind", ["lacking", "same_bits", "limits"])
+def test_a_prover_that_is_wrong_of_what_is_no_number_is_found_out(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the wrong answer to one question, mutants are proved and false; else none is."""
+    rule = one(
+        "rule guarded\n  in c[...]:bool x[...] m[...] z[...]\n"
+        "  from Add(Where(c, x, 0), Add(m, z))\n  to Add(m, Add(Mul(x, Cast(c, to='REAL')), z))\n"
+        "  where finite(x)\n  limits m z\n"
+    )
+    nothing = one("rule nothing\n  in m[n]\n  from m\n  to Add(m, Sub(m, m))\n")
+    told = [m for r in (rule, nothing) for m in mutants(r) if m.as_it_stands]
+    assert not any(judge(mutant).outcome in HOLES for mutant in told)
+    wrong: dict[str, Callable[..., object]] = {
+        "lacking": lambda *_: (),
+        "same_bits": lambda *_: True,
+        "limits": lambda *sides: frozenset(read.name for side in sides for read in side),
+    }
+    monkeypatch.setattr(proof_of_instance, kind, wrong[kind])
+    assert any(judge(mutant).outcome is Outcome.FALSE for mutant in told)
 
 
 def test_outputs_are_exchanged() -> None:

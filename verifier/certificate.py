@@ -162,6 +162,8 @@ def statement(rule: Rule) -> Record:
         "from": rule.lhs,
         "to": rule.rhs,
         "where": ", ".join(rule.where),
+        **({} if rule.exact is None else {"exact": rule.exact}),
+        **({"limits": " ".join(rule.limits)} if rule.limits else {}),
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from xflow.rule import Rule, parse_rules
+from xflow.rule import BITS, Rule, parse_rules
 from xflow.rule_files import load_rules
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.refutation.counterexample import Counterexample
@@ -53,6 +53,11 @@ def verify_rule(rule: Rule) -> Failure | None:
         verdict = prove(direction, infer=False, both_ways=False)
         if not isinstance(verdict, Proved):
             return Failure(direction.name, str(verdict))
+        if rule.exact is not None and verdict.exact not in (BITS, rule.exact):
+            return Failure(direction.name, f"the sides are not shown to agree: {rule.exact}")
+        strangers = sorted(set(rule.limits) - set(verdict.limits)) if verdict.exact != BITS else ()
+        if strangers:
+            return Failure(direction.name, f"{strangers[0]} is not shown to have -inf for a limit")
     measured = rule.numerics and measure(rule)
     if measured != rule.numerics:
         return Failure(rule.name, f"its numerics line is wrong, measured is: {measured}")

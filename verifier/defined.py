@@ -19,6 +19,8 @@ from xflow.ops.composite import Composite
 from xflow.ops.registry import Operator, Reader
 from xflow.ops.sorts import BOOL, REAL
 from xflow.ops.spec import (
+    LOSING,
+    PARTIAL,
     ZERO,
     Call,
     Element,
@@ -40,7 +42,11 @@ from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.comparisons import Sign, decided, orders, with_signs
-from xflow.verifier.algebra.factors import common_powers, split_exponentials
+from xflow.verifier.algebra.factors import (
+    common_powers,
+    split_exponentials,
+    without_powers,
+)
 from xflow.verifier.algebra.functions import constant_of
 from xflow.verifier.algebra.signs import Signs
 from xflow.verifier.algebra.terms import (
@@ -60,11 +66,8 @@ from xflow.verifier.algebra.terms import (
 from xflow.verifier.matching.match import Equality
 
 MAX_INSTANCES = 4
-PARTIAL = frozenset({"reciprocal", "sqrt", "log", "power"})
 INFINITE = frozenset({"reciprocal", "log", "power"})
 """Partial functions that the runtime gives an infinity for, on the edge of their domain."""
-HIDING = frozenset({"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", "power"})
-"""Functions that may be finite where an argument is infinite, as may a choice by order."""
 UNFOLDED_ZERO = Element("%0", ())
 """Stands for 0 in what `read_unfolded` returns; no input has this name."""
 
@@ -163,7 +166,7 @@ class Demand:
     argument: Normal
     path: Guards
     hidden: bool = False
-    """Whether an infinity in its place would be hidden from the result, see `HIDING`."""
+    """Whether an infinity in its place would be hidden from the result, see `LOSING`."""
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -210,7 +213,7 @@ def demands(
                     yield from demands(branch, equality, (*path, *guards), hidden)
         case Call(function, args):
             for arg in args:
-                yield from demands(arg, equality, path, hidden or function in HIDING)
+                yield from demands(arg, equality, path, hidden or function in LOSING)
             if function in PARTIAL:
                 subjects = [(function, args[0])]
                 if function == "power":
@@ -249,10 +252,19 @@ def outside(demand: Demand) -> Iterator[Demand]:
 
 
 class Domain:
-    """What may be taken for granted because the left side is defined."""
+    """What may be taken for granted because the left side is defined.
 
-    def __init__(self, given: Iterable[Demand], equality: Equality):
+    Elements of inputs in `unbounded` may be -inf.
+    """
+
+    def __init__(
+        self,
+        given: Iterable[Demand],
+        equality: Equality,
+        unbounded: frozenset[str] = frozenset(),
+    ):
         self._equality = equality
+        self._unbounded = unbounded
         self._given = [d for demand in dict.fromkeys(given) for d in (demand, *outside(demand))]
 
     @property
@@ -266,6 +278,8 @@ class Domain:
     def _met(self, demand: Demand) -> bool:
         if self._is_given(demand):
             return True
+        if demand.function not in PARTIAL:
+            return False
         domain = _DOMAINS.get(demand.function, frozenset())
         if self._possible_signs(demand.argument, demand.path) <= domain:
             return True
@@ -347,11 +361,20 @@ class Domain:
         """Whether one is a positive multiple of the other."""
         if not left.terms or not right.terms:
             return left == right
-        left, right = split_exponentials(left)[1], split_exponentials(right)[1]
+        left, right = self._without_exponentials(left), self._without_exponentials(right)
         a, b = abs(left.terms[0].coefficient), abs(right.terms[0].coefficient)
         return self._equality.equal(
             make_normal(scale(left.terms, 1 / a)), make_normal(scale(right.terms, 1 / b)), path
         )
+
+    def _without_exponentials(self, normal: Normal) -> Normal:
+        """`normal` divided by common exponentials that are positive: of -inf they are 0."""
+        powers: dict[Base, int] = {
+            base: exponent
+            for base, exponent in split_exponentials(normal)[0].items()
+            if isinstance(base, Function) and not self._signs.may_vanish(base.args[0])
+        }
+        return without_powers(normal, powers) if powers else normal
 
     def _not_zero(self, normal: Normal, path: Guards) -> bool:
         if len(normal.terms) == 1:
@@ -370,7 +393,7 @@ class Domain:
         if isinstance(base, Element) and self._signs.fact(base) in ("!=", ">"):
             return True
         if isinstance(base, Function) and base.name == "exp":
-            return True
+            return not self._signs.may_vanish(base.args[0])
         unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
         return self._group_not_zero(unit, path)
 
@@ -392,4 +415,4 @@ class Domain:
 
     @property
     def _signs(self) -> Signs:
-        return Signs(self._arithmetic, self._equality.normalizer.facts)
+        return Signs(self._arithmetic, self._equality.normalizer.facts, self._unbounded)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from xflow.constraint import Constraint, equal, in_range
 from xflow.errors import ShapeError
+from xflow.facts import BELOW_INFINITY, FINITE, Fact, relations
 from xflow.graph import Value, read, requirements
-from xflow.ops.spec import Index, Scalar, fresh_names, substitute_scalar
-from xflow.rule import Instance
+from xflow.ops.sorts import REAL
+from xflow.ops.spec import Index, Scalar, all_comparisons, fresh_names, substitute_scalar
+from xflow.rule import BITS, NUMBERS, Instance, leaf_name
 from xflow.size import Size, divide, floor_divide, substitute, symbol
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
 from xflow.verifier.algebra.comparisons import has_order, with_choices, with_signs
@@ -19,11 +21,13 @@ from xflow.verifier.algebra.radix import MAX_SPLITS, Radix, has_quotient
 from xflow.verifier.algebra.terms import TooLargeError
 from xflow.verifier.certificate import obligation_record
 from xflow.verifier.defined import Domain, compares_undefined, demands, read_unfolded
+from xflow.verifier.exact import read_operations, roundings, same_bits, weakest
 from xflow.verifier.lookups import out_of_range, take_for_granted
 from xflow.verifier.matching.abstraction import equal_abstractly
 from xflow.verifier.matching.match import Equality
 from xflow.verifier.matching.reals import equal_reals
 from xflow.verifier.matching.witness import witness_conditions
+from xflow.verifier.reads import jumps, lacking, reads
 from xflow.verifier.refutation.refute import definitions, left_conditions
 
 
@@ -36,6 +40,12 @@ class Attempt:
     missing: list[Constraint] = field(default_factory=list)
     facts: tuple[str, ...] = ()
     """Conditions on values that what is not defined asks for."""
+    needs: tuple[str, ...] = ()
+    """Conditions that what the right side reads has to be numbers, see `xflow.verifier.reads`."""
+    exact: str | None = BITS
+    """How the sides agree beyond what they are as real numbers, see `xflow.verifier.exact`."""
+    jumps: frozenset[str] = frozenset()
+    """The inputs of which no element may be -inf: the sides are not continuous there."""
     certificate: list[dict[str, object]] = field(default_factory=list)
 
 
@@ -50,7 +60,10 @@ class InstanceProof:
         """Symbols that are others under the conditions, by these: put in, they say no more."""
         self.arithmetic = Arithmetic()
         self.equality = Equality(self.arithmetic)
-        self.equality.normalizer.facts = {fact.name: fact.relation for fact in instance.facts}
+        self.equality.normalizer.facts = relations(instance.facts)
+        self.exact: list[str | None] = []
+        """How the outputs that were proved agree."""
+        self.jumps: set[str] = set()
 
     def attempt(self) -> Attempt:
         instance, conditions = self.instance, self.conditions
@@ -77,6 +90,7 @@ class InstanceProof:
                 if isinstance(outcome, Attempt):
                     return outcome
                 outputs.append(outcome)
+            exact = weakest(self.exact)
             if self.arithmetic.contradictory((), Effort.LEMMAS):
                 # Either they hold nowhere, which took products to see, or the fault is ours.
                 words = "the conditions and the facts that the proof used contradict each other"
@@ -88,7 +102,7 @@ class InstanceProof:
             "require": [str(c) for c in requirements(instance.rhs)],
             "outputs": outputs,
         }
-        return Attempt(None, certificate=[record])
+        return Attempt(None, exact=exact, jumps=frozenset(self.jumps), certificate=[record])
 
     def _missing_requirements(self) -> Iterator[Constraint]:
         """What the right side needs and the left does not give; equal shapes among it."""
@@ -106,8 +120,19 @@ class InstanceProof:
 
     def _prove_output(self, left: Value, right: Value) -> dict[str, object] | Attempt:
         index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
-        if left == right or _readings_of(left, index) == _readings_of(right, index):
-            return {"index": [str(i) for i in index], "same expression": str(left)}
+        same: dict[str, object] = {
+            "index": [str(i) for i in index],
+            "same expression": str(left),
+        }
+        if left == right:
+            return same
+        needs, exact, discontinuous = self._beyond_numbers(left, right)
+        if needs:
+            return Attempt(f"it is not known whether {' and '.join(needs)}", needs=needs)
+        self.exact.append(exact)
+        self.jumps |= discontinuous
+        if _readings_of(left, index) == _readings_of(right, index):
+            return same
         outcome: dict[str, object] | Attempt = Attempt("no reading of the index applies")
         for reading in self._readings(left, right):
             extra = self.equality.normalizer.set(
@@ -122,16 +147,67 @@ class InstanceProof:
                 return outcome
         return outcome
 
-    def _readings(self, left: Value, right: Value) -> Iterator[_Reading]:
-        """Ways to write the output's index that together with their conditions cover it."""
+    def _beyond_numbers(
+        self, left: Value, right: Value
+    ) -> tuple[tuple[str, ...], str | None, frozenset[str]]:
+        """What has to be numbers for the right side to be one wherever the left side is.
+
+        And how the sides agree where they are computed in floating-point arithmetic, and the inputs
+        of which no element may be -inf. Sides that agree to the bit need nothing.
+        """
+        names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
+        known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
+        least: _Lacks | None = None
+        exact: str | None = None
+        for reading in self._plain_readings(left, right):
+            with self.arithmetic.assuming(reading.conditions), all_comparisons():
+                try:
+                    found = self._lacks(left, right, reading)
+                except (TooLargeError, ZeroDivisionError):  # another may get through
+                    continue
+            if found.exact == BITS:
+                return (), BITS, frozenset()
+            if least is None or len(found.facts) < len(least.facts):
+                least = found
+            exact = exact or found.exact
+        if least is None:
+            least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
+        return tuple(map(str, least.facts)), exact, least.jumps
+
+    def _lacks(self, left: Value, right: Value, reading: _Reading) -> _Lacks:
+        """`_beyond_numbers` by one reading of the index."""
+        index, simpler = reading.index, reading.simpler
+        operations = [simpler(read_operations(side, index)) for side in (left, right)]
+        if same_bits(operations[0], operations[1], self.arithmetic):
+            return _Lacks((), BITS, frozenset())
+        whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
+        before, after = (tuple(reads(side, self.equality)) for side in whole)
+        facts = lacking(before, after, self.equality, self.instance.facts)
+        exact = None if any(map(roundings, whole)) else NUMBERS
+        return _Lacks(facts, exact, jumps(before, after))
+
+    def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
+        """The readings that cost little: by the index itself, and in digits."""
+        plain = self._plain(left)
+        yield plain
+        sides = (read(left, plain.index), read(right, plain.index))
+        if any(map(has_quotient, sides)):
+            try:
+                digits = self._digits(left, right, plain)
+            except (TooLargeError, ZeroDivisionError):  # there is none where a quotient is by 0
+                return
+            yield digits
+
+    def _plain(self, left: Value) -> _Reading:
         index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
         ranges = [c for i, n in zip(index, left.shape, strict=True) for c in in_range(i, n)]
-        plain = _Reading(index, tuple(c for c in ranges if c.decided is None), None)
-        yield plain
-        sides = (read(left, index), read(right, index))
-        digits = plain
-        if any(map(has_quotient, sides)):
-            digits = self._digits(left, right, plain)
+        return _Reading(index, tuple(c for c in ranges if c.decided is None), None)
+
+    def _readings(self, left: Value, right: Value) -> Iterator[_Reading]:
+        """Ways to write the output's index that together with their conditions cover it."""
+        plain = digits = self._plain(left)
+        sides = (read(left, plain.index), read(right, plain.index))
+        for digits in self._plain_readings(left, right):
             yield digits
         if not self.thorough:
             return
@@ -197,12 +273,9 @@ class InstanceProof:
                 read_unfolded(right, index),
             )
         )
-        open_ = (d for d in demands(unfolded[0], self.equality) if not d.hidden)
-        given = Domain(open_, self.equality)
-        unmet = given.unmet(demands(unfolded[1], self.equality))
+        unmet = self._undefined(*unfolded)
         if unmet is not None:
-            words = f"{unmet.function} of {unmet.argument.key} may be undefined"
-            return Attempt(words, facts=unmet.facts)
+            return unmet
         normalizer, shown = self.equality.normalizer, self.equality.recorder.mark()
         normals = (
             normalizer.normal(with_signs(a, self.equality.comparisons)),
@@ -226,6 +299,46 @@ class InstanceProof:
                 for o in self.arithmetic.obligations[before:]
             ],
         }
+
+    def _undefined(self, left: Scalar, right: Scalar) -> Attempt | None:
+        """Why the right side may be undefined where the left side is not; None where it cannot.
+
+        Where that takes an exponential for positive whose argument may be -inf, it may not.
+        """
+        given = [d for d in demands(left, self.equality) if not d.hidden]
+        wanted = list(demands(right, self.equality))
+        names = frozenset(leaf_name(v) for v in self.instance.inputs) - self.jumps
+        finite = {f.name for f in self.instance.facts if f.relation != BELOW_INFINITY}
+        unbounded = names - finite
+        if Domain(given, self.equality, unbounded).unmet(wanted) is None:
+            return None
+        unmet = Domain(given, self.equality).unmet(wanted)
+        if unmet is not None:
+            words = f"{unmet.function} of {unmet.argument.key} may be undefined"
+            return Attempt(words, facts=unmet.facts)
+        # Often one of them is to blame: a shift, say, of what has elements of its own besides.
+        alone = (
+            {name}
+            for name in sorted(unbounded)
+            if Domain(given, self.equality, unbounded - {name}).unmet(wanted) is None
+        )
+        blamed = next(alone, set(unbounded))
+        self.jumps |= blamed
+        asked = sorted(f.name for f in self.instance.facts if f.name in blamed)
+        if asked:
+            needs = tuple(str(Fact(name, FINITE)) for name in asked)
+            return Attempt(f"it is not known whether {' and '.join(needs)}", needs=needs)
+        return None
+
+
+@dataclass(frozen=True)
+class _Lacks:
+    """What a reading of both sides tells beyond that they are equal as real numbers."""
+
+    facts: tuple[Fact, ...]
+    """What has to be known of inputs."""
+    exact: str | None
+    jumps: frozenset[str]
 
 
 @dataclass(frozen=True)

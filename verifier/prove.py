@@ -7,13 +7,14 @@ may be inferred, and the proof is repeated under it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from xflow.facts import fact_of
-from xflow.ops.sorts import REALS_ONLY
+from xflow.facts import SIGNS, fact_of
+from xflow.ops.sorts import REAL, REALS_ONLY
 from xflow.ops.spec import fresh_names
-from xflow.rule import Instance, Rule
+from xflow.rule import BITS, Instance, Rule, parse_sorts
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.certificate import statement
 from xflow.verifier.conditions import (
@@ -23,15 +24,19 @@ from xflow.verifier.conditions import (
     sign_conditions,
     simplest,
 )
+from xflow.verifier.exact import weakest
 from xflow.verifier.instance import Attempt, InstanceProof
 from xflow.verifier.ranks import holds_at_any_rank
 from xflow.verifier.refutation.counterexample import Counterexample
+from xflow.verifier.refutation.planted import search_planted
 from xflow.verifier.refutation.refute import left_conditions, search_counterexample
 from xflow.verifier.types import computes_with_integers, types_of
 
 MAX_CONDITIONS = 8
 CASES = 18
 MIN_CASES = 4
+PLANTED_CASES = 12
+"""How often a proof is tried at each rank on inputs with elements that are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,10 @@ class Proved:
     types: str = REALS_ONLY
     any_rank: bool = False
     """Whether it holds at all higher ranks than those listed, too."""
+    exact: str | None = None
+    """Whether the sides agree to the last bit, see `xflow.rule`."""
+    limits: tuple[str, ...] = ()
+    """The inputs of which elements may be -inf; none are named where the sides agree anyway."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,9 @@ def prove(
     These are what the right side requires and signs of symbols. With `weaken` they may also be
     conditions on values of constants and those without which samples refute the rule.
 
-    Every proof is cross-checked by evaluation at random small sizes. A crash of the solver, an
-    exhausted limit and an unforeseen failure, of whatever kind, are `Unknown`: never a proof.
+    Every proof is cross-checked by evaluation at random small sizes, on numbers and on inputs of
+    which some elements are none. A crash of the solver, an exhausted limit and an unforeseen
+    failure, of whatever kind, are `Unknown`: never a proof.
     """
     try:
         return _verdict(rule, infer, both_ways, weaken)
@@ -110,20 +120,43 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         return Refuted(survived)
     if survived.cases < MIN_CASES * len(rule.ranks):
         return Unknown("vacuous: hardly any sizes satisfy the conditions")
+    claimed = replace(rule, where=found.where, exact=found.exact, limits=found.limits)
+    planted = search_planted(claimed, cases=PLANTED_CASES)
+    if isinstance(planted, Counterexample):
+        return Refuted(planted)
     reverse = None
     if both_ways:
         # Only definedness differs, but it is simplest to prove the other direction as a rule.
-        backwards = replace(rule, lhs=rule.rhs, rhs=rule.lhs, where=found.where, reverse=None)
+        where = _without_needs(replace(rule, where=found.where)) + _needs_among(rule)
+        backwards = replace(rule, lhs=rule.rhs, rhs=rule.lhs, where=where, reverse=None)
         verdict = prove(backwards, infer=infer, both_ways=False, weaken=weaken)
         if isinstance(verdict, Proved):
             reverse = verdict.where
             found.certificate["reverse"] = verdict.certificate
+            found = _of_both(rule, found, verdict)
     found = replace(found, reverse=reverse, types=types_of(replace(rule, where=found.where)))
     if rule.any_rank or rule.names.vectors:
         found = replace(found, any_rank=_at_any_rank(rule, found))
     if rule.any_rank and not found.any_rank:
         return Unknown("it is shown at the listed ranks alone, not at all higher ones")
     return found
+
+
+def _of_both(rule: Rule, found: Proved, backwards: Proved) -> Proved:
+    """`found` with how the sides agree in both directions, of which one line speaks."""
+    exact = weakest((found.exact, backwards.exact))
+    limits: tuple[str, ...] = ()
+    if exact != BITS:
+        kept = [set(v.limits) if v.exact != BITS else None for v in (found, backwards)]
+        limits = tuple(
+            name
+            for name, sort in parse_sorts(rule.inputs).items()
+            if sort == REAL and all(names is None or name in names for names in kept)
+        )
+    claimed = statement(replace(rule, where=found.where, exact=exact, limits=limits))
+    parts = {key: found.certificate[key] for key in ("ranks", "reverse")}
+    certificate = {"rule": rule.name, **claimed, **parts}
+    return replace(found, exact=exact, limits=limits, certificate=certificate)
 
 
 def _at_any_rank(rule: Rule, found: Proved) -> bool:
@@ -171,7 +204,13 @@ class _Search:
         """The outcome, and the conditions under which it was reached."""
         given = rule.where
         attempt = self.prove_all(rule)
-        while self.infer and attempt.failure is not None and len(rule.where) < MAX_CONDITIONS:
+        while self.infer and attempt.failure is not None:
+            if attempt.needs:
+                rule = replace(rule, where=_with_needs(rule, attempt.needs))
+                attempt = self.prove_all(rule)
+                continue
+            if len(_without_needs(rule)) >= MAX_CONDITIONS:
+                break
             wanted = [c for c in map(simplest, attempt.missing) if is_readable(c)]
             if len(wanted) < len(attempt.missing):
                 break
@@ -198,8 +237,15 @@ class _Search:
             again = self.prove_all(replace(rule, where=shorter))
             if again.failure is None:
                 rule, attempt = replace(rule, where=shorter), again
-        certificate = {"rule": rule.name, **statement(rule), "ranks": attempt.certificate}
-        return Proved(certificate, rule.where), rule.where
+        limits = tuple(
+            name
+            for name, sort in parse_sorts(rule.inputs).items()
+            if sort == REAL and name not in attempt.jumps and attempt.exact != BITS
+        )
+        claimed = replace(rule, exact=attempt.exact, limits=limits)
+        certificate = {"rule": rule.name, **statement(claimed), "ranks": attempt.certificate}
+        proved = Proved(certificate, rule.where, exact=attempt.exact, limits=limits)
+        return proved, rule.where
 
     def weakest(self, rule: Rule, conditions: tuple[str, ...]) -> tuple[str, ...] | None:
         """The `where` with those of `conditions` that a proof needs; None where there is none."""
@@ -220,8 +266,34 @@ class _Search:
                 attempt = InstanceProof(instance, self.thorough).attempt()
             if attempt.failure is not None:
                 return attempt
+            total.exact = weakest((total.exact, attempt.exact))
+            total.jumps |= attempt.jumps
             total.certificate += attempt.certificate
         return total
+
+
+def _needs_among(rule: Rule) -> tuple[str, ...]:
+    """The conditions of a rule that ask for numbers alone, which belong to one direction."""
+    facts = ((text, fact_of(text, rule.value_names)) for text in rule.where)
+    return tuple(text for text, fact in facts if fact is not None and fact.relation not in SIGNS)
+
+
+def _without_needs(rule: Rule) -> tuple[str, ...]:
+    """The other conditions of a rule."""
+    needs = _needs_among(rule)
+    return tuple(text for text in rule.where if text not in needs)
+
+
+def _with_needs(rule: Rule, needs: Sequence[str]) -> tuple[str, ...]:
+    """The conditions of a rule and `needs`, less those that others of them imply."""
+    texts = tuple(dict.fromkeys((*rule.where, *needs)))
+    facts = {text: fact_of(text, rule.value_names) for text in texts}
+    kept = []
+    for text, fact in facts.items():
+        others = [f for t, f in facts.items() if t != text and f is not None]
+        if fact is None or fact.relation in SIGNS or not any(f.implies(fact) for f in others):
+            kept.append(text)
+    return tuple(kept)
 
 
 def _without_redundant(rule: Rule, given: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ elements in the place of ``REAL``, equal for all real numbers. That carries over
   numbers are integers, too; ``1/n`` is none, so means do not qualify. Nothing may be compared:
   in rings that wrap around, ``x < y`` says nothing of ``x + 1 < y + 1``.
 
-Order and rings do not mix. Everything else is about reals. A condition on the values of inputs
-would spoil the argument, so that a rule with one is about reals as well.
+Order and rings do not mix. Everything else is about reals. A condition on the signs of inputs would
+spoil the argument, so that a rule with one is about reals as well; that elements are no infinities
+is true of all integers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntFlag
 
+from xflow.facts import SIGNS
 from xflow.graph import Leaf, read, walk
 from xflow.ops.sorts import AND_INTEGERS, ANY_TYPE, HOLDS_FOR, INT, REALS_ONLY
 from xflow.ops.spec import (
@@ -87,7 +89,7 @@ def _sides(instance: Instance) -> Iterator[Scalar]:
 
 
 def _types_at(instance: Instance) -> str:
-    if instance.facts:
+    if any(fact.relation in SIGNS for fact in instance.facts):
         return REALS_ONLY
     uses = Uses.NOTHING
     for side in _sides(instance):

@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from xflow.analysis.ranges import Ranges, moderate
 from xflow.errors import ShapeError
 from xflow.graph import Graph, Node, Value, apply
 from xflow.ops.registry import Operator
 from xflow.ops.shape import Movement
 from xflow.ops.sorts import FLOATS
-from xflow.ranges import Ranges, moderate
 
 FACT = "a-score-is-lost-beside-it"
 """What says so, in reports."""
@@ -97,24 +97,10 @@ def _absorbs(mask: Value, ranges: Ranges) -> bool:
         return bool(np.all((data < 0) & (data + most == data) & (data - most == data)))
 
 
-def _is_moderate(value: Value, ranges: Ranges, depth: int = FARTHEST) -> bool:
-    """Whether scores are taken to be moderate numbers, see `xflow.ranges`.
-
-    So are products of tensors, whatever these are: as in proofs, they do not overflow. What is
-    added to them may be the least float in its turn, and has to be known.
-    """
+def _is_moderate(value: Value, ranges: Ranges) -> bool:
+    """Whether scores are known to be moderate numbers."""
     known = ranges.of(value)
-    if known is not None:
-        return known.is_real and known.within(moderate(value.type.dtype))
-    op = value.node.op
-    if not isinstance(op, Operator) or not depth:
-        return False
-    if op.role == "contraction":
-        return True
-    return _carries(op) and all(
-        source.type.dtype not in FLOATS or _is_moderate(source, ranges, depth - 1)
-        for source in value.node.inputs
-    )
+    return known.is_real and known.within(moderate(value.type.dtype))
 
 
 def _carries(op: Operator) -> bool:

@@ -60,6 +60,8 @@ def account_for(
                 target_opset=run.target_opset,
                 size_threshold=run.size_threshold,
                 prepared=prepared,
+                assumption=run.assumption,
+                outside=run.outside,
             )
         except Unfounded as error:
             raise NotReplayed(

@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow import files, machine
+from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.cost import OBJECTIVES, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
@@ -57,6 +58,7 @@ def optimize(
     keep_initializer_inputs: bool = False,
     size_threshold: int = GROWTH,
     save_repro: str | os.PathLike[str] | None = None,
+    assume: str = DEFAULT.option,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -77,7 +79,9 @@ def optimize(
     own domain, and then the model runs nowhere else.
     Weights that are inputs, too, become constants unless `keep_initializer_inputs`: the runtime
     cannot optimize what may change from call to call. Where a rewrite turns out to be wrong and is
-    dropped, models that show it go to the folder `save_repro`. Constant expressions are folded as
+    dropped, models that show it go to the folder `save_repro`. `assume` is what may be taken for
+    granted of the model's values: ``none``, ``finite-inputs`` or ``moderate``, see
+    `xflow.analysis.assumptions`. Constant expressions are folded as
     long as that adds at most `size_threshold` bytes to the weights. The argument is never changed.
 
     `progress` is called at every step with the name of the phase and where that stands, by name:
@@ -97,6 +101,9 @@ def optimize(
         raise UsageError("the opset cannot be kept and raised", do="give one of the two")
     if domains not in DOMAINS:
         raise UsageError(f"unknown domains {domains!r}", do="choose onnx or ort")
+    if assume not in (level.option for level in Assumption):
+        known = ", ".join(level.option for level in Assumption)
+        raise UsageError(f"unknown assumption {assume!r}", do=f"choose one of {known}")
     target = Target(provider, machine.usable_cores() if threads is None else threads)
     chosen = _rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
@@ -118,6 +125,7 @@ def optimize(
             keep_initializer_inputs=keep_initializer_inputs,
             size_threshold=size_threshold,
             save_repro=None if save_repro is None else Path(save_repro),
+            assumption=Assumption.named(assume),
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")

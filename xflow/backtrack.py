@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from xflow import masks
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
 from xflow.collector import without_collector
 from xflow.cost.target import Layout
 from xflow.graph import Graph, Node
@@ -52,7 +54,11 @@ class Limits:
 
 
 class Explorer:
-    """Searches one region. `estimate` prices graphs; `constants` serves their leaves."""
+    """Searches one region. `estimate` prices graphs; `constants` serves their leaves.
+
+    `outside` is what is sensitive to the region's outputs, `assumption` what is taken for granted.
+    `careful` leaves out what may lose digits, see `Steps`.
+    """
 
     def __init__(
         self,
@@ -65,8 +71,18 @@ class Explorer:
         opset: int | None = None,
         layout: Layout | None = None,
         doubt: bool = False,
+        outside: Sequence[Observed] = (),
+        assumption: Assumption = DEFAULT,
+        careful: bool = False,
     ) -> None:
-        self.steps = Steps(rules, constants, None if layout is None else layout.block)
+        self.steps = Steps(
+            rules,
+            constants,
+            None if layout is None else layout.block,
+            outside=outside,
+            assumption=assumption,
+            careful=careful,
+        )
         self.estimate = estimate
         self.limits = limits
         self.random = random.Random(seed)

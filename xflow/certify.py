@@ -18,6 +18,8 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow import files
+from xflow.analysis.assumptions import Assumption
+from xflow.analysis.observers import EVERYWHERE, Observed
 from xflow.bodies import Place, optimize_bodies
 from xflow.calls import Call, inlined
 from xflow.errors import ModelError, NotCertified, ShapeError, SizeError
@@ -70,14 +72,28 @@ def same_digest(path: Path, log: Log) -> bool:
     return digest_of(path) == log.digest
 
 
-def replayed(model: ir.Model, log: Log) -> tuple[Imported, ir.Model]:
+def replayed(
+    model: ir.Model, log: Log, assumption: Assumption | None = None, *, inner: bool = False
+) -> tuple[Imported, ir.Model]:
     """The model that the log speaks of as a graph, and what the log makes of it.
+
+    `assumption` is what may be taken for granted of its values; by default what the run took. The
+    model may be a graph that is `inner` to an operator.
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
-    imported = import_model(_prepared(model, log))
+    assumption = log.assumption if assumption is None else assumption
+    imported = import_model(_prepared(model, log, assumption), inner=inner)
+    outside = EVERYWHERE if inner else Observed.NOWHERE
     try:
-        graph = replay(imported.graph, log.rounds, log.directions, imported.constants)
+        graph = replay(
+            imported.graph,
+            log.rounds,
+            log.directions,
+            imported.constants,
+            assumption=assumption,
+            outside=outside,
+        )
         return imported, export_model(imported, graph, log.target_opset, log.size_threshold)
     except Unfounded as error:
         raise NotCertified(error.why, error.where) from None
@@ -85,7 +101,7 @@ def replayed(model: ir.Model, log: Log) -> tuple[Imported, ir.Model]:
         raise NotCertified(str(error), "the last rewrite") from None
 
 
-def _prepared(model: ir.Model, log: Log) -> ir.Model:
+def _prepared(model: ir.Model, log: Log, assumption: Assumption) -> ir.Model:
     """The model with what the log says was done to it before any rewrite of its main graph."""
     model = frozen(model) if log.frozen else model
     if log.inlined:
@@ -98,7 +114,7 @@ def _prepared(model: ir.Model, log: Log) -> ir.Model:
         if inner is None:
             return None
         try:
-            return replayed(body, inner)[1], ()
+            return replayed(body, inner, assumption, inner=True)[1], ()
         except (NotCertified, ModelError) as error:
             raise NotCertified(str(error), f"in the {place[1]} of operator {place[0]}") from None
 
@@ -131,10 +147,12 @@ def certify(
     progress: Progress = lambda phase, details: None,
     *,
     rounding: Rounding | None = None,
+    assumption: Assumption | None = None,
 ) -> Certified:
     """Confirm that the model in `after` follows from that in `before` by the steps of a log.
 
     What the log says of rounding is not believed: `rounding` says it, by default `measure_again`.
+    `assumption` is what may be taken for granted; by default what the run took.
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
@@ -149,7 +167,8 @@ def certify(
         if reason:
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
-    imported, expected = replayed(source, _with_rounding(log, rounding or measure_again))
+    checked = _with_rounding(log, rounding or measure_again)
+    imported, expected = replayed(source, checked, assumption)
     progress("compare", {})
     fault = difference(expected, written, _weights(imported, source, log))
     if fault is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow import files
+from xflow.analysis.assumptions import Assumption
 from xflow.certify import (
     Prover,
     Rechecked,
@@ -108,8 +109,9 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
         checked = Rechecked(Path(options.rules) if options.rules else default_directory())
         prover, rounding = checked, checked.rounding
     with Progress(options.quiet, options.verbose) as progress:
-        before, after = Path(options.input), Path(options.output)
-        found = certify(before, after, log, prover, progress, rounding=rounding)
+        assumption = None if options.assume is None else Assumption.named(options.assume)
+        paths = Path(options.input), Path(options.output)
+        found = certify(*paths, log, prover, progress, rounding=rounding, assumption=assumption)
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from xflow import report_arguments, rule_arguments
+from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.arguments import (
     Add,
     add_input_shapes,
@@ -157,6 +158,13 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
         default=GROWTH,
         metavar="SIZE",
         help=f"by how much folded constants may enlarge the model ({GROWTH // 2**20}MiB)",
+    )
+    add(
+        "--assume",
+        choices=[level.option for level in Assumption],
+        default=DEFAULT.option,
+        help="what may be taken for granted: nothing, that float inputs which enter sums hold "
+        f"numbers, or also that moderate numbers do not overflow ({DEFAULT.option})",
     )
     add("--save-repro", metavar="DIR", help="where models go that show a wrong rewrite")
     add("--report", metavar="FILE.json", help="write what was done as JSON")

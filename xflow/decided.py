@@ -5,49 +5,55 @@ No rule says that the guard does nothing, see `xflow.ranges`. Where a fact about
 condition is put to false, and rules about choices whose condition is known do the rest.
 
 Who asks whether a weight of a softmax is a NaN asks about masks, and not about images or features:
-that these hold numbers is taken for granted there, see `Ranges`, and nowhere else.
+what is taken for granted of these holds there. Any other test has to be known to be false whatever
+the model is given: who tests a value expects that it is no number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 from xflow.absorbed import absorbed
+from xflow.analysis.assumptions import Assumption
+from xflow.analysis.ranges import Ranges
+from xflow.bounds import Range
 from xflow.errors import ShapeError
-from xflow.fold import ConstantLookup
 from xflow.graph import Graph, Node, Opaque, Value, apply
 from xflow.ops.registry import Operator
 from xflow.ops.sorts import BOOL
-from xflow.ranges import Ranges
 from xflow.repeats import repeated
 
-TESTS = {"IsNaN": "no-number-is-nan", "IsInf": "no-number-is-infinite"}
-"""Operators of ONNX that ask whether an element is no number, and what says that none is so."""
+TESTS: Mapping[str, tuple[str, Callable[[Range], bool]]] = {
+    "IsNaN": ("no-number-is-nan", lambda known: not known.nan),
+    "IsInf": ("no-number-is-infinite", lambda known: not known.is_infinite),
+}
+"""Operators of ONNX that ask whether an element is no number, what says that none is so, and the
+ranges of which that is true."""
 
 
-def decided(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Value, str]]:
+def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Values of `graph` of which a fact tells what else they are, that, and the fact's name.
 
     They read a test that is false, or a constant whose data tells, see `xflow.repeats` and
     `xflow.absorbed`.
     """
-    ranges, trusting = Ranges(constants), Ranges(constants, given=True)
-    yield from repeated(graph, constants)
-    yield from absorbed(graph, ranges)
+    strict = Ranges(ranges.constants, Assumption.NONE)
+    yield from repeated(graph, ranges.constants)
+    yield from absorbed(graph, strict)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]
     for node in tests:
         (tested,) = node.inputs
-        known = (trusting if tested.node.role == "softmax" else ranges).of(tested)
-        if known is None or not known.is_real:
-            continue
         assert isinstance(node.op, Opaque)
+        name, is_false = TESTS[node.op.op_type]
+        if not is_false((ranges if tested.node.role == "softmax" else strict).of(tested)):
+            continue
         for user in graph.users.get(node.outputs[0], ()):
             after = _without(user, node.outputs[0])
             if after is not None:
-                yield user.outputs[0], after, TESTS[node.op.op_type]
+                yield user.outputs[0], after, name
 
 
 def _without(user: Node, test: Value) -> Value | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from xflow.analysis.ranges import Ranges
 from xflow.expressions import fraction, shortened
 from xflow.graph import Graph, Node, Value, leaf, rebuild
 from xflow.match import Match
@@ -148,14 +149,22 @@ def value_at(graph: Graph, place: Place) -> Value:
     return node.outputs[place[1]]
 
 
-def abstract(values: Sequence[Value], inputs: Sequence[Value]) -> Graph:
-    """`values` as a graph over numbered leaves, which stand for `inputs`."""
-    return Graph(rebuild(values, dict(zip(inputs, local_leaves(inputs), strict=True))))
+def abstract(
+    values: Sequence[Value], inputs: Sequence[Value], ranges: Ranges | None = None
+) -> Graph:
+    """`values` as a graph over numbered leaves, which stand for `inputs`, see `local_leaves`."""
+    return Graph(rebuild(values, dict(zip(inputs, local_leaves(inputs, ranges), strict=True))))
 
 
-def local_leaves(inputs: Iterable[Value]) -> tuple[Value, ...]:
-    """Leaves that stand for `inputs` in `abstract`."""
+def local_leaves(inputs: Iterable[Value], ranges: Ranges | None = None) -> tuple[Value, ...]:
+    """Leaves that stand for `inputs` in `abstract`, with what `ranges` know of these."""
     return tuple(
-        leaf(f"{number}", value.type, constant=value.is_constant)
+        leaf(
+            f"{number}",
+            value.type,
+            constant=value.is_constant,
+            known=None if ranges is None else ranges.of(value),
+            given=None if ranges is None else ranges.given(value),
+        )
         for number, value in enumerate(inputs)
     )

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import loky
 
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
 from xflow.backtrack import Explorer, Limits
 from xflow.cost import CostModel, Use
 from xflow.cost.estimate import Estimator
@@ -49,6 +51,8 @@ class Setting:
     opset: int | None
     layout: Layout | None
     doubt: bool
+    assumption: Assumption = DEFAULT
+    """What is taken for granted of the values of graphs."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Explorers:
         processes: int = 1,
     ) -> None:
         self.index = RuleIndex(rules)
+        self.directions = {each.name: each for rule in rules for each in rule.directions()}
+        """The directions of the rules by their names."""
         self._rules = rules
         self._constants = constants
         self._cost = cost
@@ -147,6 +153,9 @@ class Explorers:
             opset=self._setting.opset,
             work=work,
             deadline=deadline,
+            outside=region.outside,
+            assumption=self._setting.assumption,
+            careful=region.careful,
         )
         states = waves.found(region.graph)[: self._setting.keep + 1]
         return Found(states, waves.exhausted, waves.work)
@@ -182,7 +191,14 @@ class Explorers:
     def _here(self, region: Region, share: Share) -> Found:
         context = _Context(self.index, self._setting)
         known = self._constants.of(region)
-        return context.explore(region.graph, self._estimate_of(region), known, share)
+        return context.explore(
+            region.graph,
+            self._estimate_of(region),
+            known,
+            share,
+            outside=region.outside,
+            careful=region.careful,
+        )
 
     def _task(self, region: Region, share: Share) -> _Task | None:
         """A region as another process can read it; None if it has no plain form."""
@@ -194,7 +210,7 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.uses, share)
+        return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share)
 
     def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
         """What another process found; explored here if it was lost."""
@@ -264,6 +280,8 @@ class _Task:
     form: Plain
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
     uses: tuple[Use, ...]
+    outside: tuple[Observed, ...]
+    careful: bool
     share: Share
 
 
@@ -280,8 +298,11 @@ class _Context:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         share: Share,
+        *,
+        outside: Sequence[Observed],
+        careful: bool,
     ) -> Found:
-        """Explore a region's graph with its share.
+        """Explore a region's graph with its share; see `Explorer` for the others.
 
         Rules that have not been read yet are read before: the first region, which is the heaviest,
         would spend its time on them.
@@ -297,6 +318,9 @@ class _Context:
             opset=setting.opset,
             layout=setting.layout,
             doubt=setting.doubt,
+            outside=outside,
+            assumption=setting.assumption,
+            careful=careful,
         )
         states = explorer.explore(graph, setting.keep)
         starved = not explorer.exhausted and explorer.work >= share.work
@@ -324,13 +348,27 @@ def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
     for op, type, array in task.leaves:
-        value = leaf(op.key, type, constant=op.constant, blocked=op.blocked)
+        value = leaf(
+            op.key,
+            type,
+            constant=op.constant,
+            blocked=op.blocked,
+            known=op.known,
+            given=op.given,
+        )
         leaves[op.key], data[value] = value, array
     outputs = from_plain(task.form, leaves)
     assert outputs is not None
     estimate = partial(estimator, uses=task.uses)
     lookup = with_expressions(data.get, SMALL)
-    found = context.explore(Graph(outputs), estimate, lookup, task.share)
+    found = context.explore(
+        Graph(outputs),
+        estimate,
+        lookup,
+        task.share,
+        outside=task.outside,
+        careful=task.careful,
+    )
     forms: list[_Form] = []
     for state in found.states:
         form = to_plain(state.graph.outputs)

@@ -1,7 +1,9 @@
-"""Conditions on values: ``s != 0``, ``s > 0``, ``s >= 0`` for every element of an input.
+"""Conditions on values: what a rule asks of every element of an input.
 
-A rule that has one applies only where the input is a constant whose elements satisfy it, or where
-a real attribute does.
+``s != 0``, ``s > 0`` and ``s >= 0`` ask for numbers that are so related to 0, ``finite(x)`` for
+numbers, and ``m < inf`` for numbers and negative infinities, as masks hold them. A rule applies
+only where they are known: of a constant from its data, of what is computed from an analysis of
+ranges (`xflow.analysis`), of a real attribute from its value.
 """
 
 from __future__ import annotations
@@ -16,25 +18,58 @@ import numpy as np
 
 from xflow.expressions import expression
 
-_HOLDS = {"!=": np.not_equal, ">": np.greater, ">=": np.greater_equal}
-_SYMBOLS = {ast.NotEq: "!=", ast.Gt: ">", ast.GtE: ">="}
+NONZERO, POSITIVE, NONNEGATIVE, FINITE, BELOW_INFINITY = "!=", ">", ">=", "finite", "< inf"
+SIGNS = (NONZERO, POSITIVE, NONNEGATIVE)
+"""The relations that ask for more than for numbers."""
+
+_COMPARE = {NONZERO: np.not_equal, POSITIVE: np.greater, NONNEGATIVE: np.greater_equal}
+_SYMBOLS = {ast.NotEq: NONZERO, ast.Gt: POSITIVE, ast.GtE: NONNEGATIVE}
+_IMPLIED = {
+    NONZERO: {NONZERO, FINITE, BELOW_INFINITY},
+    POSITIVE: {POSITIVE, NONZERO, NONNEGATIVE, FINITE, BELOW_INFINITY},
+    NONNEGATIVE: {NONNEGATIVE, FINITE, BELOW_INFINITY},
+    FINITE: {FINITE, BELOW_INFINITY},
+    BELOW_INFINITY: {BELOW_INFINITY},
+}
 
 
 @dataclass(frozen=True)
 class Fact:
-    """That every element of the input (or the real attribute) `name` is `relation` 0."""
+    """That every element of the input (or the real attribute) `name` is as `relation` says."""
 
     name: str
     relation: str
-    """One of ``!=``, ``>``, ``>=``."""
+    """``!=``, ``>`` or ``>=``: a number that is so related to 0. ``finite``: a number.
+    ``< inf``: a number or negative infinity."""
 
     def holds(self, values: np.ndarray[Any, Any] | Fraction) -> bool:
         """Whether it is true of a constant's data; NaN satisfies nothing."""
         array = np.asarray(float(values) if isinstance(values, Fraction) else values)
-        return bool(np.all(_HOLDS[self.relation](array, 0) & ~np.isnan(array)))
+        if self.relation == BELOW_INFINITY:
+            return bool(np.all(array < np.inf))
+        if not np.all(np.isfinite(array)):
+            return False
+        return self.relation == FINITE or bool(np.all(_COMPARE[self.relation](array, 0)))
+
+    def implies(self, other: Fact) -> bool:
+        """Whether `other` holds wherever this does."""
+        return other.name == self.name and other.relation in _IMPLIED[self.relation]
 
     def __str__(self) -> str:
+        if self.relation == FINITE:
+            return f"finite({self.name})"
+        if self.relation == BELOW_INFINITY:
+            return f"{self.name} < inf"
         return f"{self.name} {self.relation} 0"
+
+
+def relations(facts: Iterable[Fact]) -> dict[str, str]:
+    """The relation in which each name is said to be: the one that tells most of its sign."""
+    found: dict[str, str] = {}
+    for fact in facts:
+        if found.get(fact.name) not in SIGNS:
+            found[fact.name] = fact.relation
+    return found
 
 
 def fact_of(text: str, names: Iterable[str]) -> Fact | None:
@@ -44,4 +79,12 @@ def fact_of(text: str, names: Iterable[str]) -> Fact | None:
             left=ast.Name(id=name), ops=[relation], comparators=[ast.Constant(value=0)]
         ) if name in names and type(relation) in _SYMBOLS:
             return Fact(name, _SYMBOLS[type(relation)])
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Lt()], comparators=[ast.Name(id="inf")]
+        ) if name in names:
+            return Fact(name, BELOW_INFINITY)
+        case ast.Call(func=ast.Name(id="finite"), args=[ast.Name(id=name)], keywords=[]) if (
+            name in names
+        ):
+            return Fact(name, FINITE)
     return None

@@ -182,7 +182,7 @@ class Finder:
         try:
             if self.obstacle:
                 raise ModelError(self.obstacle)
-            imported = import_model(model)
+            imported = import_model(model, inner=self.run.inner > 0)
         except ModelError as error:
             self.run.warnings.append(f"The model was left as it is: {error}.")
             return None
@@ -247,6 +247,8 @@ class Finder:
                 opset=limit.opset or opset,
                 processes=usable_cores(),
                 progress=run.tell,
+                assumption=run.assumption,
+                outside=run.outside,
             )
             if store is not None and measured is not None:
                 run.warnings += [*store.warnings, *measured.warnings]

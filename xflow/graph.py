@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from xflow.bounds import Range
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
 from xflow.ops.registry import (
@@ -47,11 +48,15 @@ class Leaf:
 
     `key` tells leaves apart; two leaves with the same key are the same tensor. `blocked` says that
     it comes in the layout with blocks of channels that the runtime uses between some operators.
+    `known` and `given` are what is known of its elements, see `xflow.analysis.ranges`: by itself,
+    and where it enters a sum; None: nothing that its type does not tell.
     """
 
     key: str
     constant: bool = False
     blocked: bool = False
+    known: Range | None = None
+    given: Range | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +195,18 @@ def _made(
     return node
 
 
-def leaf(key: str, type: TensorType, *, constant: bool = False, blocked: bool = False) -> Value:
+def leaf(
+    key: str,
+    type: TensorType,
+    *,
+    constant: bool = False,
+    blocked: bool = False,
+    known: Range | None = None,
+    given: Range | None = None,
+) -> Value:
     """A leaf: an input of the graph, or a constant; see `Leaf`."""
-    return _intern(Leaf(key, constant, blocked), (), {}, lambda: (type,), type).outputs[0]
+    op = Leaf(key, constant, blocked, known, given)
+    return _intern(op, (), {}, lambda: (type,), type).outputs[0]
 
 
 def opaque(

@@ -16,6 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
 from xflow.bodies import Place
 from xflow.calls import Call
 from xflow.derivation import Application, numbering, place_of, read_place
@@ -64,6 +66,8 @@ class Log:
     """The calls that were inlined behind that."""
     bodies: Mapping[Place, Log] = field(default_factory=dict)
     """What was done behind that to graphs inside operators."""
+    assumption: Assumption = Assumption.NONE
+    """What was taken for granted of the values of the model."""
 
     @property
     def empty(self) -> bool:
@@ -108,12 +112,15 @@ def record(
     target_opset: int | None = None,
     size_threshold: int = GROWTH,
     prepared: Prepared,
+    assumption: Assumption = DEFAULT,
+    outside: Observed = Observed.NOWHERE,
 ) -> Json:
     """The log of a run that made these replacements in the model of the file `before`.
 
     There is no file for a graph inside an operator. `target_opset` and `size_threshold` are how the
     model was written, see `export_model`; `prepared` is what was done to the model of the file
-    before it was imported.
+    before it was imported; `assumption` is what was taken for granted of its values, `outside` what
+    is sensitive to its outputs.
 
     Raises Unfounded where they cannot be repeated from what is known of them.
     """
@@ -137,6 +144,7 @@ def record(
         "rounds": made,
         "target_opset": target_opset,
         "size_threshold": size_threshold,
+        "assume": assumption.option,
         "frozen": prepared.frozen,
         "inlined": [] if prepared.inlined is None else sorted(prepared.inlined.calls),
         "bodies": [
@@ -146,7 +154,14 @@ def record(
     }
     log = json.loads(json.dumps(log))  # what a reader will see
     again = _read(log)
-    graph = replay(imported.graph, again.rounds, again.directions, imported.constants)
+    graph = replay(
+        imported.graph,
+        again.rounds,
+        again.directions,
+        imported.constants,
+        assumption=assumption,
+        outside=outside,
+    )
     if graph.outputs != apply_replacements(imported.graph, replacements).outputs:
         raise Unfounded("the last rewrite", "repeating all of them leads to another model")
     return log
@@ -246,12 +261,13 @@ def _read(log: Json) -> Log:
     if not isinstance(frozen, bool):
         raise TypeError("frozen is neither true nor false")
     program = str(log["program"])
+    assumption = Assumption.named(log["assume"])
     calls = frozenset(_read_call(call) for call in log.get("inlined", ()))
     bodies = {
         (read_place([item["node"], 0])[0], str(item["attribute"])): _read(item["log"])
         for item in log.get("bodies", ())
     }
-    settings = (program, opset, threshold, frozen, calls, bodies)
+    settings = (program, opset, threshold, frozen, calls, bodies, assumption)
     return Log(digest or None, tuple(rules), made, *settings)
 
 

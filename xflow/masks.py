@@ -18,9 +18,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from xflow.analysis.ranges import LARGEST, Ranges
 from xflow.graph import Graph, Value, apply, rebuild, walk, with_inputs
 from xflow.ops.registry import Array, Operator
-from xflow.ranges import LARGEST, Ranges
 
 RAISED = "least-float-is-a-number"
 """The name by which a report says that a mask was raised."""
@@ -58,7 +58,7 @@ def may_cover(mask: Value, ranges: Ranges, data: Array | None) -> bool:
     if data is not None:
         return bool(np.any(np.all(data <= -largest, axis=-1)))
     known = ranges.of(mask)
-    return known is None or known.low <= -largest
+    return not known.is_real or known.low <= -largest
 
 
 def count(graph: Graph) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 
 from xflow.constraint import Constraint, Relation
 from xflow.errors import ShapeError
-from xflow.facts import Fact
+from xflow.facts import SIGNS, Fact
 from xflow.graph import Graph, Leaf, Node, Value, apply, requirements, walk
 from xflow.ops.registry import Array, Attribute, Need, Operator, RealSymbol
 from xflow.ops.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
@@ -342,12 +342,18 @@ class Matcher:
             return False
 
     def is_fact(self, fact: Fact, match: Match) -> bool:
-        """Whether a condition on values holds of the constant that is matched."""
+        """Whether a condition on values holds of what is matched.
+
+        Those that ask for numbers alone are left to who applies the rule, unless data tells: they
+        hold wherever all is a number, see `xflow.analysis.admission`.
+        """
         if fact.name in match.reals:
             return fact.holds(match.reals[fact.name])
         value = match.bindings.get(fact.name)
         array = None if value is None or not value.is_constant else self.constants(value)
-        return array is not None and fact.holds(array)
+        if array is None:
+            return fact.relation not in SIGNS
+        return fact.holds(array)
 
     def same_data(self, node: Node, target: Value, match: Match) -> bool:
         """Whether a constant of the graph holds what the constant expression `node` is."""

@@ -21,6 +21,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from xflow.analysis.admission import Places
+from xflow.analysis.ranges import Ranges
 from xflow.cost import Notebook
 from xflow.derivation import Application
 from xflow.graph import Value
@@ -127,9 +129,12 @@ class Memory:
     def _repeated(self, region: Region, trail: Sequence[Application]) -> tuple[Value, ...]:
         """What a trail makes of a region's graph. Raises Unfounded."""
         graph, constants = region.graph, self._constants.of(region)
+        places = Places(Ranges(constants, self._constants.ranges.assumption), region.outside)
         for number, step in enumerate(trail, 1):
             where = f"step {number} ({step.rule})"
-            graph = apply_step(graph, step, self._direction(step.rule, where), constants, where)
+            rule = self._direction(step.rule, where)
+            # Whether digits are lost depends on each region's weights, which the search asks.
+            graph = apply_step(graph, step, rule, constants, where, places=places, digits=False)
         if not graph.is_in_opset(self._opset):
             raise Unfounded("the last step", "its operators are newer than they may be")
         if [new.type for new in graph.outputs] != [old.type for old in region.graph.outputs]:
@@ -182,7 +187,7 @@ class Memory:
             return None
         leaves = [(str(value), repr(value.node.op), str(value.type)) for value in region.leaves]
         digest = hashlib.sha256(self._base)
-        digest.update(json.dumps([form, leaves, region.uses]).encode())
+        digest.update(json.dumps([form, leaves, *region.key[1:]]).encode())
         return digest.hexdigest()
 
 

@@ -1,10 +1,12 @@
 """The `numerics` line of a rule: what rounding does to each side, and where it must not be used.
 
-    numerics fp32 2^-24 2^-23, extreme 2^-23 2^-9; fp16 ...; bf16 ...; refused: forward (error)
+    numerics fp32 2^-24 2^-23, extreme 2^-23 2^-9; ...; cancels: forward; refused: none
 
 For each element type the largest relative error of the left and of the right side, at ordinary
 magnitudes and at extreme ones (``inf`` where a side overflows and the result would not). Then the
-directions that lose too much: in all element types, or in those named.
+directions by which digits may be lost that the other side keeps, where inputs nearly cancel each
+other: these are applied only where that is seen not to happen, see `xflow.cancellation`.
+Then the directions that lose too much anyway: in all element types, or in those named.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ UNMEASURED = "not measured"
 _NUMBER = r"(?:0|inf|2\^-?\d+)"
 _FIGURES = re.compile(rf"(\w+) ({_NUMBER}) ({_NUMBER}), extreme ({_NUMBER}) ({_NUMBER})")
 _REFUSAL = re.compile(r"(forward|reverse)(?: in (\w+))? \(([^()]+)\)")
+CANCELS = "cancels: "
 _TURNED = {"forward": "reverse", "reverse": "forward"}
 
 
@@ -77,6 +80,13 @@ class Numerics:
     figures: tuple[Figures, ...]
     refusals: tuple[Refusal, ...] = ()
     note: str = ""
+    cancels: tuple[str, ...] = ()
+    """The directions, ``forward`` or ``reverse``, that lose digits where inputs nearly cancel."""
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether digits may be lost by using the rule from left to right."""
+        return "forward" in self.cancels
 
     @property
     def refused(self) -> frozenset[str]:
@@ -88,11 +98,17 @@ class Numerics:
     def turned(self) -> Numerics:
         """The same of the rule with its sides exchanged."""
         refusals = (replace(item, direction=_TURNED[item.direction]) for item in self.refusals)
-        return Numerics(tuple(item.turned() for item in self.figures), tuple(refusals), self.note)
+        return Numerics(
+            tuple(item.turned() for item in self.figures),
+            tuple(refusals),
+            self.note,
+            tuple(sorted(_TURNED[direction] for direction in self.cancels)),
+        )
 
     def __str__(self) -> str:
         refused = ", ".join(map(str, self.refusals)) or "none"
         parts = [self.note] if self.note else [str(item) for item in self.figures]
+        parts += [f"{CANCELS}{', '.join(self.cancels)}"] if self.cancels else []
         return "; ".join([*parts, f"refused: {refused}"])
 
 
@@ -101,6 +117,11 @@ def parse_numerics(text: str) -> Numerics:
     *parts, last = text.split("; ")
     figures: list[Figures] = []
     note = ""
+    cancels: tuple[str, ...] = ()
+    if parts and parts[-1].startswith(CANCELS):
+        cancels = tuple(parts.pop().removeprefix(CANCELS).split(", "))
+        if not set(cancels) <= _TURNED.keys():
+            raise RuleFileError(f"{', '.join(cancels)!r} are no directions")
     for part in parts:
         match = _FIGURES.fullmatch(part)
         if part in (EXACT, UNMEASURED) and len(parts) == 1:
@@ -118,4 +139,4 @@ def parse_numerics(text: str) -> Numerics:
         if match is None or (match[2] and match[2] not in TYPES):
             raise RuleFileError(f"{item!r} is no direction that is refused")
         refusals.append(Refusal(match[1], match[3], match[2] or ""))
-    return Numerics(tuple(figures), tuple(refusals), note)
+    return Numerics(tuple(figures), tuple(refusals), note, cancels)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from xflow.bounds import ANYTHING
 from xflow.constraint import Relation
 from xflow.errors import ModelError, ShapeError
 from xflow.freeze import listed, overridable
@@ -33,7 +34,7 @@ from xflow.onnx_types import (
     tensor_type,
 )
 from xflow.ops.registry import Array, Need, OnnxCall, Shape, by_onnx
-from xflow.ops.sorts import INT, sort_of
+from xflow.ops.sorts import FLOATS, INT, sort_of
 from xflow.shape_arithmetic import (
     as_shape,
     computed,
@@ -142,14 +143,18 @@ def is_tractable(type: TensorType) -> bool:
     return terms <= MOST_TERMS
 
 
-def import_model(model: ir.Model) -> Imported:
-    """The graph of a model. Never changes `model`; raises ModelError for one without sense."""
-    return _Importer(model).run()
+def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
+    """The graph of a model. Never changes `model`; raises ModelError for one without sense.
+
+    The inputs of a graph that is `inner` to an operator are computed, and may be anything.
+    """
+    return _Importer(model, inner).run()
 
 
 class _Importer:
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, inner: bool) -> None:
         self.model = model
+        self.unknown = ANYTHING if inner else None
         self.names = SymbolNames()
         self.values: dict[ir.Value, Value] = {}
         self.origin: dict[Value, ir.Value] = {}
@@ -171,7 +176,9 @@ class _Importer:
         if failure:
             self.warnings.append(f"The shapes in the model could not be inferred: {failure}.")
         for value in graph.inputs:
-            self.put(value, leaf(value.name or "", self.type(value)))
+            kind = self.type(value)
+            known = self.unknown if kind.dtype in FLOATS else None
+            self.put(value, leaf(value.name or "", kind, known=known, given=known))
         names = overridable(self.model)
         if names:
             self.warnings.append(

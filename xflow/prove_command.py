@@ -18,6 +18,7 @@ from xflow.rule_mistakes import read_rule
 from xflow.verifier.certificate import count_obligations
 from xflow.verifier.prove import Proved, Refuted, Unknown, Verdict, prove
 from xflow.verifier.refutation.counterexample import Counterexample
+from xflow.verifier.refutation.planted import search_planted
 from xflow.verifier.refutation.refute import search_counterexample
 from xflow.verifier.refutation.runnable import save_counterexample
 from xflow.verifier.refutation.shrink import shrink
@@ -164,6 +165,8 @@ def verdict_on(rule: Rule, *, infer: bool) -> tuple[Verdict, Counterexample | No
         verdict = Refuted(shrink(rule, verdict.counterexample))
     elif isinstance(verdict, Proved) and set(verdict.where) - set(rule.where):
         found = search_counterexample(rule)
+        if not isinstance(found, Counterexample):  # what is lacking is that elements are numbers
+            found = search_planted(rule)
         without = shrink(rule, found) if isinstance(found, Counterexample) else None
     return verdict, without
 

@@ -10,12 +10,15 @@ leaf's key; all other data is hidden from the search.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed, contexts, sensitive_outside
+from xflow.analysis.ranges import Ranges, coarse, without_sign
 from xflow.blocks.find import find_larger
 from xflow.cost import Layouts, Use
 from xflow.cost.fusion import operator_name
@@ -25,6 +28,7 @@ from xflow.fold import with_expressions
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.match import ConstantLookup
 from xflow.ops.registry import Array, Operator
+from xflow.ops.sorts import FLOATS
 from xflow.size import UNKNOWN_SIZE, product, with_all
 
 LIMIT = 40
@@ -54,6 +58,10 @@ class Region:
     """What becomes of the outputs outside."""
     nodes: frozenset[Node]
     """The nodes of the whole graph that are in it, constant expressions aside."""
+    outside: tuple[Observed, ...]
+    """What is sensitive to the outputs outside."""
+    careful: bool = False
+    """Whether a form of it was seen to lose digits, so that none may be tried that might."""
 
     @property
     def own(self) -> dict[Value, Value]:
@@ -63,7 +71,7 @@ class Region:
     @property
     def key(self) -> tuple[object, ...]:
         """What regions share for which one solution serves."""
-        return self.graph.outputs, self.uses
+        return self.graph.outputs, self.uses, self.outside, self.careful
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
         """Values over the region's leaves as values of the whole graph."""
@@ -114,11 +122,56 @@ def _passes_blocks(image: Value, layouts: Layouts) -> bool:
 
 
 class Constants:
-    """The constants of a graph as the search may see them."""
+    """The constants of a graph as the search may see them, and what is known of its values.
 
-    def __init__(self, lookup: ConstantLookup) -> None:
+    `assumption` is what is taken for granted of these, `outside` what is sensitive to the outputs
+    of the graph, where it is a part of another.
+    """
+
+    def __init__(
+        self,
+        lookup: ConstantLookup,
+        assumption: Assumption = DEFAULT,
+        outside: Observed = Observed.NOWHERE,
+    ) -> None:
         self.lookup = lookup
+        self.ranges = Ranges(lookup, assumption)
+        self.outside = outside
+        self.careful: set[Node] = set()
+        """The nodes of regions of which a form was seen to lose digits."""
         self._keys: dict[Value, str | None] = {}
+
+    def contexts(self, graph: Graph) -> Mapping[Value, Observed]:
+        """What is sensitive to each value of a graph."""
+        return contexts(graph, [self.outside] * len(graph.outputs))
+
+    def leaf(
+        self, name: str, value: Value, readers: Iterable[Node], blocked: bool = False
+    ) -> Value:
+        """A leaf that stands for a value, with what is known of it as far as that counts.
+
+        `readers` are the nodes that read it. Whether weights are positive, say, counts only where
+        what is computed from them is a number for that reason: of other layers they may not be.
+        """
+        dtype = value.type.dtype
+        if dtype not in FLOATS:
+            return leaf(name, value.type, constant=value.is_constant, blocked=blocked)
+        known, given = self.ranges.of(value), self.ranges.given(value)
+        least = coarse(known, dtype)
+        if value.is_constant and known.is_real:
+            plain = without_sign(least, dtype)
+            if not any(node.constant for node in readers) and all(
+                self.ranges.is_real_with(node, value, plain) for node in readers
+            ):
+                least = plain
+        return leaf(
+            name,
+            value.type,
+            constant=value.is_constant,
+            blocked=blocked,
+            known=least,
+            given=None if given is known else coarse(given, dtype),
+        )
 
     def key(self, value: Value) -> str | None:
         """What tells the data of `value` apart; None if rules must not look at it."""
@@ -164,13 +217,15 @@ def cut(
     runtime fuses.
     """
     regions: list[Region] = []
+    sensitive = constants.contexts(graph)
     kernels = find_larger(graph, constants.lookup)
     kernels += [] if layouts is None else layouts.fused(graph)
     for nodes in _levels(graph, late=not shifted):
         for component in _components(nodes):
             for part in _parts(component, shifted, kernels):
                 regions.extend(
-                    _region(graph, members, constants, layouts) for members in _components(part)
+                    _region(graph, members, constants, layouts, sensitive)
+                    for members in _components(part)
                 )
     return [region for region in regions if region.outputs]
 
@@ -186,9 +241,12 @@ def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[R
     if layout is None:
         return []
     regions: list[Region] = []
+    sensitive = constants.contexts(graph)
     for nodes in _levels(graph, late=False):
         between = _between(nodes, _kept_outside(nodes, layout, layouts))
-        regions += [_region(graph, part, constants, layouts) for part in _components(between)]
+        regions += [
+            _region(graph, part, constants, layouts, sensitive) for part in _components(between)
+        ]
     return [region for region in regions if region.outputs]
 
 
@@ -436,7 +494,11 @@ def _seams(nodes: Sequence[Node]) -> list[_Seam]:
 
 
 def _region(
-    graph: Graph, members: Sequence[Node], constants: Constants, layouts: Layouts | None
+    graph: Graph,
+    members: Sequence[Node],
+    constants: Constants,
+    layouts: Layouts | None,
+    sensitive: Mapping[Value, Observed],
 ) -> Region:
     inside = set(members)
     ends = set(graph.outputs)
@@ -466,7 +528,9 @@ def _region(
                 and layouts.is_blocked(value.node)
                 and _passes_blocks(value, layouts)
             )
-            made[value] = leaf(name, value.type, constant=value.is_constant, blocked=blocked)
+            users = graph.users.get(value, ())
+            readers = [user for user in users if user in inside or user.constant]
+            made[value] = constants.leaf(name, value, readers, blocked)
             inputs.append(value)
         else:
             assert isinstance(value.op, Operator)
@@ -488,6 +552,11 @@ def _region(
             for value in outputs
         ),
         frozenset(inside),
+        tuple(
+            sensitive_outside(graph, value, inside, sensitive, constants.outside)
+            for value in outputs
+        ),
+        not inside.isdisjoint(constants.careful),
     )
 
 

@@ -10,12 +10,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from xflow.analysis.admission import Places
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed, contexts, sensitive_outside
+from xflow.analysis.ranges import Ranges
+from xflow.analysis.refinement import objection
+from xflow.cancellation import loses_digits
 from xflow.decided import decided
 from xflow.derivation import Application, Place, abstract, local_leaves, value_at
 from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.facts import SIGNS
 from xflow.fold import Folder
 from xflow.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
 from xflow.masks import RAISED, raised
@@ -34,7 +42,6 @@ from xflow.match import (
 )
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
-from xflow.ranges import Ranges
 from xflow.rule import Instance, Rule
 from xflow.rule_index import refused_types
 from xflow.unify import instantiate, same_literal, same_shape
@@ -72,24 +79,29 @@ def replay(
     rounds: Sequence[Round],
     rules: Mapping[str, Rule],
     constants: ConstantLookup,
+    *,
+    assumption: Assumption = DEFAULT,
+    outside: Observed = Observed.NOWHERE,
 ) -> Graph:
     """What the rewrites make of `graph`.
 
     `rules` are directions of rules by their names, `constants` the data of the graph's constants.
-    Raises Unfounded.
+    `assumption` is what may be taken for granted of values, `outside` what is sensitive to the
+    graph's outputs. Raises Unfounded.
     """
-    folder, ranges = Folder(constants), Ranges(constants)
+    folder, ranges = Folder(constants), Ranges(constants, assumption)
     numbers = itertools.count(1)
     for items in rounds:
         mapping: dict[Value, Value] = {}
         by_facts = any(item.fact and item.steps is None for item in items)
-        facts = list(decided(graph, constants)) if by_facts else []  # found anew, not believed
+        facts = list(decided(graph, ranges)) if by_facts else []  # found anew, not believed
+        surroundings = Surroundings(graph, ranges, outside, rules, folder)
         for item in items:
             where = f"rewrite {next(numbers)}"
             if item.fact and item.steps is None:
                 before, after = _by_fact(graph, item, facts, where)
             else:
-                before, after = _rewritten(graph, item, rules, where, folder=folder, ranges=ranges)
+                before, after = _rewritten(surroundings, item, where)
             if not mapping.keys().isdisjoint(before):
                 raise Unfounded(where, "it replaces what another one of its round does")
             mapping.update(zip(before, after, strict=True))
@@ -114,16 +126,40 @@ def _by_fact(
     raise Unfounded(where, f"it does not follow from the values that {item.fact}")
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """A graph in which rewrites are made, and what counts for a part of it that is taken out."""
+
+    graph: Graph
+    ranges: Ranges
+    outside: Observed
+    """What is sensitive to the graph's outputs."""
+    rules: Mapping[str, Rule]
+    """The directions of rules, by their names."""
+    constants: ConstantLookup
+    """The data of constants, and of constant expressions."""
+
+    @cached_property
+    def _sensitive(self) -> Mapping[Value, Observed]:
+        return contexts(self.graph, [self.outside] * len(self.graph.outputs))
+
+    def places(
+        self, before: Sequence[Value], inputs: Sequence[Value], constants: ConstantLookup
+    ) -> Places:
+        """What the places of the part between `inputs` and `before` allow, once taken out."""
+        inside = set(walk(before, set(inputs)))
+        graph, sensitive, whole = self.graph, self._sensitive, self.outside
+        return Places(
+            Ranges(constants, self.ranges.assumption),
+            [sensitive_outside(graph, value, inside, sensitive, whole) for value in before],
+        )
+
+
 def _rewritten(
-    graph: Graph,
-    item: Rewrite,
-    rules: Mapping[str, Rule],
-    where: str,
-    *,
-    folder: Folder,
-    ranges: Ranges,
+    surroundings: Surroundings, item: Rewrite, where: str
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """What a rewrite replaces in `graph`, and by what."""
+    """What a rewrite replaces in a graph, and by what."""
+    graph, ranges = surroundings.graph, surroundings.ranges
     if item.steps is None:
         raise Unfounded(where, "the log does not say how it came about")
     try:
@@ -136,34 +172,65 @@ def _rewritten(
     if any(isinstance(node.op, Leaf) for node in walk(before, set(inputs))):
         # A leaf of the model might be taken for one that stands for an input.
         raise Unfounded(where, "it reads an input or a weight that it does not name")
-    own = dict(zip(local_leaves(inputs), inputs, strict=True))
-
-    def constants(value: Value) -> Array | None:
-        return folder(own[value]) if value in own else None
-
-    local = abstract(before, inputs)
-    lookup = Folder(constants)
-    for number, step in enumerate(item.steps, 1):
-        place = f"{where}, step {number} ({step.rule})"
-        rule = rules.get(step.rule)
-        if rule is None:
-            raise Unfounded(place, "there is no such rule")
-        local = apply_step(local, step, rule, lookup, place)
-    outputs = local.outputs
+    own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
+    outputs = local = repeated(surroundings, before, inputs, item.steps, where)
     if item.fact:
-        outputs = raised(outputs, abstract(before, inputs), own, ranges)
-        if item.fact != RAISED or outputs == local.outputs:
+        outputs = raised(outputs, abstract(before, inputs, ranges), own, ranges)
+        if item.fact != RAISED or outputs == local:
             raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
     after = rebuild(outputs, own)
+    fault = objection(before, after, set(inputs), ranges)
+    if fault:
+        raise Unfounded(where, fault)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):
         raise Unfounded(where, "the type of a value changes")
     return before, after
 
 
+def repeated(
+    surroundings: Surroundings,
+    before: Sequence[Value],
+    inputs: Sequence[Value],
+    steps: Sequence[Application],
+    where: str,
+) -> tuple[Value, ...]:
+    """What the steps make of the part of a graph between `inputs` and `before`.
+
+    Over leaves that stand for the inputs, see `local_leaves`. Raises Unfounded.
+    """
+    ranges = surroundings.ranges
+    own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
+
+    def known(value: Value) -> Array | None:
+        return surroundings.constants(own[value]) if value in own else None
+
+    local = abstract(before, inputs, ranges)
+    lookup = Folder(known)
+    places = surroundings.places(before, inputs, lookup)
+    for number, step in enumerate(steps, 1):
+        place = f"{where}, step {number} ({step.rule})"
+        rule = surroundings.rules.get(step.rule)
+        if rule is None:
+            raise Unfounded(place, "there is no such rule")
+        local = apply_step(local, step, rule, lookup, place, places=places)
+    return local.outputs
+
+
 def apply_step(
-    graph: Graph, step: Application, rule: Rule, constants: ConstantLookup, where: str
+    graph: Graph,
+    step: Application,
+    rule: Rule,
+    constants: ConstantLookup,
+    where: str,
+    *,
+    places: Places,
+    digits: bool = True,
 ) -> Graph:
-    """`graph` with a rule applied as `step` says, if the rule allows that. Raises Unfounded."""
+    """`graph` with a rule applied as `step` says, if the rule allows that. Raises Unfounded.
+
+    `places` tells what the places of the graph allow. Unless `digits`, the data of constants is not
+    asked whether digits are lost, see `cancellation`: it is elsewhere, where it is known.
+    """
     try:
         match = Match(
             tuple(value_at(graph, place) for place in step.at),
@@ -193,10 +260,24 @@ def apply_step(
     forbidden = next((dtype for dtype in touched if dtype in refused), None)
     if forbidden is not None:
         raise Unfounded(where, f"rounding forbids this direction of the rule in {forbidden}")
+    nodes = walk(match.roots, set(match.bindings.values()))
+    told = places.forbidden(instance, match, after.values, nodes)
+    if isinstance(told, str):
+        raise Unfounded(where, told)
+    if not places.allows(told, match.roots, graph):
+        raise Unfounded(where, SENSITIVE)
+    if digits and rule.numerics is not None and rule.numerics.may_cancel:
+        lost = loses_digits(instance, match, constants)
+        if lost:
+            raise Unfounded(where, lost)
     try:
         return graph.replace(dict(zip(match.roots, after.values, strict=True)))
     except ShapeError as error:
         raise Unfounded(where, str(error)) from None
+
+
+SENSITIVE = "something that depends on the result would notice that it is not the same to the bit"
+"""Why a place does not allow a rule."""
 
 
 class _Check:
@@ -225,6 +306,8 @@ class _Check:
             bound = match.bindings.get(fact.name)
             array = None if bound is None or not bound.is_constant else self.constants(bound)
             known = array if values is None else values
+            if known is None and fact.relation not in SIGNS:
+                continue  # whether they are numbers, the place tells
             if known is None or not fact.holds(known):
                 return f"it is not known whether {fact}"
         return ""

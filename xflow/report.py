@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised whenever a field of the JSON changes its meaning or goes away."""
 
 WIDTH = 78

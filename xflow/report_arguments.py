@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 
+from xflow.analysis.assumptions import Assumption
 from xflow.arguments import (
     add_input_shapes,
     add_seed,
@@ -45,6 +46,11 @@ def add_reports(command: Adder) -> None:
         help="recheck the rules' certificates by the second checker instead of proving the rules",
     )
     parser.add_argument("--rules", metavar="DIR", help="folder of the certificates (xflow's own)")
+    parser.add_argument(
+        "--assume",
+        choices=[level.option for level in Assumption],
+        help="what may be taken for granted of the model's values (what the run took)",
+    )
     parser.set_defaults(run="certify_command:run_certify")
 
 

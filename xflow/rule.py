@@ -9,9 +9,13 @@ because it touches no axis of a vector. An input ``x[...]`` has
 any shape and is read with ONNX broadcasting; such a rule contains elementwise operators alone.
 ``c[N]:bool`` is a tensor of Booleans, ``i[K]:int`` one of integers; all others are of one element
 type, which the line ``types`` tells: ``reals`` (also where there is no such line), ``reals,
-integers`` (which wrap around), or ``any``. A condition ``s != 0``, ``s > 0`` or ``s >= 0`` on an
-input or a real attribute speaks of every element's value, see `xflow.facts`. `Rule.instance` spells
-a rule out at one rank.
+integers`` (which wrap around), or ``any``. A condition ``s != 0``, ``s > 0``, ``s >= 0``,
+``finite(s)`` or ``s < inf`` on an input or a real attribute speaks of every element's value, see
+`xflow.facts`. `Rule.instance` spells a rule out at one rank.
+
+The line ``exact`` says that the sides agree to the last bit: ``bits``, whatever the inputs hold, or
+``numbers``, where they hold numbers; without it they may differ by roundings. The line ``limits``
+names inputs of which elements may be -inf, as those of masks are: the sides agree there, too.
 
 A rule is one of the base, from which the others follow, and one that the search uses, unless the
 line ``set`` says that it is one of these alone: ``base``, or ``search; follows from one, another``.
@@ -64,6 +68,11 @@ MOST_TERMS, MOST_FACTORS = 100, 16
 
 LONGEST_NAME = 200
 """Most characters of a rule's name; the generator's have up to a hundred."""
+RESERVED = ("axis", "any", "inf", "finite")
+"""Names that mean something else in a rule."""
+BITS, NUMBERS = "bits", "numbers"
+EXACT = (BITS, NUMBERS)
+"""How sides may agree beyond what they are as real numbers, see above."""
 
 BASE = "base"
 """The line ``set`` of a rule that the search does without."""
@@ -87,7 +96,11 @@ class Instance:
     types: str = REALS_ONLY
     """The element types for which it holds, one of `HOLDS_FOR`."""
     facts: tuple[Fact, ...] = ()
-    """What `where` says of the values of constants."""
+    """What `where` says of the values of inputs and real attributes."""
+    exact: str | None = None
+    """One of `EXACT`; None: the sides may differ by roundings."""
+    limits: frozenset[str] = frozenset()
+    """The inputs of which elements may be -inf."""
 
     @cached_property
     def free_symbols(self) -> frozenset[str]:
@@ -131,6 +144,10 @@ class Rule:
     """The element types for which it holds, one of `HOLDS_FOR`; None: not said, so reals."""
     any_rank: bool = False
     """Whether what holds at the first of `ranks` holds at every higher one, slice by slice."""
+    exact: str | None = None
+    """One of `EXACT`; None: the sides may differ by roundings."""
+    limits: tuple[str, ...] = ()
+    """Names of the inputs of which elements may be -inf."""
 
     @cached_property
     def root(self) -> str | None:
@@ -243,13 +260,20 @@ class Rule:
             line("reverse", ", ".join(self.reverse) or "always")
         if self.types is not None:
             line("types", self.types)
+        if self.exact is not None:
+            line("exact", self.exact)
+        if self.limits:
+            line("limits", " ".join(self.limits))
         for key, text in self.notes.items():
             line(key, text)
         return "\n".join(lines) + "\n"
 
 
 _NOTES = ("set", "proof", "numerics")
-_KEYS = ("in", "param", "rank", "from", "to", "where", "reverse", "types", *_NOTES)
+_KEYS = (
+    *("in", "param", "rank", "from", "to", "where", "reverse", "types", "exact", "limits"),
+    *_NOTES,
+)
 
 
 def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> list[Rule]:
@@ -316,6 +340,9 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
         types = stanza.get("types")
         if types is not None and types not in HOLDS_FOR:
             raise RuleFileError(f"{types!r} are no types", do=f"use one of: {'; '.join(HOLDS_FOR)}")
+        exact = stanza.get("exact")
+        if exact is not None and exact not in EXACT:
+            raise RuleFileError(f"{exact!r} is no exactness", do=f"use one of: {'; '.join(EXACT)}")
         rule = Rule(
             name,
             " ".join(stanza["in"].split()),
@@ -328,7 +355,12 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
             {key: stanza[key] for key in _NOTES if key in stanza},
             types,
             words[-1:] == ["..."],
+            exact,
+            tuple(stanza.get("limits", "").split()),
         )
+        strangers = sorted(set(rule.limits) - {name for name, _ in parse_inputs(rule.inputs)})
+        if strangers:
+            raise RuleFileError(f"{strangers[0]!r} among the limits is no input")
         if not re.fullmatch(r"base|search; follows from .+", rule.notes.get("set", "base")):
             raise RuleFileError(
                 f"{rule.notes['set']!r} is no set of rules",
@@ -497,7 +529,11 @@ def _declared_names(inputs: list[tuple[str, list[ast.expr] | None]], params: str
     for name in everything:
         # `any` is the axis of ANY_SHAPE, and v_0, v_1, ... are the elements of a vector v.
         stem = re.fullmatch(r"(.*)_\d+", name)
-        if name.startswith("_") or name in ("axis", "any") or (stem and stem.group(1) in vectors):
+        if (
+            name.startswith("_")
+            or name in ("axis", "any", "inf", "finite")
+            or (stem and stem.group(1) in vectors)
+        ):
             raise RuleFileError(f"the name {name} is reserved")
         if everything.count(name) > 1 or params.split().count(name) > 1:
             raise RuleFileError(f"{name} is declared twice")
@@ -546,6 +582,8 @@ def _instance(rule: Rule, rank: int) -> Instance:
         tuple(conditions_at((text for text in rule.where if text not in facts), scope)),
         rule.types or REALS_ONLY,
         tuple(facts.values()),
+        rule.exact,
+        frozenset(rule.limits),
     )
 
 

@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     expands: bool
     """Whether it may put several elementwise operators in the place of one. That is done only where
     that alone gains, since the runtime has a slow kernel for the one."""
+    cancels: bool
+    """Whether it may lose digits, see `xflow.cancellation`."""
     renames: bool
     """Whether it puts elementwise operators in the place of others, one for one. There is such a
     place at nearly every operator, and most detours over another name lead nowhere: it is done only
@@ -141,6 +143,7 @@ class RuleIndex:
             grows,
             _depth(instance.lhs) > VIEWED,
             expands,
+            rule.numerics is not None and rule.numerics.may_cancel,
             pointwise and len(right) == len(left) and Counter(left) != Counter(right),
         )
         index = self._single if len(instance.lhs) == 1 else self._several

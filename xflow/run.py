@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import EVERYWHERE, Observed
 from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
@@ -55,6 +57,8 @@ class Run:
     size_threshold: int = GROWTH
     inner: int = 0
     save_repro: Path | None = None
+    assumption: Assumption = DEFAULT
+    """What is taken for granted of the values of the model."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
@@ -62,6 +66,11 @@ class Run:
     def __post_init__(self) -> None:
         self.end = time.monotonic() + self.budget + AFTERWARDS_S
         """When all must be over, in time.monotonic's seconds."""
+
+    @property
+    def outside(self) -> Observed:
+        """What may be sensitive to the outputs: of a graph inside an operator, anything."""
+        return EVERYWHERE if self.inner else Observed.NOWHERE
 
     @property
     def spent(self) -> float:

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from statistics import fmean
 
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
+from xflow.analysis.refinement import objection
 from xflow.backtrack import Limits
 from xflow.blocks.find import find_larger
 from xflow.cost import CostModel
@@ -22,14 +25,14 @@ from xflow.cost.objectives import operators
 from xflow.decided import decided
 from xflow.derivation import Application, abstract
 from xflow.explorers import Explorers, Setting
-from xflow.fold import byte_size
+from xflow.fold import Folder, byte_size
 from xflow.graph import Graph, Node, Value, rebuild, rebuild_all
 from xflow.masks import RAISED, raised
 from xflow.match import ConstantLookup, no_constants
 from xflow.memory import Memory, Remembered, Solution
 from xflow.ops.registry import Operator
-from xflow.ranges import Ranges
 from xflow.region import Constants, Region, cut, cut_unfilled
+from xflow.replay import Surroundings, Unfounded, repeated
 from xflow.rule import Rule
 from xflow.states import State
 
@@ -198,6 +201,8 @@ def search(
     gain: float = GAIN,
     processes: int = 1,
     progress: Progress | None = None,
+    assumption: Assumption = DEFAULT,
+    outside: Observed = Observed.NOWHERE,
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
 
@@ -205,13 +210,14 @@ def search(
     for at least a relative `gain` if the estimate decides. Regions are explored in that many
     `processes` at once. Deterministic for a seed as far as `cost` is, unless the deadline cuts it
     short. What is found is remembered as what `budget` seconds lead to, which may be some more than
-    there are until the deadline, and vary less (None: as many).
+    there are until the deadline, and vary less (None: as many). `assumption` is what is taken for
+    granted of values, `outside` what is sensitive to the graph's outputs, where it is a part.
     """
     limits = Limits(alpha=alpha)
     layout = None if cost.layouts is None else cost.layouts.target.layout
-    setting = Setting(limits, KEPT, seed, opset, layout, doubt=cost.measures)
+    setting = Setting(limits, KEPT, seed, opset, layout, cost.measures, assumption)
     budget = deadline - time.monotonic() if budget is None else budget
-    known = Constants(constants)
+    known = Constants(constants, assumption, outside)
     settings = (setting, gain, cost.settings)
     with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
         job = _Search(
@@ -260,7 +266,9 @@ class _Search:
         """Regions in which the search was cut short: it goes on from what it found."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
-        self.ranges = Ranges(constants.lookup)
+        self.ranges = constants.ranges
+        self.folder = Folder(constants.lookup)
+        self.directions = explorers.directions
         self.gained = 0.0
         """Seconds, or what the cost counts, that all rewrites so far have gained."""
         self.been: set[tuple[object, ...]] = set()
@@ -368,7 +376,7 @@ class _Search:
 
     def as_known(self, graph: Graph) -> Graph:
         """`graph` with what facts about its values say, such as that a test is false."""
-        known = decided(graph, self.constants.lookup)
+        known = decided(graph, self.ranges)
         made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
         self.replacements += reversed(made)
         return apply_replacements(graph, made[::-1])
@@ -489,7 +497,7 @@ class _Search:
             self.unfinished.add(region.key)
         if solution is not None and known.final:
             # What stands there now is what the next pass meets.
-            self.solved.setdefault((solution.outputs, region.uses), None)
+            self.solved.setdefault((solution.outputs, *region.key[1:]), None)
 
     def decide(
         self, region: Region, states: Sequence[State], seconds: float, worth: float
@@ -605,6 +613,29 @@ class _Search:
                 return _solution(state, original.cost - state.cost)
         return None
 
+    def keeps_digits(self, graph: Graph, region: Region, solution: Solution) -> bool:
+        """Whether a solution loses no digits at the region's own constants, see `cancellation`.
+
+        The search did not see their data. Where it does, the region is searched anew without such
+        rules.
+        """
+        rules = self.directions
+        if region.careful or not any(
+            (numerics := rules[name].numerics) is not None and numerics.may_cancel
+            for name in solution.rules
+            if name in rules
+        ):
+            return True
+        surroundings = Surroundings(graph, self.ranges, self.constants.outside, rules, self.folder)
+        try:
+            if solution.trail is not None:
+                repeated(surroundings, region.outputs, region.inputs, solution.trail, "a solution")
+                return True
+        except Unfounded:
+            pass
+        self.constants.careful |= region.nodes
+        return False
+
     def rewrite(
         self,
         graph: Graph,
@@ -618,12 +649,14 @@ class _Search:
         made = []
         for region in reversed(regions):
             solution = solved.get(region.key)
-            if solution is None:
+            if solution is None or not self.keeps_digits(graph, region, solution):
                 continue
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
             names = (*solution.rules, fact) if fact else solution.rules
             new = region.instantiate(outputs)
+            if objection(region.outputs, new, set(region.inputs), self.ranges):
+                continue  # each step was admitted, and it is not shown of all of them
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
         if not made:

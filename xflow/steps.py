@@ -7,14 +7,20 @@ are shared by all graphs that contain them, so the answer is remembered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from xflow.analysis.admission import Places
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
+from xflow.analysis.ranges import Ranges
+from xflow.cancellation import loses_digits
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
 from xflow.ops.registry import Operator
+from xflow.rule import Instance
 from xflow.rule_index import Entry, RuleIndex, below, operators_of
 from xflow.size import UNKNOWN_SIZE, Size, product, with_all
 
@@ -49,6 +55,12 @@ class Step:
     before a product and no longer behind it."""
     fills: bool = False
     """Whether it adds channels to fill blocks, which pays only in what reads them."""
+    instance: Instance | None = field(default=None, repr=False, compare=False)
+    """The rule at that rank."""
+    cancels: bool = False
+    """Whether it may lose digits, see `xflow.cancellation`."""
+    forbidden: Observed = Observed.NOWHERE
+    """What must not be sensitive to the values that it replaces."""
 
     @cached_property
     def brought(self) -> frozenset[object]:
@@ -184,6 +196,8 @@ def _moved(step: Step, new: dict[Node, Node]) -> Step:
         step.shrinks,
         step.lightens,
         step.fills,
+        step.instance,
+        step.cancels,
     )
 
 
@@ -191,15 +205,27 @@ class Steps:
     """The steps in graphs over the same leaves. `constants` serves these leaves.
 
     `block` is how many channels the target's layout has in a block, if it has one: a rule may leave
-    open by how much it pads, and then pads to whole blocks.
+    open by how much it pads, and then pads to whole blocks. `outside` is what is sensitive to the
+    outputs of the graphs, where they are parts of another; what is known of the leaves they say.
+    `careful` leaves out what may lose digits where the data of constants is not known.
     """
 
     def __init__(
-        self, rules: RuleIndex, constants: ConstantLookup, block: int | None = None
+        self,
+        rules: RuleIndex,
+        constants: ConstantLookup,
+        block: int | None = None,
+        *,
+        outside: Sequence[Observed] = (),
+        assumption: Assumption = DEFAULT,
+        careful: bool = False,
     ) -> None:
         self.rules = rules
         self.constants = constants
         self.block = block
+        self.places = Places(Ranges(constants, assumption), outside)
+        self.careful = careful
+        self._losses: dict[object, bool] = {}
         self._of: dict[Node, tuple[Step, ...]] = {}
         self._seen: dict[object, _Seen] = {}
         self._numbers: dict[object, int] = {}
@@ -214,7 +240,8 @@ class Steps:
             if isinstance(node.op, Operator):
                 yield from self.at(node, graph)
                 entries = self.rules.several(node.op, len(node.types[0].shape))
-                yield from self._matches(node, graph, entries, present)
+                found = self._admitted(self._matches(node, graph, entries, present))
+                yield from self._in_context(found, graph)
 
     def at(self, node: Node, graph: Graph) -> tuple[Step, ...]:
         """The steps by rules of a single output at one node of `graph`."""
@@ -233,8 +260,46 @@ class Steps:
                     self._seen[view.key] = _Seen(view, near, deep)
             else:
                 near, deep = view.moved(seen.steps, seen.view), seen.deep
-            found = self._of[node] = (*near, *self._matches(node, graph, deep))
-        return found
+            made = (*near, *self._matches(node, graph, deep))
+            found = self._of[node] = tuple(self._admitted(made))
+        return self._in_context(found, graph)
+
+    def _admitted(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """The steps whose conditions on values hold, with what must not be sensitive to them."""
+        for step in steps:
+            assert step.instance is not None
+            nodes = step.match.nodes
+            told = self.places.forbidden(step.instance, step.match, step.after, nodes)
+            if not isinstance(told, str) and not (step.cancels and self._loses(step)):
+                yield replace(step, forbidden=told) if told else step
+
+    def _loses(self, step: Step) -> bool:
+        """Whether a step that may lose digits does so, as far as the data of constants tells."""
+        match, instance = step.match, step.instance
+        assert instance is not None
+        constants = [value for value in match.bindings.values() if value.is_constant]
+        if any(self.constants(value) is None for value in constants):
+            return self.careful
+        key = (
+            id(instance),
+            match.dtype,
+            tuple(sorted(match.reals.items())),
+            tuple((name, str(size)) for name, size in sorted(match.sizes.items())),
+            tuple((name, v if v.is_constant else v.type) for name, v in match.bindings.items()),
+        )
+        if key not in self._losses:
+            self._losses[key] = bool(loses_digits(instance, match, self.constants))
+        return self._losses[key]
+
+    def _in_context(self, steps: Iterable[Step], graph: Graph) -> tuple[Step, ...]:
+        """The steps to whose places nothing is sensitive that they forbid."""
+        return tuple(
+            [
+                s
+                for s in steps
+                if not s.forbidden or self.places.allows(s.forbidden, s.before, graph)
+            ]
+        )
 
     def key(self, graph: Graph) -> object:
         """What graphs share that are equal for the search.
@@ -320,6 +385,8 @@ class Steps:
                     shrinks=more < 0,
                     lightens=_work(after.nodes) < LIGHTER * _work(match.nodes),
                     fills=bool(instance.free_symbols),
+                    instance=instance,
+                    cancels=entry.cancels,
                 )
 
 

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
 from xflow.collector import without_collector
 from xflow.graph import Graph, Node, Value, walk
 from xflow.match import ConstantLookup
@@ -64,7 +66,9 @@ class Waves:
 
     `block` is how many channels a block of the target's layout has; `opset` is the version of ONNX
     in which results are to be written, None: any. They end with their `work`, as `Limits.work`
-    counts it, or at the deadline, by time.monotonic.
+    counts it, or at the deadline, by time.monotonic. `outside` is what is sensitive to the graph's
+    outputs, `assumption` what is taken for granted of its values; `careful` leaves out what may
+    lose digits, see `Steps`.
     """
 
     def __init__(
@@ -77,8 +81,13 @@ class Waves:
         opset: int | None = None,
         work: float = float("inf"),
         deadline: float = float("inf"),
+        outside: Sequence[Observed] = (),
+        assumption: Assumption = DEFAULT,
+        careful: bool = False,
     ) -> None:
-        self.steps = Steps(rules, constants, block)
+        self.steps = Steps(
+            rules, constants, block, outside=outside, assumption=assumption, careful=careful
+        )
         self.estimate = estimate
         self.opset = opset
         self.most = work

@@ -27,6 +27,7 @@ from xflow.verifier.algebra.terms import (
     Option,
     SizeAtom,
     Term,
+    elements,
     make_normal,
     make_term,
     multiply,
@@ -45,11 +46,18 @@ class Signs:
     """Signs under the assumptions of an `Arithmetic`.
 
     `facts` holds the relations to 0, ``>`` and ``>=`` among them, of all elements of some inputs.
+    Elements of inputs in `unbounded` may be -inf: exponentials of them may be 0.
     """
 
-    def __init__(self, arithmetic: Arithmetic, facts: Mapping[str, str]):
+    def __init__(
+        self,
+        arithmetic: Arithmetic,
+        facts: Mapping[str, str],
+        unbounded: frozenset[str] = frozenset(),
+    ):
         self._arithmetic = arithmetic
         self._facts = facts
+        self._unbounded = unbounded
 
     def is_nonnegative(self, normal: Normal, guards: Guards = (), depth: int = MAX_DEPTH) -> bool:
         """Whether `normal` is shown to be at least 0 wherever `guards` hold."""
@@ -195,8 +203,10 @@ class Signs:
 
     def _base_positive(self, base: Base, guards: Guards) -> bool:
         match base:
-            case Function("exp" | "pi", _):
+            case Function("pi", _):
                 return True
+            case Function("exp", (argument,)):
+                return not self.may_vanish(argument)
             case Function("sqrt", (argument,)) | Function("power", (argument, _)):
                 return self.is_positive(argument, guards)
             case SizeAtom(size):
@@ -211,6 +221,11 @@ class Signs:
                     for o in options
                 )
         return False
+
+    def may_vanish(self, exponent: Normal) -> bool:
+        """Whether the exponential of a normal form may be 0, since it may be -inf."""
+        read = {e.tensor.lstrip("%") for term in exponent.terms for e in elements(term.powers)}
+        return not read.isdisjoint(self._unbounded)
 
     def fact(self, element: Element) -> str | None:
         """The relation to 0 in which all elements of an input are known to be."""

@@ -1,4 +1,7 @@
-"""Equations and inequations between sums of terms, put to cvc5 as real arithmetic with choices."""
+"""Equations and inequations between sums of terms, put to cvc5 as real arithmetic with choices.
+
+Elements of inputs in `unbounded` may be -inf, where exponentials of them are 0.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +31,28 @@ def vanishes(
     return Unknowns(path, comparing, limit=limit).refute("DISTINCT", total, defined)
 
 
-def is_nonnegative(total: Sum, path: Guards, comparing: Compares) -> bool:
+def is_nonnegative(
+    total: Sum, path: Guards, comparing: Compares, unbounded: frozenset[str] = frozenset()
+) -> bool:
     """Whether `total` is at least 0 wherever `path` holds."""
     require_solver()
-    return Unknowns(path, comparing).refute("LT", total)
+    return Unknowns(path, comparing, unbounded=unbounded).refute("LT", total)
 
 
-def is_positive(total: Sum, path: Guards, comparing: Compares) -> bool:
+def is_positive(
+    total: Sum, path: Guards, comparing: Compares, unbounded: frozenset[str] = frozenset()
+) -> bool:
     """Whether `total` is greater than 0 wherever `path` holds."""
     require_solver()
-    return Unknowns(path, comparing).refute("LEQ", total)
+    return Unknowns(path, comparing, unbounded=unbounded).refute("LEQ", total)
 
 
-def is_not_zero(total: Sum, path: Guards, comparing: Compares) -> bool:
+def is_not_zero(
+    total: Sum, path: Guards, comparing: Compares, unbounded: frozenset[str] = frozenset()
+) -> bool:
     """Whether `total` is nowhere 0 where `path` holds."""
     require_solver()
-    return Unknowns(path, comparing).refute("EQUAL", total)
+    return Unknowns(path, comparing, unbounded=unbounded).refute("EQUAL", total)
 
 
 def is_within_reach(terms: Iterable[Term]) -> bool:

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field
 
 from xflow.constraint import Constraint, at_least, equal, in_range
 from xflow.errors import XflowError
+from xflow.facts import SIGNS
 from xflow.graph import Value, read, requirements
 from xflow.ops.registry import Operator
 from xflow.ops.spec import Index, Scalar, fresh_names
-from xflow.rule import Instance, Rule
+from xflow.rule import BITS, Instance, Rule
 from xflow.size import Expr, Size, symbol
 from xflow.verifier.recheck.claims import unshown_types, wraps_around
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.digits import covers, without_quotients
+from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
 from xflow.verifier.recheck.expand import Expansion
+from xflow.verifier.recheck.floats import check_exact, find_difference
 from xflow.verifier.recheck.forms import Unreplayable, canonical
 from xflow.verifier.recheck.integers import Ranges
 from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
@@ -75,7 +78,18 @@ def statement_of(rule: Rule) -> dict[str, object]:
         "from": rule.lhs,
         "to": rule.rhs,
         "where": ", ".join(rule.where),
+        **({} if rule.exact is None else {"exact": rule.exact}),
+        **({"limits": " ".join(rule.limits)} if rule.limits else {}),
     }
+
+
+def _says_enough(key: str, found: object, wanted: object) -> bool:
+    """Whether a certificate says what it must, or, of what is shown beyond equality, more."""
+    if key == "exact":
+        return found in (BITS, wanted)
+    if key == "limits":
+        return set(str(wanted).split()) <= set(str(found).split())
+    return _plain(found) == _plain(wanted)
 
 
 def _plain(text: object) -> str:
@@ -99,9 +113,11 @@ class _Direction:
         if not isinstance(data, dict):
             raise StepError("there is no certificate")
         for key, text in statement_of(self.rule).items():
+            if key == "limits" and data.get("exact") == BITS:
+                continue  # where the sides agree to the bit, they do so at -inf
             if key not in data:
                 raise StepError("the certificate does not say which rule it is of")
-            if _plain(data[key]) != _plain(text):
+            if not _says_enough(key, data[key], text):
                 raise StepError(f"the certificate is of another rule: its {key!r} differs")
         ranks = data.get("ranks")
         if not isinstance(ranks, list) or [entry(r, "rank") for r in ranks] != [*self.rule.ranks]:
@@ -173,7 +189,7 @@ class _Rank:
         instance = self.instance
         where = f"at rank {instance.rank}"
         assumed = assumptions(instance)
-        self.facts = {fact.name: fact.relation for fact in instance.facts}
+        self.facts = {f.name: f.relation for f in instance.facts if f.relation in SIGNS}
         if any(c.decided is False for c in assumed):
             raise StepError(f"{where}, the left side is never defined")
         self._compare_texts("assume", assumed)
@@ -200,6 +216,7 @@ class _Rank:
             raise StepError(f"{where}, {error}") from None
         for left, right, output in zip(instance.lhs, instance.rhs, outputs, strict=True):
             self._check_output(left, right, output, assumed)
+        check_exact(instance, assumed)
         return self.asked, self.points
 
     def _check_indices(self, questions: Questions) -> None:
@@ -230,8 +247,11 @@ class _Rank:
     def _check_output(
         self, left: Value, right: Value, data: object, assumed: Sequence[Constraint]
     ) -> None:
+        if left == right:
+            return
         plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
-        if left == right or _readings(left, plain) == _readings(right, plain):
+        unbounded = self._check_elements(left, right, data, assumed)
+        if _readings(left, plain) == _readings(right, plain):
             return  # the same number, defined in the same places
         if isinstance(entry(data, "same expression"), str):
             data = None  # then nothing was recorded
@@ -256,8 +276,64 @@ class _Rank:
             ):
                 raise Unreplayable("it is not shown that the values that are named are there")
         try:
-            Output((left, right), index, data, questions, self.facts, hints=self.hints).check(
-                index != plain
-            )
+            Output(
+                (left, right),
+                index,
+                data,
+                questions,
+                self.facts,
+                hints=self.hints,
+                unbounded=unbounded,
+            ).check(index != plain)
         finally:
             self.asked += questions.asked
+
+    def _check_elements(
+        self, left: Value, right: Value, data: object, assumed: Sequence[Constraint]
+    ) -> frozenset[str]:
+        """Whether all elements that matter are numbers; the inputs of which some may be -inf.
+
+        Sides that agree to the bit do so whatever the elements are: where the rule says that they
+        do, or where an output of several may, that is enough.
+        """
+        reasons: list[str] = []
+        for index, conditions in self._indices(left, data):
+            questions = Questions([*assumed, *conditions], ranges=self.ranges)
+            try:
+                found = elements_of(
+                    (left, right), index, questions, self.instance.facts, bool(reasons)
+                )
+                reason = found.unshown() or self._without_limit(found)
+            except Unreplayable as error:
+                reason = str(error)
+            finally:
+                self.asked += questions.asked
+            if reason is None:
+                return found.unbounded(self.instance.limits)
+            reasons.append(reason)
+        if self.instance.exact != BITS and len(self.instance.lhs) == 1:
+            raise Unreplayable(reasons[0])
+        difference = find_difference(self.instance, (left, right), assumed)
+        if difference is None:
+            return frozenset()
+        if self.instance.exact == BITS and difference.is_certain:
+            raise StepError(f"the sides do not agree to the bit: {difference.words}")
+        raise Unreplayable(
+            f"{reasons[0]}, and the sides are not shown to agree to the bit: {difference.words}"
+        )
+
+    def _indices(
+        self, left: Value, data: object
+    ) -> Iterator[tuple[tuple[Size, ...], list[Constraint]]]:
+        """The output's index as it is, and in the digits that the certificate names."""
+        plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
+        ranges = [c for i, n in zip(plain, left.shape, strict=True) for c in in_range(i, n)]
+        yield plain, [c for c in ranges if c.decided is None]
+        if isinstance(entry(data, "where"), list):
+            index, conditions = read_index(data)
+            if index != plain:
+                yield index, conditions  # it is shown elsewhere that they cover each index
+
+    def _without_limit(self, found: Elements) -> str | None:
+        names = sorted(self.instance.limits & found.unsteady)
+        return f"the sides need not go to a limit as {names[0]} goes to -inf" if names else None

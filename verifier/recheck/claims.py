@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from xflow.constraint import Constraint
+from xflow.facts import SIGNS
 from xflow.graph import read
 from xflow.ops.sorts import AND_INTEGERS, ANY_TYPE, INT, REALS_ONLY
 from xflow.ops.spec import (
@@ -39,7 +40,8 @@ def unshown_types(rule: Rule, instances: Iterable[Instance]) -> str | None:
     if claimed == REALS_ONLY:
         return None
     for instance in instances:
-        used: set[str] = {REALS} if instance.facts else set()
+        # That an element is no infinity is true of any integer; of signs that says nothing.
+        used = {REALS for fact in instance.facts if fact.relation in SIGNS}
         used = used.union(*map(_uses, _sides(instance)))
         enough = not used or (claimed == AND_INTEGERS and used in ({RING}, {ORDER}))
         if claimed not in (ANY_TYPE, AND_INTEGERS) or not enough:

@@ -17,6 +17,7 @@ from xflow.constraint import Constraint, at_least, equal, in_range
 from xflow.graph import Leaf, Value, read
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Operator, Reader
+from xflow.ops.sorts import REAL
 from xflow.ops.spec import (
     ZERO,
     Call,
@@ -49,7 +50,7 @@ from xflow.verifier.recheck.forms import (
     term,
 )
 from xflow.verifier.recheck.groups import least_point
-from xflow.verifier.recheck.laws import constant_of, without_exponentials
+from xflow.verifier.recheck.laws import constant_of, may_vanish, without_exponentials
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.unknowns import Given
 
@@ -86,7 +87,8 @@ def read_whole(value: Value, index: Index) -> Scalar:
     shapes = [source.shape for source in node.inputs]
     inputs = [reader(source) for source in node.inputs]
     made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
-    return NOTHING if made == ZERO else made
+    # Booleans and indices are not multiplied: their zeros make nothing disappear.
+    return NOTHING if made == ZERO and value.type.dtype == REAL else made
 
 
 def without_nothing(scalar: Scalar) -> Scalar:
@@ -220,10 +222,18 @@ def _is_partial(scalar: Scalar) -> bool:
 class Definedness:
     """What is known to be defined, and what follows from it.
 
-    `facts` holds relations to 0 of all elements of some inputs: ``!=``, ``>`` or ``>=``.
+    `facts` holds relations to 0 of all elements of some inputs: ``!=``, ``>`` or ``>=``. Elements
+    of inputs in `unbounded` may be -inf: an exponential of them is not positive then, but 0.
     """
 
-    def __init__(self, replay: Replay, given: list[Need], facts: Mapping[str, str]):
+    def __init__(
+        self,
+        replay: Replay,
+        given: list[Need],
+        facts: Mapping[str, str],
+        unbounded: frozenset[str] = frozenset(),
+    ):
+        self._unbounded = unbounded
         self._replay = replay
         self._questions = replay.questions
         self._given = given
@@ -244,11 +254,11 @@ class Definedness:
         match need.function:
             case "sqrt":
                 return self._at_least_zero(need.argument, need.path) or is_nonnegative(
-                    need.argument, need.path, self._replay
+                    need.argument, need.path, self._replay, self._unbounded
                 )
             case "log":
                 return self._positive(need.argument, need.path) or is_positive(
-                    need.argument, need.path, self._replay
+                    need.argument, need.path, self._replay, self._unbounded
                 )
             case "power":
                 return False
@@ -279,7 +289,7 @@ class Definedness:
         )
 
     def _proportional(self, left: Sum, right: Sum, path: Guards, any_sign: bool) -> bool:
-        left, right = without_exponentials(left), without_exponentials(right)
+        left, right = (without_exponentials(side, self._unbounded) for side in (left, right))
         if not left.terms or not right.terms:
             return False
         for a in dict.fromkeys(abs(t.coefficient) for t in left.terms):
@@ -290,7 +300,9 @@ class Definedness:
         return False
 
     def _not_zero(self, total: Sum, path: Guards) -> bool:
-        return self._plainly_not_zero(total, path) or is_not_zero(total, path, self._replay)
+        return self._plainly_not_zero(total, path) or is_not_zero(
+            total, path, self._replay, self._unbounded
+        )
 
     def _plainly_not_zero(self, total: Sum, path: Guards) -> bool:
         if len(total.terms) == 1:
@@ -304,7 +316,9 @@ class Definedness:
         match factor:
             case Atom(size):
                 return self._questions.contradictory((*path, equal(size, 0)))
-            case Apply("exp" | "pi", _):
+            case Apply("pi", _):
+                return True
+            case Apply("exp", (argument,)) if not may_vanish(argument, self._unbounded):
                 return True
             case Read(tensor, _) if self._facts.get(tensor.lstrip("%")) in ("!=", ">"):
                 return True
@@ -374,8 +388,10 @@ class Definedness:
 
     def _factor_positive(self, factor: Factor, path: Guards) -> bool:
         match factor:
-            case Apply("exp" | "pi", _):
+            case Apply("pi", _):
                 return True
+            case Apply("exp", (argument,)):
+                return not may_vanish(argument, self._unbounded)
             case Apply("sqrt", (arg,)):
                 return self._positive(arg, path)
             case Atom(size):

@@ -84,7 +84,7 @@ def compare_at_random(
         for left, right, i in zip(instance.lhs, instance.rhs, index, strict=True)
     ]
     done = points = 0
-    for sizes in _assignments(instance, assumed, rng, TRIES * cases):
+    for sizes in assignments(instance, assumed, rng, TRIES * cases):
         compared = sum(_compare(instance, side, sizes, rng) for side in sides)
         done, points = done + bool(compared), points + compared
         if done == cases:
@@ -186,7 +186,7 @@ def _steps(scalar: Scalar, sizes: Sizes) -> int:
     return 1
 
 
-def _assignments(
+def assignments(
     instance: Instance, assumed: Sequence[Constraint], rng: random.Random, tries: int
 ) -> Iterator[dict[str, int]]:
     """Random integers for all symbols that satisfy what is assumed."""

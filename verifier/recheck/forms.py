@@ -405,6 +405,26 @@ def free_in_sum(total: Sum) -> frozenset[str]:
     return names
 
 
+def tensors_in(total: Sum) -> frozenset[str]:
+    """The names of the inputs of which elements are read in a sum, also inside functions."""
+    return frozenset[str]().union(
+        *(_tensors_in_factor(f) for t in total.terms for f, _ in t.factors)
+    )
+
+
+def _tensors_in_factor(factor: Factor) -> frozenset[str]:
+    match factor:
+        case Read(tensor, _):
+            return frozenset({tensor})
+        case Apply(_, args):
+            return frozenset[str]().union(*map(tensors_in, args))
+        case Nested(body):
+            return tensors_in(body)
+        case Most(choices):
+            return frozenset[str]().union(*(tensors_in(c.body) for c in choices))
+    return frozenset()
+
+
 def sizes_in(part: Term) -> Iterator[Size]:
     """The sizes in guards, indices and factors of a term, also inside functions."""
     for guard in part.guards:

@@ -17,6 +17,7 @@ from xflow.verifier.recheck.forms import (
     free_in_factor,
     product,
     scaled,
+    tensors_in,
     term,
 )
 
@@ -122,10 +123,20 @@ def _argument(factor: Factor) -> Sum:
     return factor.args[0]
 
 
-def without_exponentials(total: Sum) -> Sum:
-    """The sum divided by the exponentials that its terms share: of the same sign everywhere."""
-    shared = _shared_exponentials(total)
+def without_exponentials(total: Sum, unbounded: frozenset[str] = frozenset()) -> Sum:
+    """The sum divided by the exponentials that its terms share: of the same sign everywhere.
+
+    Elements of inputs in `unbounded` may be -inf; an exponential of one stays.
+    """
+    shared = [
+        (f, e) for f, e in _shared_exponentials(total) if not may_vanish(_argument(f), unbounded)
+    ]
     return _divided(total, shared) if shared else total
+
+
+def may_vanish(exponent: Sum, unbounded: frozenset[str]) -> bool:
+    """Whether the exponential of a sum may be 0, if elements of inputs in `unbounded` are -inf."""
+    return bool(unbounded) and not unbounded.isdisjoint(tensors_in(exponent))
 
 
 def _shared_exponentials(total: Sum) -> list[tuple[Factor, int]]:

@@ -67,8 +67,10 @@ class Output:
         facts: Mapping[str, str],
         *,
         hints: Sequence[Change] = (),
+        unbounded: frozenset[str] = frozenset(),
     ):
         self._hints = hints
+        self._unbounded = unbounded
         left, right = sides
         self._data = data
         self._questions = questions
@@ -130,7 +132,7 @@ class Output:
             facts=self._facts,
         )
         self._given = self._plain.given = replay.given = known_of(given)
-        known = Definedness(replay, given, self._facts)
+        known = Definedness(replay, given, self._facts, self._unbounded)
         for need in needs(self._whole[1], self._expansion):
             unmet = known.unmet(need)
             if unmet is not None:

@@ -37,6 +37,7 @@ from xflow.verifier.recheck.forms import (
 )
 from xflow.verifier.recheck.groups import apart_choice, least_values
 from xflow.verifier.recheck.integers import Integers, Kind
+from xflow.verifier.recheck.laws import may_vanish
 from xflow.verifier.recheck.real_terms import RealTerms
 from xflow.verifier.recheck.solver import Questions
 
@@ -102,9 +103,15 @@ class Unknowns(RealTerms):
     """Sums as real terms of cvc5, where `path` holds."""
 
     def __init__(
-        self, path: Guards, comparing: Compares, nested: int = 0, limit: int | None = None
+        self,
+        path: Guards,
+        comparing: Compares,
+        nested: int = 0,
+        limit: int | None = None,
+        unbounded: frozenset[str] = frozenset(),
     ):
         super().__init__()
+        self._unbounded = unbounded
         self._limit = LIMIT if limit is None else limit
         self._path = path
         self._comparing = comparing
@@ -237,7 +244,7 @@ class Unknowns(RealTerms):
         key = sum_key(total), frozenset(path)
         memo = self._comparing.nonnegative
         if key not in memo:
-            inner = Unknowns(path, self._comparing, self._nested + 1)
+            inner = Unknowns(path, self._comparing, self._nested + 1, unbounded=self._unbounded)
             memo[key] = inner.refute("LT", total)
         return memo[key]
 
@@ -261,6 +268,11 @@ class Unknowns(RealTerms):
         match factor:
             case Nested(body):
                 return self.sum(body)
+            case Apply("exp", (argument,)) if may_vanish(argument, self._unbounded):
+                # Of -inf it is 0: that it is not negative is all that is known at any rate.
+                unknown = self._same_or_unknown(factor)
+                self.facts.append(self.make(cvc5.Kind.GEQ, unknown, self.number(0)))
+                return unknown
             case Apply(name, args):
                 return self.function(name, [self.sum(arg) for arg in args])
             case Most(choices):

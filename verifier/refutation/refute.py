@@ -18,7 +18,7 @@ import z3
 
 from xflow.constraint import Constraint, Relation, at_least
 from xflow.errors import ShapeError
-from xflow.facts import Fact
+from xflow.facts import NONZERO, POSITIVE, SIGNS, Fact
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
 from xflow.ops.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.ops.sorts import BOOL, INT, REAL
@@ -428,9 +428,11 @@ def sprinkled(array: Array, numbers: Sequence[float], rng: random.Random) -> Arr
 
 def satisfying(fact: Fact, array: Array) -> Array:
     """`array` with the elements changed of which `fact` is not true."""
-    if fact.relation == "!=":
+    if fact.relation not in SIGNS:
+        return array  # all that is drawn are numbers
+    if fact.relation == NONZERO:
         return np.where(array == 0, 1.0, array)
-    return np.abs(array) + (0.125 if fact.relation == ">" else 0)
+    return np.abs(array) + (0.125 if fact.relation == POSITIVE else 0)
 
 
 def random_array(shape: Shape, rng: random.Random) -> Array:

@@ -174,11 +174,11 @@ class _Shrinker:
                 if self._replace(name, np.full_like(self.best.inputs[name], number)):
                     break
         for name in self.best.inputs:
-            whole = np.sign(self.best.inputs[name]) if self._is_real(name) else None
-            if whole is not None and not self._is_whole(name):
-                _ = self._replace(name, whole) or self._replace(
-                    name, np.round(self.best.inputs[name] * 8)
-                )
+            array = self.best.inputs[name]
+            if self._is_real(name) and not self._is_whole(name):
+                # Of an array without axes numpy makes a number.
+                whole, eighths = np.asarray(np.sign(array)), np.asarray(np.round(array * 8))
+                _ = self._replace(name, whole) or self._replace(name, eighths)
         for name in self.best.inputs:
             for place in np.ndindex(*self.best.inputs[name].shape):
                 self._simplify_element(name, place)
@@ -194,7 +194,7 @@ class _Shrinker:
                 return
 
     def _replace(self, name: str, array: Array) -> bool:
-        if np.array_equal(array, self.best.inputs[name]):
+        if _same(array, self.best.inputs[name]):
             return True
         inputs = {**self.best.inputs, name: array}
         return self.accept(self.best.sizes, self.best.reals, inputs)
@@ -204,7 +204,11 @@ class _Shrinker:
 
     def _is_whole(self, name: str) -> bool:
         array = self.best.inputs[name]
-        return bool(np.array_equal(array, np.round(array)))
+        return bool(np.array_equal(array, np.round(array), equal_nan=True))
+
+
+def _same(left: Array, right: Array) -> bool:
+    return np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
 
 
 def _corner(array: Array, shape: tuple[int, ...]) -> Array:

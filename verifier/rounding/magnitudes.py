@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.facts import Fact
+from xflow.facts import NONZERO, SIGNS, Fact
 from xflow.graph import Leaf, Value
 from xflow.ops.registry import Array, Shape
 from xflow.ops.sorts import BOOL, REAL
@@ -65,8 +65,10 @@ def ones(leaves: Sequence[Value]) -> dict[str, Array]:
 
 def satisfying(fact: Fact, array: Array) -> Array:
     """`array` with the elements changed of which `fact` is not true, at its magnitudes."""
+    if fact.relation not in SIGNS:
+        return array  # all that is drawn are numbers
     nonzero = np.where(array == 0, 1.0, array)
-    return nonzero if fact.relation == "!=" else np.abs(nonzero)
+    return nonzero if fact.relation == NONZERO else np.abs(nonzero)
 
 
 def jitter(array: Array, rng: np.random.Generator, precision: Precision) -> Array:
@@ -121,6 +123,15 @@ def _close(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
     Squares of such numbers lose nearly all that tells them apart.
     """
     return 2.0 ** (place.precision.digits // 2 - 1) + _signed(rng, shape)
+
+
+def opposed(signs: Sequence[int]) -> Draw:
+    """The same, each input with a sign of its own: what is added cancels then."""
+
+    def draw(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+        return signs[place.number] * _close(rng, shape, place)
+
+    return draw
 
 
 KINDS: tuple[tuple[bool, Draw], ...] = (

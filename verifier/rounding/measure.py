@@ -21,6 +21,14 @@ mean.
 it leads to overflows and the other does not, though nothing that enters the result is near the
 end of the type's range. What is refused in fp32 is refused everywhere.
 
+**A direction cancels** if it would be refused without regard to the condition: a result that is as
+uncertain as its inputs is no excuse where these are exact, as the constants of a model are and the
+pixels of an image. Whether it happens depends on the constants at hand: means that are large beside
+deviations lose digits, others do not. So it is asked where such a direction is applied.
+
+**What decides** by what was computed with roundings, by comparing it or by rounding it to integers,
+must not be computed in another way: such rules are refused, unless they are exact.
+
 **The reference** for a direction is the float64 value of the side that it comes from. That side's
 error in float64 is as a rule that in fp32 times 2^-29, which is nothing beside it. Where both are
 the same (``1 - sigmoid(x)`` is 0 for large x), the other side seems wrong; so before a direction is
@@ -32,6 +40,7 @@ powers of two, and their boundaries lie where no exact result falls.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,12 +52,13 @@ import numpy as np
 
 from xflow.errors import ShapeError
 from xflow.facts import Fact
-from xflow.graph import Leaf, Value
+from xflow.graph import Leaf, Value, read
 from xflow.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
 from xflow.ops.registry import Array, Shape
 from xflow.ops.sorts import REAL
 from xflow.rule import Instance, Rule
-from xflow.size import evaluate
+from xflow.size import evaluate, symbol
+from xflow.verifier.exact import decides_by_rounded
 from xflow.verifier.refutation.refute import (
     Sampler,
     concretize,
@@ -57,8 +67,22 @@ from xflow.verifier.refutation.refute import (
     real_symbols,
     size_names,
 )
-from xflow.verifier.rounding.magnitudes import KINDS, draw_inputs, jitter, ones, satisfying
-from xflow.verifier.rounding.rounded import FP32, PRECISIONS, Precision, run_rounded
+from xflow.verifier.rounding.magnitudes import (
+    KINDS,
+    Draw,
+    draw_inputs,
+    jitter,
+    ones,
+    opposed,
+    satisfying,
+)
+from xflow.verifier.rounding.rounded import (
+    FP32,
+    PRECISIONS,
+    Precision,
+    run_accumulating,
+    run_rounded,
+)
 from xflow.verifier.rounding.wide import run_wide
 
 BOUND = 2.0**6
@@ -82,6 +106,8 @@ DRAWS = 8
 """Of so many draws of sizes the largest is measured."""
 SMALL = 2_000
 """Elements of all inputs together."""
+MOST_SIGNS = 8
+"""Ways to give the inputs of a rule signs that are tried."""
 LANES = 96
 """Elements of each input of a rule on inputs of any shape."""
 
@@ -108,17 +134,35 @@ def measure(
         return Numerics((), tuple(Refusal(d, UNMEASURED) for d in directions), UNMEASURED)
     figures: list[Figures] = []
     refusals: list[Refusal] = []
+    cancels: dict[str, None] = {}
+    if rule.exact is None and any(map(_decides, (*instance.lhs, *instance.rhs))):
+        refusals += [Refusal(direction, "discrete") for direction in directions]
     for precision in precisions:
         tally = _Tally(precision, evaluate)
         for extreme, inputs in case.inputs(precision):
             tally.add(case, inputs, extreme)
+        if precision is FP32:
+            plain = ((case, inputs) for _, inputs in case.inputs(precision))
+            for sharp, inputs in itertools.chain(plain, case.opposed(instance, precision)):
+                tally.add_cancellation(sharp, inputs)
         figures.append(tally.figures())
+        cancels.update(dict.fromkeys(d for d in directions if tally.cancels.get(d)))
         for direction in directions:
             reason = tally.reasons.get(direction)
             if reason and not any(r.direction == direction and not r.type for r in refusals):
                 here = "" if precision is FP32 else precision.name
                 refusals.append(Refusal(direction, reason, here))
-    return Numerics(tuple(figures), tuple(sorted(refusals, key=lambda item: item.direction)))
+    return Numerics(
+        tuple(figures),
+        tuple(sorted(refusals, key=lambda item: item.direction)),
+        cancels=tuple(sorted(cancels)),
+    )
+
+
+def _decides(value: Value) -> bool:
+    """Whether something discrete in a side depends on what was computed with roundings."""
+    index = tuple(symbol(f"_i{axis}") for axis in range(len(value.shape)))
+    return decides_by_rounded(read(value, index))
 
 
 @dataclass(frozen=True)
@@ -132,20 +176,48 @@ class Case:
     apart: bool
     """Each output element depends on one element of each input."""
     seed: str
+    sizes: Mapping[str, int]
 
     def inputs(self, precision: Precision) -> Iterator[tuple[bool, list[dict[str, Array]]]]:
         """For each sort of magnitudes whether it is extreme, and `SAMPLES` neighbouring inputs."""
         for number, (extreme, draw) in enumerate(KINDS):
             seed = random.Random(f"{self.seed} {precision.name} {number}").getrandbits(64)
-            rng = np.random.default_rng(seed)
-            base = draw_inputs(self.leaves, draw, rng, precision)
-            for fact in self.facts:
-                if fact.name in base:
-                    base[fact.name] = satisfying(fact, base[fact.name])
-            samples = [base]
-            for _ in range(SAMPLES - 1):
-                samples.append({key: jitter(a, rng, precision) for key, a in base.items()})
-            yield extreme, samples
+            yield extreme, self.samples(draw, np.random.default_rng(seed), precision)
+
+    def samples(
+        self, draw: Draw, rng: np.random.Generator, precision: Precision
+    ) -> list[dict[str, Array]]:
+        """`SAMPLES` neighbouring inputs."""
+        base = draw_inputs(self.leaves, draw, rng, precision)
+        for fact in self.facts:
+            if fact.name in base:
+                base[fact.name] = satisfying(fact, base[fact.name])
+        jittered = (
+            {key: jitter(array, rng, precision) for key, array in base.items()}
+            for _ in range(SAMPLES - 1)
+        )
+        return [base, *jittered]
+
+    def opposed(
+        self, instance: Instance, precision: Precision
+    ) -> Iterator[tuple[Case, list[dict[str, Array]]]]:
+        """The case with inputs, and real attributes, that are large and nearly cancel.
+
+        In every way to give them signs, up to `MOST_SIGNS`.
+        """
+        names = sorted(real_symbols((*instance.lhs, *instance.rhs)))
+        large = Fraction(2) ** (precision.digits // 2 - 1)
+        for real in (None, large, -large) if names else (None,):
+            case: Case | None = self
+            if real is not None:
+                rng = random.Random(self.seed)
+                reals = dict.fromkeys(names, real)
+                case = _concrete(instance, self.sizes, self.facts, rng, self.seed, given=reals)
+            ways = itertools.product((1, -1), repeat=len(self.leaves))
+            for number, signs in enumerate(itertools.islice(ways, MOST_SIGNS)):
+                if case is not None:
+                    seed = random.Random(f"{self.seed} {number}").getrandbits(64)
+                    yield case, case.samples(opposed(signs), np.random.default_rng(seed), precision)
 
     def run(
         self, feeds: Mapping[str, Array], precision: Precision | None, evaluate: Evaluate
@@ -195,24 +267,26 @@ def _concrete(
     facts: tuple[Fact, ...],
     rng: random.Random,
     seed: str,
+    *,
+    given: Mapping[str, Fraction] | None = None,
 ) -> Case | None:
+    """The case at some sizes; real attributes are drawn unless they are `given`."""
     shapes: dict[str, Shape] = {
         _key(value): (LANES,)
         if instance.broadcast
         else tuple(evaluate(size, sizes) for size in value.shape)
         for value in instance.inputs
     }
-    reals = {
-        name: Fraction(rng.randint(1, 12), 8)
-        for name in sorted(real_symbols((*instance.lhs, *instance.rhs)))
-    }
+    names = sorted(real_symbols((*instance.lhs, *instance.rhs)))
+    reals = dict(given or {name: Fraction(rng.randint(1, 12), 8) for name in names})
     try:
         left = concretize(instance.lhs, sizes, reals, shapes)
         right = concretize(instance.rhs, sizes, reals, shapes)
         found = {_key(v): v for v in concretize(instance.inputs, sizes, reals, shapes)}
     except (ShapeError, ZeroDivisionError):
         return None
-    case = Case(tuple(left), tuple(right), tuple(found.values()), facts, instance.broadcast, seed)
+    leaves = tuple(found.values())
+    case = Case(tuple(left), tuple(right), leaves, facts, instance.broadcast, seed, sizes)
     elements = [element_count(value.shape) for value in case.leaves]
     outputs = [element_count(value.shape) for value in (*left, *right)]
     if sum(elements) > SMALL or max(outputs) > SMALL or not min(outputs):
@@ -260,6 +334,8 @@ class _Tally:
     evaluate: Evaluate
     errors: dict[tuple[bool, int], float] = field(default_factory=dict)
     """By whether the magnitudes are extreme, and the side."""
+    cancels: dict[str, bool] = field(default_factory=dict)
+    """Whether a direction loses digits that the other side keeps."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why not to use a direction; empty if there is no reason."""
 
@@ -268,14 +344,36 @@ class _Tally:
         with np.errstate(all="ignore"):
             self._add(case, samples, extreme)
 
-    def _add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
-        exact = [case.run(feeds, None, self.evaluate) for feeds in samples]
-        rounded = [case.run(feeds, self.precision, self.evaluate) for feeds in samples]
+    def add_cancellation(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:
+        """Take one set of neighbouring inputs into account for what cancels alone."""
+        with np.errstate(all="ignore"):
+            for _, sides in self._sides(case, samples, run_accumulating):
+                for direction, pair in (("forward", sides), ("reverse", sides[::-1])):
+                    if not self.cancels.get(direction):
+                        self.cancels[direction] = self._cancels(*pair)
+
+    def _sides(
+        self, case: Case, samples: Sequence[Mapping[str, Array]], evaluate: Evaluate
+    ) -> Iterator[tuple[int, list[_Side]]]:
+        """Both sides of each output, by its number."""
+        exact = [case.run(feeds, None, evaluate) for feeds in samples]
+        rounded = [case.run(feeds, self.precision, evaluate) for feeds in samples]
         for output in range(len(case.left)):
-            sides = [
-                _Side(*(np.stack([run[side][output] for run in runs]) for runs in (exact, rounded)))
-                for side in (0, 1)
-            ]
+            yield (
+                output,
+                [
+                    _Side(
+                        *(
+                            np.stack([run[side][output] for run in runs])
+                            for runs in (exact, rounded)
+                        )
+                    )
+                    for side in (0, 1)
+                ],
+            )
+
+    def _add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
+        for output, sides in self._sides(case, samples, self.evaluate):
             self._record(sides, extreme)
             for direction, values in (("forward", case.left), ("reverse", case.right)):
                 source, target = sides if direction == "forward" else reversed(sides)
@@ -305,6 +403,24 @@ class _Tally:
         scale = np.maximum(scale, self.precision.negligible)
         worse = _rms(target.rounded - source.exact) > BOUND * scale
         return "error" if (judged & finite & worse).any() else ""
+
+    def _cancels(self, source: _Side, target: _Side) -> bool:
+        """Whether `target` loses digits that `source` keeps, at inputs that are taken as exact."""
+        numbers = np.isfinite(source.exact) & np.isfinite(source.rounded)
+        numbers &= np.isfinite(target.rounded)
+        judged = numbers.all(axis=0)
+        if not judged.any():
+            return False
+        exact, before, after = (
+            a[:, judged] for a in (source.exact, source.rounded, target.rounded)
+        )
+        # Of all elements together: at a single one, either side may be right by chance.
+        scale = max(
+            self.precision.unit * float(_rms(exact).max()),
+            float(_rms(before - exact).max()),
+            self.precision.negligible,
+        )
+        return float(_rms(after - exact).max()) > BOUND * scale
 
     def _record(self, sides: Sequence[_Side], extreme: bool) -> None:
         """Each side's error against the nearer of the two float64 values."""

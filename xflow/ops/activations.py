@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xflow.bounds import Floats, Range
 from xflow.constraint import equal
 from xflow.ops.arguments import declare, number
 from xflow.ops.composite import ElementwiseComposite, made, real, scaled
@@ -180,6 +181,17 @@ class PRelu(ElementwiseComposite):
     def formula(self, inputs: Sequence[Value], attributes: Attributes) -> Value:
         x, slope = inputs
         return made("Add", made("Relu", x), made("Mul", slope, _negative(x)))
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range:
+        """The kernel reads the slope only where it is used."""
+        x, slope = inputs
+        return floats.product(x, slope).join(x)
 
     def compute(self, arrays: Sequence[Array], attributes: Attributes) -> Array:
         x, slope = arrays

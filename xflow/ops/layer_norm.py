@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xflow.bounds import Floats, Range
 from xflow.constraint import at_least, equal
 from xflow.ops.arguments import axis, declare, flag, number, size
 from xflow.ops.composite import Composite, made, real
@@ -36,6 +37,36 @@ EIGHTH = Fraction(1, 8)
 
 class MomentNormalization(Composite):
     """A normalisation by mean and variance, or by the mean of squares."""
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """An element is at most the root of the sum of squares that it is divided by.
+
+        So what is normalised is at most the root of the number of elements, whatever these are, as
+        long as their squares do not overflow.
+        """
+        x, *parameters = inputs
+        normalised = self.normalised(shapes[0], attributes)
+        count = None if normalised is None else product(normalised)
+        if not isinstance(count, int) or not all(known.is_real for known in inputs):
+            return None
+        if floats.moderate is None and not x.within(math.sqrt(floats.largest / (4 * count + 4))):
+            return None
+        root = math.sqrt(count)
+        scale, *bias = parameters
+        return floats.sum([floats.product(Range(-root, root), scale), *bias])
+
+    def normalised(self, shape: Shape, attributes: Attributes) -> Shape | None:
+        """The extents of the axes of the first input over which moments are taken.
+
+        None where it is not the first input alone that is normalised.
+        """
+        return None
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -81,6 +112,9 @@ class FromAxis(MomentNormalization):
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         self.check(shapes, attributes, need)
         return [shapes[0]]
+
+    def normalised(self, shape: Shape, attributes: Attributes) -> Shape:
+        return shape[axis(attributes, "axis", len(shape)) :]
 
 
 @register
@@ -188,6 +222,9 @@ class InstanceNormalization(MomentNormalization):
         _check_channels(self.name, shapes, need, shapes[0][1])
         return [shapes[0]]
 
+    def normalised(self, shape: Shape, attributes: Attributes) -> Shape:
+        return shape[2:]
+
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
         x, scale, bias = inputs
         rank = len(x.shape)
@@ -244,6 +281,9 @@ class GroupNormalization(MomentNormalization):
         by_group = flag(attributes, "by_group")
         _check_channels(self.name, shapes, need, groups if by_group else channels)
         return [shapes[0]]
+
+    def normalised(self, shape: Shape, attributes: Attributes) -> Shape:
+        return (shape[1] // size(attributes, "num_groups"), *shape[2:])
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
         from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from xflow.bounds import ANYTHING, Floats, Range
 from xflow.ops.arguments import flag, integers
 from xflow.ops.composite import Composite, made
 from xflow.ops.reduce import EXAMPLES, Reduction
@@ -95,6 +98,22 @@ class ReduceL2(ComposedReduction):
     def formula(self, x: Value, attributes: Attributes) -> Value:
         return made("Sqrt", made("ReduceSumSquare", x, **attributes))
 
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range:
+        """Squares may overflow or not, as the kernel scales the elements first or does not."""
+        (x,) = inputs
+        count = product(shapes[0][k] for k in integers(attributes, "axes"))
+        most = max(abs(x.low), abs(x.high))
+        if not isinstance(count, int) or not x.is_real or math.isinf(most):
+            return replace(ANYTHING, low=0.0)
+        squares = floats.closed(0.0, count * min(most, 1e150) ** 2, (x,))
+        return Range(0.0, math.sqrt(count) * most, None, squares.plus)
+
     def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         largest = np.abs(x).max(axis=axes, keepdims=True, initial=0)
         scaled = x / np.where(largest == 0, np.ones_like(largest), largest)  # never overflows
@@ -125,6 +144,20 @@ class ReduceLogSumExp(ComposedReduction):
 
     def formula(self, x: Value, attributes: Attributes) -> Value:
         return made("Log", made("ReduceSum", made("Exp", x), **attributes))
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """At least the greatest element, which the kernel takes off before the exponential."""
+        (x,) = inputs
+        count = product(shapes[0][k] for k in integers(attributes, "axes"))
+        if not x.is_real or not isinstance(count, int) or count < 1:
+            return None
+        return floats.closed(x.low, x.high + math.log(count), (x,))
 
     def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         largest = x.max(axis=axes, keepdims=True, initial=-np.inf)

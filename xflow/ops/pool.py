@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from xflow.bounds import Floats, Range
 from xflow.constraint import at_least, less
 from xflow.ops.arguments import declare, flag, integers, literals, quotient, sizes
 from xflow.ops.pad import pad
@@ -195,6 +196,25 @@ class MaxPool(Pool):
 
         return over_box(max_over, window.kernel, element)
 
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """A number, if only a border is -inf and every window reaches beyond it."""
+        (known,) = inputs
+        if not known.minus or len(known.border) != len(shapes[0]):
+            return None
+        outer, inner = known.border[:2], known.border[2:]
+        axes = self.window(shapes, attributes).axes
+        if any(widths != (0, 0) for widths in outer):
+            return None
+        if not all(axis.enters(*widths) for axis, widths in zip(axes, inner, strict=True)):
+            return None
+        return replace(known.plain, reached=None)
+
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         kernel = integers(attributes, "kernel_shape")
         assert not flag(attributes, "ceil_mode"), "is written as pads"
@@ -267,6 +287,21 @@ class AveragePool(Pool):
         columns = zip(window.axes, counts, strict=True)
         mean = quotient(total, product(axis.kernel for axis, n in columns if n is None))
         return mean / times(*inside) if inside else mean
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """Between the least and the greatest element, and 0: no window lies in the border alone."""
+        (known,) = inputs
+        count = product(self.window(shapes, attributes).kernel)
+        total = floats.repeated(known, count if isinstance(count, int) else None)
+        if not known.is_real or not total.is_real:
+            return None
+        return Range(min(known.low, 0.0), max(known.high, 0.0))
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         kernel = integers(attributes, "kernel_shape")

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from xflow.bounds import Floats, Range
 from xflow.constraint import Constraint, equal
 from xflow.errors import ShapeError
 from xflow.ops.sorts import BOOL, ELEMENT, REAL, sort_of
@@ -192,8 +193,8 @@ class Operator:
     commutative: ClassVar[bool] = False
     """The value does not depend on the order of the inputs (only a hint, proved in tests)."""
     weights_along: ClassVar[str | None] = None
-    """The attribute that names an axis along which the result consists of weights: numbers from 0
-    to 1, of which those of elements that are -inf are 0, unless all of a line are."""
+    """The attribute that names an axis along which the result consists of weights, which sum to 1,
+    of which those of elements that are -inf are 0."""
     mask: ClassVar[int | None] = None
     """The input in which the runtime's kernel takes the least float for -inf, see `xflow.masks`."""
     narrow: ClassVar[bool] = False
@@ -277,6 +278,21 @@ class Operator:
         The operator is not defined where one of them is not in its range.
         """
         return {}
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """What is known of the elements of the result beyond what the specification tells.
+
+        `inputs` are the ranges of the inputs, `floats` the arithmetic of the result's type. None:
+        nothing. Declared for operators whose kernels avoid what their definitions do on the way,
+        such as the overflow of an exponential, and for results in a narrow range.
+        """
+        return None
 
     def observed(self, array: Array) -> Mapping[str, Attribute] | None:
         """Of a constant operator: what data says of its attributes; None: it cannot be this."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xflow.bounds import Floats, Range
 from xflow.ops.activations import examples, single
 from xflow.ops.arguments import declare, number
 from xflow.ops.composite import ElementwiseComposite, made, real, scaled
@@ -114,6 +115,17 @@ class Softplus(ElementwiseComposite):
 
     def formula(self, inputs: Sequence[Value], attributes: Attributes) -> Value:
         return made("Log", made("Add", 1, made("Exp", inputs[0])))
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range:
+        """The kernel takes the exponential of what is negative alone: it does not overflow."""
+        (x,) = inputs
+        return Range(0.0, max(x.high, 0.0) + 1.0, None, x.plus, x.nan)
 
     def compute(self, arrays: Sequence[Array], attributes: Attributes) -> Array:
         return _softplus(arrays[0])

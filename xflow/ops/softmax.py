@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xflow.bounds import Floats, Range
 from xflow.ops.arguments import axis, declare
 from xflow.ops.composite import Composite, made
 from xflow.ops.registry import (
@@ -26,6 +28,8 @@ from xflow.size import Size, product
 if TYPE_CHECKING:
     from xflow.graph import Value
 
+LONGEST = 64.0
+"""More than the logarithm of the extent of any tensor."""
 ALONE_SINCE = 13
 """The opset from which on the operators act along `axis` alone; before, on all axes from there."""
 
@@ -90,6 +94,22 @@ class Softmax(AlongAxis):
         total = made("ReduceSum", exponential, axes=_axes(inputs[0].shape, attributes))
         return (made("Div", exponential, total),)
 
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range:
+        """The kernel takes the greatest element off: a NaN or +inf makes NaN of the line.
+
+        So does a line that is -inf throughout.
+        """
+        (x,) = inputs
+        along = axis(attributes, "axis", len(shapes[0])) - len(shapes[0])
+        covered = x.reached is not None and along not in x.reached
+        return Range(0.0, 1.0, nan=x.nan or x.plus or covered)
+
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         (x,) = arrays
         along = axis(attributes, "axis", x.ndim)
@@ -108,6 +128,21 @@ class LogSoftmax(AlongAxis):
         (x,) = inputs
         total = made("ReduceLogSumExp", x, axes=_axes(x.shape, attributes))
         return (made("Sub", x, total),)
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """At most 0, and less by the spread of the elements and the logarithm of their number."""
+        (x,) = inputs
+        if not x.is_real:
+            return None
+        count = shapes[0][axis(attributes, "axis", len(shapes[0]))]
+        most = math.log(max(count, 1)) if isinstance(count, int) else LONGEST
+        return floats.closed(x.low - x.high - most, 0.0, (x,))
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         (x,) = arrays

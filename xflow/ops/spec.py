@@ -292,12 +292,30 @@ class Order(OpaqueInteger):
         return self.key
 
 
+_compares_equals = False
+
+
+@contextmanager
+def all_comparisons() -> Iterator[None]:
+    """Inside the block, `order` keeps the comparison of an expression with itself.
+
+    For numbers it is decided; but it tells NaN from all else, which counts where one asks what a
+    side reads.
+    """
+    global _compares_equals  # noqa: PLW0603
+    outer, _compares_equals = _compares_equals, True
+    try:
+        yield
+    finally:
+        _compares_equals = outer
+
+
 def order(left: ScalarLike, right: ScalarLike) -> Size:
     """1 where `left` is greater than `right`, 0 where they are equal, -1 where it is less."""
     a, b = scalar(left), scalar(right)
     if isinstance(a, Literal) and isinstance(b, Literal):
         return (a.value > b.value) - (a.value < b.value)
-    return 0 if a == b else atom_size(Order(a, b))
+    return 0 if a == b and not _compares_equals else atom_size(Order(a, b))
 
 
 def truth(tensor: str, index: Index) -> Scalar:
@@ -443,6 +461,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """The real functions of the language, each with a concrete reading that is exact on fractions
 where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an
 integer y."""
+
+
+LOSING = frozenset({"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", "power"})
+"""Functions that may give a number where an argument is infinite."""
+PARTIAL = frozenset({"reciprocal", "sqrt", "log", "power"})
+"""Functions that are not defined for every number."""
+MONOTONE = frozenset({"max", "min"})
+"""Functions through which a summand that is -inf stays one, or is lost as any lesser number is."""
+JUMPING = frozenset({"sign", "floor", "power"})
+"""Functions that are not continuous everywhere."""
 
 
 def evaluate(

@@ -78,6 +78,18 @@ class Axis:
             return 0
         return more
 
+    def enters(self, begin: int, end: int) -> bool:
+        """Whether the window has a position at least `begin` from one end of the input, and `end`
+        from the other, wherever it stands; False where sizes are unknown."""
+        known = literals((self.extent, self.kernel, self.begin, self.stride, self.dilation))
+        count = self.output
+        if known is None or not isinstance(count, int):
+            return False
+        extent, kernel, before, stride, dilation = known
+        start = np.arange(count)[:, None] * stride - before
+        here = start + np.arange(kernel) * dilation
+        return bool(np.all(np.any((here >= begin) & (here < extent - end), axis=1)))
+
     @property
     def bordered(self) -> bool:
         """Whether a window may reach beyond the input."""

@@ -1,0 +1,47 @@
+"""What an analysis may take for granted of a model's inputs and of computations with them.
+
+The levels are ordered: each takes for granted what those before it do. A fact is worth more the
+less it takes, and reports name the least level that a rewrite needs.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Assumption(IntEnum):
+    """How much is taken for granted."""
+
+    NONE = 0
+    FINITE_INPUTS = 1
+    MODERATE = 2
+
+    @property
+    def option(self) -> str:
+        """Its name on the command line and in reports."""
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def sentence(self) -> str:
+        """What is taken for granted, in a sentence."""
+        return _SENTENCES[self]
+
+    @classmethod
+    def named(cls, option: str) -> Assumption:
+        """The level with that option. Raises KeyError."""
+        return cls[option.upper().replace("-", "_")]
+
+
+_SENTENCES = {
+    Assumption.NONE: "nothing is assumed of the inputs",
+    Assumption.FINITE_INPUTS: (
+        "the float inputs that enter products, sums over axes or normalizations hold numbers"
+    ),
+    Assumption.MODERATE: (
+        "the float inputs that enter products, sums over axes or normalizations hold numbers, and "
+        "sums, products, quotients and casts of numbers of moderate size do not overflow"
+    ),
+}
+
+DEFAULT = Assumption.MODERATE
+"""The weakest level at which the benchmark's models gain what they do."""

@@ -1,0 +1,57 @@
+"""What an element of an operator's output is, over elements of its inputs: read once and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xflow.graph import Value
+from xflow.ops.registry import Operator, Reader
+from xflow.ops.sorts import BOOL
+from xflow.ops.spec import ONE, ZERO, Element, Scalar, all_comparisons, truth
+from xflow.size import symbol
+
+
+def names_of(inputs: Sequence[Value]) -> list[str]:
+    """A name for each input, the same for inputs that are the same value."""
+    numbers: dict[Value, str] = {}
+    return [numbers.setdefault(value, str(len(numbers))) for value in inputs]
+
+
+_elements: dict[object, Scalar] = {}
+MAX_ELEMENTS = 20_000
+"""Most specifications that are kept."""
+
+
+def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scalar:
+    """What an element of a registered operator's output is, over inputs named by `names_of`.
+
+    The index is ``i0, i1, ...``. Comparisons of an element with itself stay. `truths` are Boolean
+    inputs that hold one value everywhere. Raises ShapeError.
+    """
+    node = value.node
+    assert isinstance(node.op, Operator)
+    names = names_of(node.inputs)
+    key = node.kind, tuple(v.type for v in node.inputs), tuple(names), value.index, truths
+    found = _elements.get(key)
+    if found is None:
+        readers = [_reader(name, source) for name, source in zip(names, node.inputs, strict=True)]
+        for position, holds in truths:
+            readers[position] = _always(ONE if holds else ZERO)
+        index = tuple(symbol(f"i{axis}") for axis in range(len(value.shape)))
+        shapes = [source.shape for source in node.inputs]
+        with all_comparisons():
+            found = node.op.at(readers, shapes, node.attributes, value.index, index)
+        if len(_elements) >= MAX_ELEMENTS:
+            _elements.clear()
+        _elements[key] = found
+    return found
+
+
+def _always(scalar: Scalar) -> Reader:
+    return lambda index: scalar
+
+
+def _reader(name: str, source: Value) -> Reader:
+    if source.type.dtype == BOOL:
+        return lambda index: truth(name, index)
+    return lambda index: Element(name, index)

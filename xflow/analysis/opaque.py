@@ -1,0 +1,63 @@
+"""What is known of operators that the registry does not describe: how their results are made.
+
+An opaque operator may do anything, and what it gives may be anything. Of ONNX's own operators that
+are common in models, this much is known: some give elements of their inputs, or 0; some give sums
+and products of them, as interpolations and recurrences do.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class Made(Enum):
+    """How results come about, of the float inputs."""
+
+    ELEMENTS = "elements of the inputs, or 0"
+    SUMS = "sums and products of elements, with bounded weights"
+    NUMBERS = "numbers, whatever the inputs are"
+
+
+_KINDS: Final = {
+    Made.ELEMENTS: (
+        *("Compress", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements"),
+        *("GatherND", "Identity", "MaxUnpool", "Reshape", "ReverseSequence", "ScatterElements"),
+        *("Scatter", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "TensorScatter"),
+        *("Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Concat", "Clip", "OneHot"),
+    ),
+    Made.SUMS: (
+        *("AffineGrid", "AveragePool", "Col2Im", "Conv", "ConvTranspose", "CumSum", "DeformConv"),
+        *("DequantizeLinear", "Einsum", "Gemm", "GlobalAveragePool", "GridSample", "MatMul"),
+        *("MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul", "Mean", "ReduceMean"),
+        *("ReduceSum", "ReduceSumSquare", "ReduceL1", "Resize", "RoiAlign", "Sum", "Upsample"),
+        *("MaxRoiPool", "STFT", "DFT", "RotaryEmbedding", "GRU", "LSTM", "RNN"),
+    ),
+    Made.NUMBERS: (
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"),
+        *("EyeLike", "Hardmax", "HannWindow", "HammingWindow", "BlackmanWindow"),
+    ),
+}
+_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+MOVES: Final = (frozenset(_KINDS[Made.ELEMENTS]) | {"Pad"}) - {
+    "Clip",
+    "MaxUnpool",
+    "TopK",
+    "Unique",
+}
+"""Operators that give what they are given, wherever that goes: also what is no number."""
+_STEADY: Final = frozenset(_OF) - {"TopK", "MaxUnpool", "Hardmax", "Unique"} | {"Cast"}
+"""Operators that give nearly the same for nearly the same."""
+
+
+def decides_by(op_type: str) -> bool:
+    """Whether a small difference of an input may make a large one of a float output."""
+    return op_type not in _STEADY
+
+
+def kind_of(op_type: str) -> Made | None:
+    """How an operator of ONNX of that name makes floats; None where that is not known.
+
+    `op_type` is empty for operators of other domains, see `xflow.graph.Opaque`.
+    """
+    return _OF.get(op_type)

@@ -1,0 +1,758 @@
+"""What the elements of computed tensors can be: an abstract interpretation by intervals.
+
+Proofs are about real numbers; a NaN or an infinity lies outside. Whether a rule that is proved for
+numbers may be applied where its inputs are computed is a question about one place of one model: can
+an element of what is computed there be no number? This module answers it. It reads the operators'
+own specifications (`at`), with a `Range` in the place of each element.
+
+Known are the data of constants, and that integers and Booleans are numbers. What may be taken for
+granted besides is an `Assumption`:
+
+- ``none``: nothing. A caller may pass infinities, and sums may overflow.
+- ``finite-inputs``: inputs of floats are numbers where they enter a sum of products or of elements,
+  as images and features do, by themselves or by way of what is elementwise or moves them. What is
+  compared, tested or added to scores stays as unknown as it is: who tests an input expects that it
+  is no number, and masks hold infinities.
+- ``moderate``: besides, these are at most `moderate` in magnitude, and sums, products and quotients
+  of what is moderate (and not 0, as a divisor) stay so. Exponentials, and powers, quotients by what
+  may be 0, logarithms and roots are bounded by intervals alone, whatever is taken for granted.
+
+Large constants are not trusted so far: two masks of the least float do overflow when they are
+added, and a row of the sum may then be -inf throughout.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.elements import element_of, names_of
+from xflow.analysis.opaque import MOVES, Made, kind_of
+from xflow.analysis.quotients import bound_of_quotient
+from xflow.bounds import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
+from xflow.constraint import Constraint
+from xflow.errors import ShapeError
+from xflow.fold import ConstantLookup, Folder
+from xflow.graph import Leaf, Node, Opaque, TensorType, Value, apply, leaf, walk
+from xflow.ops.composite import Composite
+from xflow.ops.registry import Array, Operator, broadcast_index
+from xflow.ops.sorts import BOOL, FLOATS, INTEGERS, integer_range
+from xflow.ops.spec import (
+    ONE,
+    ZERO,
+    Bottom,
+    Call,
+    Element,
+    If,
+    Index,
+    Literal,
+    MaxOver,
+    OfSize,
+    Order,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+    plus,
+    times,
+)
+from xflow.size import Symbol, free_symbols, opaque_integers, product, replace_opaque, symbol
+
+FOLDED = 2**22
+"""Most elements of a constant expression that is computed so as to look at them."""
+
+LARGEST = {
+    "FLOAT": 2.0**128 * (1 - 2.0**-24),
+    "DOUBLE": 2.0**1023 * (2 - 2.0**-52),
+    "FLOAT16": 65504.0,
+    "BFLOAT16": 2.0**127 * (2 - 2.0**-7),
+}
+"""The largest number of each type of floats."""
+
+
+def moderate(dtype: str) -> float:
+    """The magnitude up to which numbers of a type are moderate.
+
+    A product of two of them does not overflow, nor the least float with one of them added; in 16
+    bits that does.
+    """
+    return 2.0**10 if dtype == "FLOAT16" else 2.0**63
+
+
+READERS = frozenset({"contraction", "convolution", "normalization"})
+"""The roles of operators whose inputs are taken for numbers, where they are inputs of the model. So
+are those of other operators that sum up elements."""
+WEIGHTS = frozenset({"softmax", "attention"})
+"""The roles of operators whose results are no inputs any more, and that do not sum up elements."""
+GUARDED = 6
+"""Most operators between what a choice tests and what it chooses."""
+
+
+class Ranges:
+    """What is known of the values of a graph whose constants `constants` serves.
+
+    `assumption` says what is taken for granted.
+    """
+
+    def __init__(self, constants: ConstantLookup, assumption: Assumption = DEFAULT) -> None:
+        self.constants = constants
+        self.assumption = assumption
+        self._fold = Folder(constants)
+        self._known: dict[Value, Range] = {}
+        self._given: dict[Value, Range] = {}
+
+    def of(self, value: Value) -> Range:
+        """The range of a value of any type."""
+        return self._found(value, self._known)
+
+    def given(self, value: Value) -> Range:
+        """The range of a value where it enters a sum: inputs that it is made of are numbers there.
+
+        That is, if the assumption says so.
+        """
+        return self._found(value, self._given)
+
+    def _found(self, value: Value, where: Mapping[Value, Range]) -> Range:
+        if value not in where:
+            for node in walk([value], self._given):
+                for output in node.outputs:
+                    if output not in self._given:
+                        self._known[output] = self._of(output)
+                        self._given[output] = self._as_given(output)
+        return where[value]
+
+    def _of(self, value: Value) -> Range:
+        node, dtype = value.node, value.type.dtype
+        array = self.data(value)
+        if array is not None:
+            return of_array(array)
+        if dtype == BOOL or dtype in INTEGERS:
+            return _of_integers(dtype)
+        if isinstance(node.op, Leaf):
+            return node.op.known or ANYTHING
+        if dtype not in FLOATS:
+            return ANYTHING
+        known = [
+            (self._given if trusts(node, position) else self._known)[source]
+            for position, source in enumerate(node.inputs)
+        ]
+        return self._made(value, known, self._known)
+
+    def _as_given(self, value: Value) -> Range:
+        node, dtype = value.node, value.type.dtype
+        known = self._known[value]
+        if known.is_real or dtype not in FLOATS or self.assumption is Assumption.NONE:
+            return known
+        if isinstance(node.op, Leaf):
+            if value.is_constant:
+                return known
+            if node.op.given is not None or node.op.known is not None:
+                return node.op.given or known
+            bound = LARGEST[dtype]
+            if self.assumption >= Assumption.MODERATE:
+                bound = moderate(dtype)
+            return Range(-bound, bound)
+        if node.role in WEIGHTS or (isinstance(node.op, Opaque) and node.op.op_type not in MOVES):
+            return known  # what it gives is no input any more
+        if all(self._given[source] is self._known[source] for source in node.inputs):
+            return known
+        return self._made(value, [self._given[source] for source in node.inputs], self._given)
+
+    def read(self, value: Value, part: Scalar) -> Range:
+        """The range of a part of the specification of an operator's output, see `element_of`."""
+        node = value.node
+        inputs = [
+            (self.given if trusts(node, position) else self.of)(source)
+            for position, source in enumerate(node.inputs)
+        ]
+        return _Reading(value, inputs, self.floats(_float_type(value.type.dtype))).part(part)
+
+    def is_real_with(self, node: Node, value: Value, other: Range) -> bool:
+        """Whether an operator's results stay numbers, as far as they are, if `value` is `other`."""
+        for output in node.outputs:
+            if output.type.dtype in FLOATS and self.of(output).is_real:
+                inputs = [
+                    other if v == value
+                    else self.given(v) if trusts(node, position)
+                    else self.of(v)
+                    for position, v in enumerate(node.inputs)
+                ]  # fmt: skip
+                if not self._computed(output, inputs).is_real:
+                    return False
+        return True
+
+    def floats(self, dtype: str) -> Floats:
+        """What arithmetic in a type of floats is taken to do."""
+        assumed = self.assumption >= Assumption.MODERATE
+        return Floats(LARGEST[dtype], moderate(dtype) if assumed else None)
+
+    def data(self, value: Value) -> Array | None:
+        """The data of a constant, if it is a leaf or small."""
+        if value.is_leaf:
+            return self.constants(value) if value.is_constant else None
+        size = product(value.shape)
+        small = isinstance(size, int) and size <= FOLDED
+        return self._fold(value) if value.is_constant and small else None
+
+    def _made(self, value: Value, inputs: Sequence[Range], known: Mapping[Value, Range]) -> Range:
+        """The range of an operator's output, from those of its inputs."""
+        node = value.node
+        if isinstance(node.op, Opaque):
+            return self._opaque(value, inputs)
+        bound = bound_of_quotient(value, known.__getitem__)
+        if bound is not None:
+            return Range(-bound, bound)
+        chosen = self._chosen(value, inputs, known)
+        return self._computed(value, inputs) if chosen is None else chosen
+
+    def _opaque(self, value: Value, inputs: Sequence[Range]) -> Range:
+        """The range of floats that an operator makes of which only its name is known."""
+        node, dtype = value.node, value.type.dtype
+        assert isinstance(node.op, Opaque)
+        name = node.op.op_type
+        if name == "Cast" and node.inputs[0].type.dtype != BOOL and len(inputs) == 1:
+            (whole,) = inputs
+            return self.floats(dtype).closed(
+                whole.low, whole.high, (whole,),
+                minus=whole.minus, plus=whole.plus, nan=whole.nan,
+            )  # fmt: skip
+        if name in ARITHMETIC and len(inputs) == 2:
+            leaves = [leaf(name, TensorType(dtype, ())) for name in "ab"]
+            if node.inputs[0] == node.inputs[1]:
+                leaves = leaves[:1] * 2
+            (element,) = apply(name, leaves, {})
+            return self._computed(element, inputs).plain
+        if name == "Pad" and dtype in FLOATS:
+            return self._padded(node, inputs)
+        kind = kind_of(name)
+        floats = [
+            known.plain
+            for known, source in zip(inputs, node.inputs, strict=True)
+            if source.type.dtype in FLOATS
+        ]
+        if kind is Made.NUMBERS or (kind is Made.SUMS and self._sums_are_numbers(node, inputs)):
+            bound = LARGEST[dtype]
+            if self.assumption >= Assumption.MODERATE:
+                bound = moderate(dtype)
+            return Range(-bound, bound)
+        if kind is Made.ELEMENTS and floats:
+            found = Range(0.0, 0.0)
+            for each in floats:
+                found = found.join(each)
+            return found
+        return ANYTHING
+
+    def _padded(self, node: Node, inputs: Sequence[Range]) -> Range:
+        """The range of a tensor with a border of any elements, as before a pooling by maximum.
+
+        The widths and what they consist of are inputs since opset 11; before, nothing tells them.
+        """
+        others = list(zip(node.inputs, inputs, strict=True))[1:]
+        widths = [self.data(v) for v, _ in others if v.type.dtype not in FLOATS]
+        values = [known for v, known in others if v.type.dtype in FLOATS]
+        if not widths or len(values) > 1:
+            return ANYTHING
+        inner, value = inputs[0].plain, values[0] if values else Range(0.0, 0.0)
+        found = inner.join(value.plain)
+        rank = len(node.inputs[0].shape)
+        if inner.minus or widths[0] is None or widths[0].size != 2 * rank or len(widths) > 1:
+            return found
+        begins, ends = np.maximum(widths[0].reshape(2, rank), 0).astype(int).tolist()
+        return replace(found, border=tuple(zip(begins, ends, strict=True)))
+
+    def _sums_are_numbers(self, node: Node, inputs: Sequence[Range]) -> bool:
+        return self.assumption >= Assumption.MODERATE and all(
+            known.is_real and (source.type.dtype not in FLOATS or known.within(moderate("FLOAT")))
+            for known, source in zip(inputs, node.inputs, strict=True)
+        )
+
+    def _computed(self, value: Value, inputs: Sequence[Range]) -> Range:
+        """The range of a registered operator's output."""
+        node, dtype = value.node, value.type.dtype
+        assert isinstance(node.op, Operator)
+        if dtype == BOOL or dtype in INTEGERS:
+            return _of_integers(dtype)
+        floats = self.floats(_float_type(dtype))
+        shapes = [source.shape for source in node.inputs]
+        special = node.op.bounds(inputs, shapes, node.attributes, floats)
+        if special is not None:
+            return special
+        if isinstance(node.op, Composite):
+            return self._composite(value, inputs)
+        reading = _Reading(value, inputs, floats)
+        found = reading.range()
+        if not node.op.elementwise:
+            return found
+        return _elementwise(reading, found)
+
+    def _composite(self, value: Value, inputs: Sequence[Range]) -> Range:
+        """The range of an operator that is defined by others."""
+        node = value.node
+        assert isinstance(node.op, Composite)
+        leaves, outputs = node.op.definition([v.shape for v in node.inputs], node.attributes)
+        inner = dict(zip(leaves, inputs, strict=True))
+        for part in walk(outputs):
+            for output in part.outputs:
+                if output not in inner:
+                    inner[output] = self._computed(output, [inner[v] for v in part.inputs])
+        return inner[outputs[value.index]]
+
+    # Choices ------------------------------------------------------------------------------------
+
+    def _chosen(
+        self, value: Value, inputs: Sequence[Range], known: Mapping[Value, Range]
+    ) -> Range | None:
+        """The range of an elementwise operator that has a condition; None for all others.
+
+        Each of its readings knows what the condition says of what it tests.
+        """
+        node = value.node
+        if not isinstance(node.op, Operator) or not node.op.elementwise or not node.inputs:
+            return None
+        tests = [k for k, v in enumerate(node.inputs) if v.type.dtype == BOOL]
+        if len(tests) != 1 or value.type.dtype not in FLOATS:
+            return None
+        (position,) = tests
+        condition = node.inputs[position]
+        array = self.data(condition)
+        found: dict[bool, Range] = {}
+        for holds in (True, False):
+            if array is not None and array.size and not np.any(array.astype(bool) == holds):
+                continue
+            told = told_by(condition, holds, known)
+            sides = [
+                self._under(v, told, known, GUARDED) if told and k != position else inputs[k]
+                for k, v in enumerate(node.inputs)
+            ]
+            floats = self.floats(_float_type(value.type.dtype))
+            reading = _Reading(value, sides, floats, ((position, holds),))
+            found[holds] = _elementwise(reading, reading.range())
+        if len(found) == 1:
+            return next(iter(found.values()))
+        yes, no = found[True], found[False]
+        both = yes.join(no)
+        if array is None or not both.minus or yes.minus == no.minus:
+            return both
+        number = ~array.astype(bool) if yes.minus else array.astype(bool)
+        axes = range(-number.ndim, 0)
+        return replace(
+            both, reached=frozenset(axis for axis in axes if np.all(number.any(axis=axis)))
+        )
+
+    def _under(
+        self, value: Value, told: Mapping[Value, Range], known: Mapping[Value, Range], depth: int
+    ) -> Range:
+        """The range of a value where values are as `told`, that are read element by element."""
+        if value in told:
+            return known[value].meet(told[value])
+        node = value.node
+        if (
+            not depth
+            or not isinstance(node.op, Operator)
+            or not node.op.elementwise
+            or value.is_constant
+            or value.type.dtype not in FLOATS
+            or not any(v in told or v.node.inputs for v in node.inputs)
+        ):
+            return known[value]
+        inputs = [self._under(v, told, known, depth - 1) for v in node.inputs]
+        if all(new is known[v] for new, v in zip(inputs, node.inputs, strict=True)):
+            return known[value]
+        return self._computed(value, inputs).meet(known[value])
+
+
+def told_by(condition: Value, holds: bool, known: Mapping[Value, Range]) -> dict[Value, Range]:
+    """What a Boolean value says of the values that it tests, element by element.
+
+    `known` are the ranges without that.
+    """
+    node = condition.node
+    if isinstance(node.op, Opaque):
+        if node.op.op_type == NAN_TEST and not holds:
+            return {node.inputs[0]: replace(ANYTHING, nan=False)}
+        return {}
+    if not isinstance(node.op, Operator) or not node.op.elementwise or not node.inputs:
+        return {}
+    if all(source.type.dtype == BOOL for source in node.inputs):
+        return _told_by_logic(condition, holds, known)
+    if node.op.gives != (BOOL,) or any(v.type.dtype not in FLOATS for v in node.inputs):
+        return {}
+    try:
+        return _told_by_comparison(condition, holds, known)
+    except ShapeError:
+        return {}
+
+
+def _told_by_logic(
+    condition: Value, holds: bool, known: Mapping[Value, Range]
+) -> dict[Value, Range]:
+    """What follows for the operands of a Boolean operator, and what these say."""
+    node = condition.node
+    fitting = [
+        given
+        for given in itertools.product((True, False), repeat=len(node.inputs))
+        if element_of(condition, tuple(enumerate(given))) == (ONE if holds else ZERO)
+    ]
+    told: dict[Value, Range] = {}
+    for position, source in enumerate(node.inputs):
+        values = {given[position] for given in fitting}
+        if len(values) == 1:
+            for value, found in told_by(source, values.pop(), known).items():
+                told[value] = found.meet(told.get(value, ANYTHING))
+    return told
+
+
+def _told_by_comparison(
+    condition: Value, holds: bool, known: Mapping[Value, Range]
+) -> dict[Value, Range]:
+    """What a comparison of floats says of the two; each is false where one of them is NaN."""
+    element = element_of(condition)
+    names = names_of(condition.node.inputs)
+    values = dict(zip(names, condition.node.inputs, strict=True))
+    if not isinstance(element, If) or len(element.conditions) != 1 or len(values) != 2:
+        if holds and len(values) == 1:  # a value that is equal to itself
+            return {condition.node.inputs[0]: replace(ANYTHING, nan=False)}
+        return {}
+    (test,) = element.conditions
+    (order,) = (atom for atom in opaque_integers(test.difference) if isinstance(atom, Order))
+    if not isinstance(order.left, Element) or not isinstance(order.right, Element):
+        return {}
+    # Signs of left - right at which the comparison, as one of numbers, has that result.
+    wanted = ONE if holds else ZERO
+    signs = {
+        sign
+        for sign in (-1, 0, 1)
+        if (
+            element.then
+            if Constraint(replace_opaque(test.difference, lambda _: sign), test.relation).decided  # noqa: B023
+            else element.other
+        )
+        == wanted
+    }
+    left, right = values[order.left.tensor], values[order.right.tensor]
+    told: dict[Value, Range] = {}
+    for one, other, turned in ((left, right, signs), (right, left, {-sign for sign in signs})):
+        bound = known[other]
+        if not holds and bound.nan:
+            continue  # it may be false since the other one is NaN
+        found = replace(ANYTHING, nan=not holds)
+        if -1 not in turned and not bound.minus:
+            found = replace(found, low=bound.low, reached=None)
+        if 1 not in turned:
+            high = math.inf if bound.plus else bound.high
+            found = replace(found, high=high, plus=bound.plus and 0 in turned)
+        if 0 not in turned and _excludes_zero(bound, turned):
+            found = replace(found, nonzero=True)
+        told[one] = found
+    return told
+
+
+def _excludes_zero(bound: Range, signs: set[int]) -> bool:
+    """Whether a number whose difference to `bound` has one of `signs` cannot be 0."""
+    if bound.low > bound.high:
+        return False
+    if signs == {1}:
+        return bound.low >= 0 and not bound.minus
+    if signs == {-1}:
+        return bound.high <= 0 and not bound.plus
+    return bound.low == bound.high == 0 and not bound.is_infinite
+
+
+NAN_TEST = "IsNaN"
+"""The operator of ONNX that tells what is no number from infinities and numbers."""
+ARITHMETIC = frozenset({"Add", "Sub", "Mul"})
+"""Operators of ONNX whose names say what they do to elements, at every opset and of all sizes."""
+
+
+def trusts(node: Node, position: int) -> bool:
+    """Whether an input enters a sum of products or of elements, see `Assumption`."""
+    op = node.op
+    if isinstance(op, Opaque):
+        return kind_of(op.op_type) is Made.SUMS
+    if not isinstance(op, Operator):
+        return False
+    if op.role == "attention":
+        return position != op.mask
+    return op.role in READERS or (op.role not in WEIGHTS and sums(node))
+
+
+def sums(node: Node) -> bool:
+    """Whether what an operator gives is a sum over a range of what it is given."""
+    if not isinstance(node.op, Operator) or node.op.elementwise or not node.inputs:
+        return False
+    return _has_sum(element_of(node.outputs[0]))
+
+
+def _has_sum(scalar: Scalar) -> bool:
+    match scalar:
+        case SumOver(_, extent, body):
+            return extent != 1 or _has_sum(body)
+        case MaxOver(_, _, body) | ProductOver(_, _, body):
+            return _has_sum(body)
+        case Plus(args) | Times(args) | Call(_, args):
+            return any(map(_has_sum, args))
+        case If(_, then, other):
+            return _has_sum(then) or _has_sum(other)
+    return False
+
+
+def _float_type(dtype: str) -> str:
+    """The type of floats in which an element is computed; of rules' sorts, 32 bits."""
+    return dtype if dtype in LARGEST else "FLOAT"
+
+
+def _of_integers(dtype: str) -> Range:
+    low, high = integer_range(dtype)
+    return Range(float(low), float(high))
+
+
+def of_array(array: Array) -> Range:
+    """The range of known data."""
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        return ANYTHING
+    if not array.size:
+        return Range(0.0, 0.0)
+    if array.dtype.kind in "biu":
+        return Range(float(array.min()), float(array.max()), nonzero=bool(np.all(array != 0)))
+    low, high = float(array.min()), float(array.max())
+    if -math.inf < low and high < math.inf:
+        return Range(low, high, nonzero=low < 0 < high and bool(np.all(array != 0)))
+    finite = np.isfinite(array)
+    minus, plus = bool(np.isneginf(array).any()), bool(np.isposinf(array).any())
+    axes = range(-array.ndim, 0)
+    reached = frozenset(axis for axis in axes if np.all(finite.any(axis=axis)))
+    return Range(
+        float(np.min(array, where=finite, initial=math.inf)),
+        float(np.max(array, where=finite, initial=-math.inf)),
+        reached if minus else None,
+        plus,
+        bool(np.isnan(array).any()),
+    )
+
+
+def coarse(known: Range, dtype: str) -> Range:
+    """A range that says no more than what rules ask for.
+
+    So layers of a network whose weights differ have the same: whether bounds are moderate, and on
+    which side of 0 they lie, or how far from it.
+    """
+    most = moderate(dtype)
+    lows, highs = (1 / most, 0.0, -most), (-1 / most, 0.0, most)
+    if known.low > known.high:
+        low, high = known.low, known.high
+    else:
+        low = next((bound for bound in lows if known.low >= bound), -math.inf)
+        high = next((bound for bound in highs if known.high <= bound), math.inf)
+    return Range(
+        low, high, known.reached, known.plus, known.nan, known.nonzero, border=known.border
+    )
+
+
+def without_sign(known: Range, dtype: str) -> Range:
+    """The same without what it says of signs and of 0."""
+    most = moderate(dtype)
+    return Range(min(known.low, -most), max(known.high, most))
+
+
+def _elementwise(reading: _Reading, found: Range) -> Range:
+    """The range of an elementwise operator's output, of which its specification says `found`.
+
+    Where only one input has elements that are -inf, and otherwise the result is a number, it is one
+    wherever that input is.
+    """
+    value = reading.value
+    lines = reading.lines()
+    if lines:
+        found = replace(found, least=lines)
+    if not found.minus or found.nan or found.plus:
+        return found
+    masks = {
+        source: (position, given)
+        for position, (source, given) in enumerate(
+            zip(value.node.inputs, reading.inputs, strict=True)
+        )
+        if given.minus and given.reached
+    }
+    if len(masks) != 1:
+        return found
+    (source, (position, mask)) = next(iter(masks.items()))
+    others = [
+        replace(given, reached=None) if v == source else given
+        for v, given in zip(value.node.inputs, reading.inputs, strict=True)
+    ]
+    if others[position].low > others[position].high:  # nothing of it is a number
+        return found
+    without = _Reading(value, others, reading.floats, reading.truths).range()
+    return replace(found, reached=mask.reached) if without.is_real else found
+
+
+class _Reading:
+    """An operator's specification, read with ranges in the place of elements."""
+
+    def __init__(
+        self,
+        value: Value,
+        inputs: Sequence[Range],
+        floats: Floats,
+        truths: tuple[tuple[int, bool], ...] = (),
+    ) -> None:
+        self.value = value
+        self.inputs = inputs
+        self.floats = floats
+        self.truths = truths
+        names = names_of(value.node.inputs)
+        self._of = dict(zip(names, inputs, strict=True))
+        self._shapes = dict(zip(names, (v.shape for v in value.node.inputs), strict=True))
+        op = value.node.op
+        self._elementwise = isinstance(op, Operator) and op.elementwise
+
+    def range(self) -> Range:
+        """The range of the output."""
+        try:
+            return self._read(element_of(self.value, self.truths))
+        except ShapeError:
+            return ANYTHING
+
+    def part(self, scalar: Scalar) -> Range:
+        """The range of a part of the specification."""
+        return self._read(scalar)
+
+    def lines(self) -> tuple[tuple[int, float], ...]:
+        """Where the output is how much a value is below its maximum along an axis, see `least`."""
+        axis = _below_maximum(self.value)
+        return () if axis is None else ((axis, 0.0),)
+
+    def _read(self, e: Scalar) -> Range:
+        match e:
+            case Literal(value):
+                return Range(float(value), float(value))
+            case Element(tensor, index):
+                known = replace(self._of.get(tensor, ANYTHING), border=())
+                return known if self._elementwise else self._moved(known, tensor, index)
+            case Bottom():  # neutral under the maximum that it stands under
+                return Range(math.inf, -math.inf)
+            case OfSize():
+                bound = self.floats.moderate or self.floats.largest
+                return Range(0.0 if _is_extent(e) else -bound, bound)
+            case Plus(args):
+                total = self.floats.sum([self._read(arg) for arg in args])
+                below = _below_maximum(self.value) is not None
+                return replace(total, high=min(total.high, 0.0)) if below else total
+            case Times(args):
+                return self._product(args)
+            case SumOver(variable, extent, body):
+                times = extent if isinstance(extent, int) else None
+                found = self._read(body)
+                return self._above_least(variable, body, found, self.floats.repeated(found, times))
+            case MaxOver(_, _, body):
+                found = self._read(body)
+                return replace(found, reached=NOWHERE, least=()) if found.minus else found.plain
+            case ProductOver(_, _, body):
+                found = self._read(body)
+                most = self.floats.moderate
+                if most is not None and found.is_real and found.within(most):
+                    return Range(0.0 if found.low >= 0 else -most, most)
+                return ANYTHING
+            case If(conditions, then, other):
+                decided = [condition.decided for condition in conditions]
+                if all(decided):
+                    return self._read(then)
+                if False in decided:
+                    return self._read(other)
+                return self._read(then).join(self._read(other))
+            case Call(function, args):
+                if function not in FUNCTIONS:
+                    return ANYTHING
+                return FUNCTIONS[function](*map(self._read, args), self.floats)
+        return ANYTHING
+
+    def _moved(self, known: Range, tensor: str, index: Index) -> Range:
+        """What is known of an input whose elements are moved: lines go where their axis goes."""
+        if not known.reached and not known.least:
+            return known
+        shape, after = self._shapes[tensor], self.value.shape
+        axes: dict[int, int] = {}
+        for k, extent in enumerate(after):
+            name = f"i{k}"
+            reading = [a for a, i in enumerate(index) if name in free_symbols(i)]
+            whole = len(reading) == 1 and shape[reading[0]] == extent
+            if whole and index[reading[0]] == symbol(name):
+                axes[reading[0] - len(shape)] = k - len(after)
+        return replace(
+            known,
+            reached=frozenset(axes[a] for a in known.reached or () if a in axes)
+            if known.minus
+            else None,
+            least=tuple((axes[a], bound) for a, bound in known.least if a in axes),
+        )
+
+    def _product(self, factors: Sequence[Scalar]) -> Range:
+        found: Range | None = None
+        for factor in dict.fromkeys(factors):
+            part = self._read(factor)
+            count = factors.count(factor)
+            part = self.floats.power(part, count) if count > 1 else part
+            if found is None:
+                found = part.plain if len(factors) > 1 else part
+            elif found == Range(-1.0, -1.0):
+                found = negated(part)
+            else:
+                found = self.floats.product(found, part)
+        assert found is not None
+        return found
+
+    def _above_least(self, variable: str, body: Scalar, part: Range, total: Range) -> Range:
+        """The range of a sum over a line of numbers, none negative, one of which is known."""
+        if not isinstance(body, Element) or not part.is_real or part.low < 0:
+            return total
+        axes = [k - len(body.index) for k, i in enumerate(body.index) if i == symbol(variable)]
+        known = self._of.get(body.tensor, ANYTHING)
+        bounds = [bound for axis, bound in known.least if axis in axes]
+        return replace(total, low=max(total.low, *bounds)) if bounds else total
+
+
+def _is_extent(e: OfSize) -> bool:
+    """Whether an integer is the extent of a tensor, or a product of extents: at least 0."""
+    return all(
+        coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
+        for monomial, coefficient in e.size.terms
+    )
+
+
+def _below_maximum(value: Value) -> int | None:
+    """The axis, counted from the last, of ``x - max(x)`` along it; None for what is not that."""
+    node = value.node
+    if len(node.inputs) != 2 or not isinstance(node.op, Operator) or not node.op.elementwise:
+        return None
+    x, most = node.inputs
+    source = most.node
+    if not isinstance(source.op, Operator) or source.inputs != (x,) or x.shape != value.shape:
+        return None
+    if element_of(value) != plus(*_difference(value)) or source.op.elementwise:
+        return None
+    found = element_of(most)
+    if not isinstance(found, MaxOver) or not isinstance(found.body, Element):
+        return None
+    rank, index = len(x.shape), found.body.index
+    if len(most.shape) != rank or len(index) != rank:
+        return None
+    bound = symbol(found.variable)
+    axes = [k for k, i in enumerate(index) if i == bound]
+    plain = all(i == symbol(f"i{k}") for k, i in enumerate(index) if k not in axes)
+    return axes[0] - rank if len(axes) == 1 and plain and found.extent == x.shape[axes[0]] else None
+
+
+def _difference(value: Value) -> tuple[Scalar, Scalar]:
+    """The summands of ``x - y`` for the inputs of an elementwise operator."""
+    index = tuple(symbol(f"i{axis}") for axis in range(len(value.shape)))
+    x, y = value.node.inputs
+    return (
+        Element("0", broadcast_index(x.shape, index)),
+        times(-1, Element("1", broadcast_index(y.shape, index))),
+    )
