@@ -17,15 +17,55 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
+from google.protobuf.message import Message
+
+from xflow.external_data import all_tensors
+from xflow.messages import all_nodes
+
 MEMORY = 4 * 2**30
 OPTIONS = (
     *("--cost", "estimated", "--budget", "0.3", "--threads", "1", "--check", "1", "--seed", "1"),
 )
 
 
+ODD_NAMES = (
+    *(
+        "",
+        "\0",
+        "a\0b",
+        "\n",
+        "\x1b[31m",
+        "\u202e",
+        "..",
+        "../w.bin",
+        "a b",
+        "lambda",
+        "-1",
+        "\ufb01",
+    ),
+    *("n" * 10_000, "a//0", "x + y*(z//2)", "'\"<script>", "%s{x}[/b]", "__import__('os')"),
+    "+".join(f"n{k}" for k in range(5_000)),
+    "*".join(f"(a{k} + b{k})" for k in range(24)),
+    "(" * 3_000 + "a" + ")" * 3_000,
+)
+"""Names that no exporter writes, and that something might trip over: an operator of a terminal, of
+a path, of an expression, and what has no end."""
+NO_TEXT = b"\xed\xa0\x80"
+"""Half of a character, which is no UTF-8."""
+
+
 def damaged(data: bytes, other: bytes, chance: random.Random) -> bytes:
-    """The bytes of a model after an accident: bits flipped, an end lost, parts of another in it."""
-    kind = chance.choice(("flip", "flip", "flip bytes", "truncate", "splice", "repeat", "numbers"))
+    """The bytes of a model after an accident: bits flipped, an end lost, parts of another in it.
+
+    Or after somebody has changed it by hand: names, the order of operators, where data lies.
+    """
+    by_hand = ("name", "name everywhere", "order", "external", "no text")
+    kind = chance.choice(
+        ("flip", "flip", "flip bytes", "truncate", "splice", "repeat", "numbers", *by_hand)
+    )
+    if kind in by_hand:
+        return edited(data, kind, chance)
     spot = chance.randrange(len(data))
     if kind == "truncate":
         return data[:spot]
@@ -47,6 +87,73 @@ def damaged(data: bytes, other: bytes, chance: random.Random) -> bytes:
                 (b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x10", b"\x00" * 5, b"\x7f" * 5)
             )
     return bytes(changed)
+
+
+def edited(data: bytes, kind: str, chance: random.Random) -> bytes:
+    """The bytes of a model in which one thing was changed, and all else is consistent."""
+    model = onnx.ModelProto.FromString(data)
+    if kind == "order":
+        graph = chance.choice(list(_graphs(model)))
+        nodes = list(graph.node)
+        chance.shuffle(nodes)
+        moved = onnx.GraphProto(node=nodes).node
+        del graph.node[:]
+        graph.node.extend(moved)
+    elif kind == "external":
+        tensors = list(all_tensors(model))
+        if tensors:
+            tensor = chance.choice(tensors)
+            for field in ("raw_data", "float_data", "int32_data", "int64_data"):
+                tensor.ClearField(field)
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=chance.choice(ODD_NAMES))
+    elif kind == "name everywhere":  # wherever it stands, so that the model means the same
+        strings = list(_strings(model))
+        message, field, place = chance.choice(strings)
+        old, new = _at(message, field, place), chance.choice(ODD_NAMES)
+        for message, field, place in strings:
+            if _at(message, field, place) == old:
+                _put(message, field, place, new)
+    else:
+        message, field, place = chance.choice(list(_strings(model)))
+        _put(message, field, place, "SPOILED" if kind == "no text" else chance.choice(ODD_NAMES))
+    changed: bytes = model.SerializeToString()
+    if kind == "no text":  # of the same length: protobuf writes no such text
+        changed = changed.replace(b"SPOILED", NO_TEXT + b"ILED")
+    return changed
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    yield model.graph
+    for node in all_nodes(model):
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield attribute.g
+
+
+def _strings(message: Any) -> Iterator[tuple[Any, str, int | None]]:
+    """Each text in a message: where it stands, and its number in a list of them."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for part in [value] if isinstance(value, Message) else value:
+                yield from _strings(part)
+        elif field.type == field.TYPE_STRING:
+            if isinstance(value, str):
+                yield message, field.name, None
+            else:
+                yield from ((message, field.name, number) for number in range(len(value)))
+
+
+def _at(message: Any, field: str, place: int | None) -> str:
+    value = getattr(message, field)
+    return str(value if place is None else value[place])
+
+
+def _put(message: Any, field: str, place: int | None, text: str) -> None:
+    if place is None:
+        setattr(message, field, text)
+    else:
+        getattr(message, field)[place] = text
 
 
 def serve() -> None:

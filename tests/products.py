@@ -6,7 +6,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from xflow import api
 from xflow.cost.estimate import EstimatedCost
+from xflow.derivation import abstract, application
+from xflow.graph import Value
+from xflow.match import find_matches
 from xflow.rule import parse_rules
+from xflow.search import Replacement
 
 RULES = parse_rules(
     """
@@ -58,6 +62,18 @@ def separated() -> onnx.ModelProto:
     graph.node.append(helper.make_node("Relu", ["e"], ["z"], name="alone"))
     graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 96]))
     return model
+
+
+def one_relu(twice: Value) -> Replacement:
+    """The replacement of a Relu of a Relu by the inner one, with the step that leads there."""
+    once = twice.node.inputs
+    inputs = once[0].node.inputs
+    local = abstract((twice,), inputs)
+    rule = RULES[1]
+    (match,) = find_matches(rule.instance(0), local, at=local.outputs)
+    step = application(local, rule.name, 0, match)
+    assert step is not None
+    return Replacement((twice,), once, (rule.name,), 1e-6, inputs, (step,))
 
 
 def operators(result: api.Result) -> list[str]:

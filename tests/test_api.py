@@ -14,15 +14,15 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from products import RULES, Unmeasured, operators, separated, two_products
+from products import RULES, Unmeasured, one_relu, operators, separated, two_products
 
 import xflow
-from xflow import api, finder, gate
+from xflow import api, cli, finder, gate
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.equivalence import check_equivalent
-from xflow.errors import ModelError, UnknownRuleError, UsageError, ValidationFailed
-from xflow.graph import Graph, Node, Opaque, apply
+from xflow.errors import ExitCode, ModelError, UnknownRuleError, UsageError, ValidationFailed
+from xflow.graph import Graph, Node, Opaque, apply, rebuild
 from xflow.ops.registry import Operator
 from xflow.rule import Rule, parse_rules
 from xflow.search import Replacement, SearchResult, apply_replacements
@@ -126,7 +126,7 @@ def eager_search(graph: Graph, *_: object, **__: object) -> SearchResult:
     (twice,) = (v for v in relus if v.node.inputs[0] in relus)
     steps = (
         Replacement((lone,), wrong, ("wrong-rule",), 1e-6),
-        Replacement((twice,), twice.node.inputs, ("relu-of-relu",), 1e-6),
+        one_relu(twice),
     )
     return SearchResult(apply_replacements(graph, steps), steps)
 
@@ -146,6 +146,66 @@ def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
     (warning,) = result.report.warnings
     assert "wrong-rule" in warning
     assert "relu-of-relu" not in warning
+
+
+CLIPPED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[64, 256] x) => (float[64, 256] y) <float low = {-1e6}, float high = {1e6}>
+{ c = Clip(x, low, high) r = Relu(c) y = Relu(r) }"""
+"""Random inputs do not tell what the Clip is for."""
+
+
+def forgetful_search(graph: Graph, *_: object, **__: object) -> SearchResult:
+    """A search that takes a Clip away, and says that it was a step of another rule."""
+    item = one_relu(graph.outputs[0])
+    clip = _clip(graph).outputs[0]
+    made = rebuild(item.after, {clip: clip.node.inputs[0]})
+    return SearchResult(graph, (dataclasses.replace(item, after=made),))
+
+
+def _clip(graph: Graph) -> Node:
+    (clip,) = (n for n in graph.nodes if isinstance(n.op, Operator) and n.op.name == "Clip")
+    return clip
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["another trail", "no trail"])
+def test_a_model_that_does_not_follow_by_the_steps_that_were_told_is_not_written(
+    known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def without_trail(graph: Graph, *_: object, **__: object) -> SearchResult:
+        (item,) = forgetful_search(graph).replacements
+        return SearchResult(graph, (dataclasses.replace(item, trail=None),))
+
+    monkeypatch.setattr(finder, "search", forgetful_search if known else without_trail)
+    model = onnx.parser.parse_model(CLIPPED)
+    with pytest.raises(ValidationFailed, match="does not follow"):
+        estimated(model, RULES)
+    source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model, source)
+    target.write_bytes(b"what stood there")
+    line = [str(source), str(target), "--cost", "estimated", "--budget", "1", "-q"]
+    assert cli.main(line) == ExitCode.VALIDATION_FAILED
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "internal error" not in said
+    assert target.read_bytes() == b"what stood there"
+
+
+def test_nor_is_one_with_such_steps_in_a_graph_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[64, 256] x, bool b) => (float[64, 256] z) {
+      z = If (b) <
+        then_branch = t () => (float[64, 256] y) {
+          low = Constant <value_float = -1e6> () high = Constant <value_float = 1e6> ()
+          c = Clip(x, low, high) r = Relu(c) y = Relu(r) },
+        else_branch = e () => (float[64, 256] w) { w = Neg(x) }> }"""
+
+    def search(graph: Graph, *args: object, **settings: object) -> SearchResult:
+        inner = any(isinstance(n.op, Operator) and n.op.name == "Clip" for n in graph.nodes)
+        return forgetful_search(graph) if inner else SearchResult(graph, ())
+
+    monkeypatch.setattr(finder, "search", search)
+    with pytest.raises(ValidationFailed, match="does not follow"):
+        estimated(onnx.parser.parse_model(text), RULES)
 
 
 def test_models_that_show_a_wrong_rewrite_are_saved(

@@ -3,12 +3,13 @@
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
-from products import RULES, Unmeasured, operators, separated, two_products
+from products import RULES, Unmeasured, one_relu, operators, separated, two_products
 
 import xflow
 from xflow import api, attribution, finder, validate
@@ -116,7 +117,7 @@ def proposing(*chosen: str) -> Any:
         (twice,) = (v for v in relus if v.node.inputs[0] in relus)
         steps = {
             "more": Replacement((lone,), (unary("Relu", lone),), ("more",), 1e-6),
-            "fewer": Replacement((twice,), twice.node.inputs, ("fewer",), 1e-6),
+            "fewer": replace(one_relu(twice), rules=("fewer",)),
         }
         made = tuple(steps[name] for name in chosen)
         return SearchResult(apply_replacements(graph, made), made)

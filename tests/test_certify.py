@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
@@ -33,7 +34,7 @@ Json = dict[str, Any]
 
 
 def optimized(
-    model: onnx.ModelProto, folder: Path, rules: str = RULE_FILE
+    model: onnx.ModelProto, folder: Path, rules: str = RULE_FILE, *more: str
 ) -> tuple[Path, Path, Path]:
     """The model, what it is rewritten to, and the report, in files of a folder."""
     (folder / "rules").mkdir()
@@ -51,7 +52,7 @@ def optimized(
         1,
         "-q",
     ]
-    line = [before, after, *options, "--report", report]
+    line = [before, after, *options, *more, "--report", report]
     assert cli.main(list(map(str, line))) == ExitCode.OK
     return before, after, report
 
@@ -447,6 +448,73 @@ def test_a_bad_report_is_one_sentence(kind: str, tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"r\.json") as caught:
         read_report(path)
     assert "\n" not in str(caught.value)
+
+
+TWO_DIVISORS = """
+rule two-divisors
+  in       x[...] b[...] c[...]
+  from     Div(Div(x, b), c)
+  to       Div(x, Mul(b, c))
+  where    b != 0, c != 0
+"""
+"""True over the reals; in float16 the product of two divisors may be infinite."""
+FEWER = ("--objective", "nodes")
+
+
+def divided_twice(dtype: str) -> onnx.ModelProto:
+    """y = x / b / c, of elements of that type."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    g ({dtype}[64, 2] x) => ({dtype}[64, 2] y) <{dtype}[2] b, {dtype}[2] c>
+    {{ a = Div(x, b) y = Div(a, c) }}"""
+    model = onnx.parser.parse_model(text)
+    kind = np.float16 if dtype == "float16" else np.float32
+    for name in "bc":
+        value = numpy_helper.from_array(np.array([1.5, 3.25], kind), name)
+        model.graph.initializer.append(value)
+    return model
+
+
+@pytest.mark.parametrize("line", ["none", "a wrong one", "its own"])
+def test_a_direction_that_rounding_forbids_is_not_certified(
+    line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the report says of it: the rounding of each rule is measured anew."""
+    before, after, report = optimized(divided_twice("float16"), tmp_path, TWO_DIVISORS, *FEWER)
+    assert [node.op_type for node in onnx.load(after).graph.node] == ["Div"]
+    told = json.loads(report.read_text())
+    numerics = {
+        "none": "",
+        "a wrong one": "  numerics exact; refused: none\n",
+        "its own": "  numerics not measured; refused: forward (overflow)\n",
+    }
+    told["log"]["rules"]["two-divisors"] += numerics[line]
+    report.write_text(json.dumps(told))
+    assert cli.main(["certify", str(before), str(after), str(report)]) == ExitCode.NOT_CERTIFIED
+    said = capfd.readouterr().err
+    assert "rewrite 1, step 1 (two-divisors)" in said
+    assert "rounding forbids this direction of the rule in FLOAT16" in said
+    assert said.count("\n") == 1
+    again = ["replay", str(report), str(before), str(tmp_path / "again.onnx"), "-q"]
+    expected = ExitCode.NOT_CERTIFIED if line == "its own" else ExitCode.OK
+    assert cli.main(again) == expected
+
+
+def test_a_direction_that_one_element_type_forbids_is_certified_in_others(tmp_path: Path) -> None:
+    before, after, report = optimized(divided_twice("float"), tmp_path, TWO_DIVISORS, *FEWER)
+    assert [node.op_type for node in onnx.load(after).graph.node] == ["Div"]
+    assert cli.main(["certify", str(before), str(after), str(report)]) == ExitCode.OK
+
+
+def test_a_direction_that_the_rechecked_folder_forbids_is_not_certified(tmp_path: Path) -> None:
+    """The rule has a certificate: it is true, and still not to be used."""
+    prover = Rechecked(xflow.rule_files.default_directory())
+    own = prover.rules["div-div-to-div-mul-2"]
+    assert "refused: forward in fp16" in own.notes["numerics"]
+    bare = str(replace(own, notes={}))
+    before, after, report = optimized(divided_twice("float16"), tmp_path, bare, *FEWER)
+    assert [node.op_type for node in onnx.load(after).graph.node] == ["Div"]
+    with pytest.raises(NotCertified, match="rounding forbids"):
+        certify(before, after, read_report(report)[1], lambda rule: "", rounding=prover.rounding)
 
 
 def test_a_recheck_asks_for_the_certificate_of_this_very_rule(tmp_path: Path) -> None:

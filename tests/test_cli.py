@@ -614,3 +614,39 @@ def test_what_comes_through_a_pipe_and_is_no_model_is_told_without_a_file_of_our
     assert done.returncode == ExitCode.ERROR
     assert done.stdout == b""
     assert done.stderr.decode().strip() == "xflow: standard input: this is not an ONNX model"
+
+
+PROGRAM = """
+import sys
+from xflow import cli
+
+if __name__ == "__main__":
+    code = cli.main()
+    import loky
+    with loky.ProcessPoolExecutor(1) as pool:  # as the search starts them
+        print(pool.submit(len, "abc").result(60))
+    sys.exit(code)
+"""
+
+
+def test_no_module_is_taken_from_the_folder_at_hand(tmp_path: Path) -> None:
+    """Nor by the processes that are started: models lie in folders of other people."""
+    folder, program = tmp_path / "models", tmp_path / "program.py"
+    folder.mkdir()
+    program.write_text(PROGRAM)
+    trap = f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nraise ImportError('a trap')\n"
+    for name in ("loky", "multiprocessing", "onnx", "numpy", "z3", "cvc5", "pickle"):
+        (folder / f"{name}.py").write_text(trap)
+    line = ["rules", "recheck", "--rule", "relu-relu-to-relu", "--jobs", "1"]
+    done = subprocess.run(
+        [sys.executable, "-P", program, *line],
+        cwd=folder,
+        env={key: text for key, text in os.environ.items() if key != "PYTHONSAFEPATH"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert done.stdout.endswith("3\n")
+    assert not (tmp_path / "sprung").exists()

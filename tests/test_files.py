@@ -44,10 +44,8 @@ def broken_models() -> dict[str, bytes]:
     del without_opset.opset_import[:]
     unknown_operator = small_model()
     unknown_operator.graph.node[0].op_type = "NoSuchOperator"
-    unsorted = small_model()
-    nodes = list(unsorted.graph.node)
-    del unsorted.graph.node[:]
-    unsorted.graph.node.extend(reversed(nodes))
+    circle = small_model()
+    circle.graph.node[0].input[0] = "b"
     noise = random.Random(0)
     return {
         "empty": b"",
@@ -64,7 +62,7 @@ def broken_models() -> dict[str, bytes]:
         "only an IR version": b"\x08\x08",
         "no operator set": without_opset.SerializeToString(),
         "unknown operator": unknown_operator.SerializeToString(),
-        "unsorted nodes": unsorted.SerializeToString(),
+        "nodes in a circle": circle.SerializeToString(),
     }
 
 
@@ -482,6 +480,16 @@ def test_a_tensor_with_more_bytes_than_its_shape_needs_is_refused(model_file: Pa
     model.graph.initializer[1].raw_data += b"1234"
     onnx.save(model, model_file)
     with pytest.raises(ModelError, match="8 bytes where 4 are needed"):
+        files.load_model(model_file)
+
+
+def test_a_tensor_of_a_type_that_there_is_not_is_refused(model_file: Path) -> None:
+    """The checker passes it."""
+    model = onnx.load(model_file)
+    model.graph.initializer[1].data_type = 58
+    model_file.write_bytes(model.SerializeToString())
+    onnx.checker.check_model(model_file)
+    with pytest.raises(ModelError, match="no element type 58"):
         files.load_model(model_file)
 
 

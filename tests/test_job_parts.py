@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,15 +16,18 @@ from small_jobs import GB, MATRICES, SUMS, contents
 
 from xflow.errors import OutputError, UsageError
 from xflow.generator.enumeration.enumerate import enumerate_terms
-from xflow.generator.job.chunks import Explore
-from xflow.generator.job.codec import canonical, decode, encode
+from xflow.generator.job.chunks import Consequence, Explore, Judged, Settle
+from xflow.generator.job.codec import NodeCode, canonical, decode, encode
 from xflow.generator.job.difference import compare
 from xflow.generator.job.journal import Journal, journal_folder
+from xflow.generator.job.kept import to_text
 from xflow.generator.job.memory import DRIVER, WORKER, default_limit, granted, workers_within
 from xflow.generator.job.outcome import Outcome
 from xflow.generator.job.publish import prepare
 from xflow.generator.settle import cause_of
+from xflow.ops.registry import RealSymbol
 from xflow.rule import Rule, parse_rules
+from xflow.size import symbol
 
 RULES = parse_rules(
     "rule one\n in x[...]\n from Relu(Relu(x))\n to Relu(x)\n\n"
@@ -177,3 +183,111 @@ def test_the_working_folder_is_not_pulled_away(
 )
 def test_unknown_verdicts_are_told_by_cause(reason: str, cause: str) -> None:
     assert cause_of(reason).startswith(cause)
+
+
+OUTCOMES = (
+    Outcome(7),
+    Outcome(None, "no result", 1.5, 2.5, 10**12, "a machine:1"),
+    Outcome(Explore(SUMS, 0, 2).run()),
+    Outcome(Explore(MATRICES, 0, 2).run()),
+    Outcome(Settle(str(RULES[0]), 0).run()),
+    Outcome(Settle("rule no\n in x[n]\n from Relu(x)\n to Abs(x)\n", 0).run()),
+    Outcome(Judged((), ("rule",))),
+    Outcome({3: Consequence((1, 2), True)}),
+    Outcome((True, False)),
+    Outcome(
+        NodeCode(
+            "Op",
+            ((0, 0),),
+            (("a", Fraction(1, 3)), ("s", (1, symbol("n"))), ("r", RealSymbol("e")), ("t", "x")),
+            "FLOAT",
+        )
+    ),
+)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda each: type(each.result).__name__)
+def test_outcomes_survive_being_kept(outcome: Outcome, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.write("a" * 40, outcome)
+    assert journal.find("a" * 40) == outcome
+    journal.close()
+
+
+class Trap:
+    """An object that runs code where it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (self.place,)
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+
+def plant(folder: Path, body: bytes) -> Journal:
+    """A journal of which somebody has written a file, with its digest."""
+    journal = Journal(folder)
+    (folder / ("a" * 40)).write_bytes(hashlib.sha256(body).digest() + body)
+    return journal
+
+
+def test_no_code_in_a_journal_is_run(tmp_path: Path) -> None:
+    planted = pickle.dumps(Outcome(Trap(str(tmp_path / "made"))))
+    journal = plant(tmp_path / "journal", planted)
+    assert journal.find("a" * 40) is None
+    assert not (tmp_path / "made").exists()
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "7",
+        "[]",
+        "{}",
+        '{"os.system": "true"}',
+        '{"Worker": {}}',
+        '{"Outcome": {"result": 7}}',
+        '{"Outcome": []}',
+        '{"tuple": {"Outcome": 1}}',
+        to_text(OUTCOMES[0]).replace('""', "1", 1),
+        to_text(OUTCOMES[0]).replace('"memory": 0', '"memory": true'),
+        to_text(OUTCOMES[0]).replace('"result": 7', '"result": [7]'),
+        to_text(OUTCOMES[0]).replace('"result": 7', '"result": {"Fate": "unproved"}'),
+        to_text(OUTCOMES[0]).replace('"result": 7', '"result": {"Fraction": "1e999999999"}'),
+        to_text(OUTCOMES[4]).replace('{"Fate": "proved"}', '"proved"'),
+        to_text(OUTCOMES[4]).replace('"ranks": {"tuple": [0]}', '"ranks": {"tuple": ["0"]}'),
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_no_outcome_is_not_read(text: str, tmp_path: Path) -> None:
+    journal = plant(tmp_path / "journal", text.encode())
+    assert journal.find("a" * 40) is None
+    journal.close()
+
+
+def test_what_cannot_be_kept_is_an_error_where_it_is_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(TypeError, match="Trap cannot be kept"):
+        journal.write("a" * 40, Outcome(Trap("")))
+    journal.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes of files")
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_journal_that_others_can_write_is_not_used(inner: bool, tmp_path: Path) -> None:
+    """What stands there would count as proved."""
+    folder = tmp_path / "generate" / ("a" * 40)
+    folder.mkdir(parents=True)
+    open_to_all = folder if inner else folder.parent
+    open_to_all.chmod(0o777)
+    with pytest.raises(OutputError, match=f"chmod 700 {open_to_all}"):
+        Journal(folder)
+
+
+def test_the_folder_of_a_journal_is_for_its_user_alone(tmp_path: Path) -> None:
+    Journal(tmp_path / "generate" / "job").close()
+    for folder in (tmp_path / "generate", tmp_path / "generate" / "job"):
+        assert folder.stat().st_mode & 0o777 == 0o700

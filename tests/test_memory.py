@@ -1,24 +1,34 @@
 """What a search leaves behind for later ones: the same result, without searching again."""
 
+import contextlib
 import json
+import math
+import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 from graphs import call, tensor
 from operator_cases import cases
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.analysis.admission import Places
+from xflow.analysis.ranges import Ranges
 from xflow.cost.estimate import EstimatedCost
-from xflow.graph import Graph, TensorType, apply, leaf, opaque
+from xflow.cost.model import StoredNotes
+from xflow.cost.store import SOLUTIONS, Place, Store
+from xflow.graph import Graph, TensorType, Value, apply, leaf, opaque
 from xflow.match import no_constants
-from xflow.memory import Memory, Remembered
+from xflow.memory import Memory, Remembered, Solution
 from xflow.plain import from_plain, to_plain
-from xflow.region import Constants, cut
+from xflow.region import Constants, Region, cut
+from xflow.replay import apply_step
 from xflow.rule import Rule, parse_rules
-from xflow.search import SearchResult, search
+from xflow.search import Replacement, SearchResult, search
 from xflow.size import symbol
 
 RULES = parse_rules("""
@@ -49,6 +59,9 @@ class Noting(EstimatedCost):
 
     def put(self, key: str, text: str) -> None:
         self.notes[key] = text
+
+    def drop(self, key: str) -> None:
+        del self.notes[key]
 
     def estimate(self, graph: Graph) -> float:
         self.asked += 1
@@ -118,15 +131,199 @@ def test_what_was_found_with_less_effort_is_not_the_last_word() -> None:
     assert memory.get(region, 1) == memory.get(region, 10) == Remembered(None, effort=10)
 
 
-def test_damaged_notes_are_not_believed() -> None:
+def solved_note(cost: Noting) -> tuple[str, dict[str, Any]]:
+    """The note that holds a solution, and its key."""
+    notes = {key: json.loads(text) for key, text in cost.notes.items()}
+    ((key, note),) = ((key, note) for key, note in notes.items() if note["form"] is not None)
+    return key, note
+
+
+def _a_form_without_the_relu(note: dict[str, Any]) -> None:
+    """What a row of the cache looks like from which somebody has taken an operator."""
+    sums = note["form"]["nodes"]
+    (number,) = (k for k, node in enumerate(sums) if node[0] == "Relu")
+    for node in sums[number + 1 :]:
+        if len(node) > 1:
+            node[1] = [[0, 0] if place == [number, 0] else place for place in node[1]]
+
+
+def _an_operator_that_is_not_there(note: dict[str, Any]) -> None:
+    note["form"]["nodes"][-1][0] = "NoSuchOperator"
+
+
+def _no_trail(note: dict[str, Any]) -> None:
+    note["trail"], note["rules"] = [], []
+
+
+def _another_place(note: dict[str, Any]) -> None:
+    note["trail"][0]["at"] = [[0, 0]]
+
+
+def _a_place_that_is_not_there(note: dict[str, Any]) -> None:
+    note["trail"][0]["at"] = [[10**30, 0]]
+
+
+def _a_rule_that_is_not_there(note: dict[str, Any]) -> None:
+    note["trail"][0]["rule"] = note["rules"][0] = "no-such-rule"
+
+
+def _the_wrong_direction(note: dict[str, Any]) -> None:
+    note["trail"][0]["rule"] = note["rules"][0] = "relu-of-relu.reverse"
+
+
+def _another_step(note: dict[str, Any]) -> None:
+    note["trail"] = note["trail"][:1] * len(note["trail"])
+
+
+def _too_many_steps(note: dict[str, Any]) -> None:
+    note["trail"] *= 1000
+    note["rules"] *= 1000
+
+
+def _other_rules_than_in_the_trail(note: dict[str, Any]) -> None:
+    note["rules"] = note["rules"][::-1] * 2
+
+
+def _a_gain_that_is_no_number(note: dict[str, Any]) -> None:
+    note["gain"] = math.nan
+
+
+def _a_gain_of_text(note: dict[str, Any]) -> None:
+    note["gain"] = "1"
+
+
+def _a_number_that_never_ends(note: dict[str, Any]) -> None:
+    note["trail"][0]["reals"] = {"a": "1e999999999"}
+
+
+def _a_list_for_a_rule(note: dict[str, Any]) -> None:
+    note["trail"][0]["rule"] = ["relu-of-relu"]
+
+
+FORGERIES = (
+    _a_form_without_the_relu,
+    _an_operator_that_is_not_there,
+    _no_trail,
+    _another_place,
+    _a_place_that_is_not_there,
+    _a_rule_that_is_not_there,
+    _the_wrong_direction,
+    _another_step,
+    _too_many_steps,
+    _other_rules_than_in_the_trail,
+    _a_gain_that_is_no_number,
+    _a_gain_of_text,
+    _a_number_that_never_ends,
+    _a_list_for_a_rule,
+)
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda each: each.__name__.strip("_"))
+def test_a_note_that_does_not_follow_from_the_rules_is_forgotten_and_said(
+    forge: Callable[[dict[str, Any]], None],
+) -> None:
     cost = Noting()
     first = found(cost, network())
-    for key, text in cost.notes.items():
-        form = json.loads(text)
-        if form["form"] is not None:
-            form["form"]["nodes"][-1][0] = "NoSuchOperator"
-        cost.notes[key] = json.dumps(form)
-    assert found(cost, network()).graph == first.graph
+    key, note = solved_note(cost)
+    told = json.dumps([note["form"], note["trail"]])
+    forge(note)
+    cost.notes[key] = json.dumps(note)
+    second = found(cost, network())
+    assert second.graph == first.graph
+    (warning,) = second.warnings
+    assert "1 stored solution" in warning
+    _, note = solved_note(cost)
+    assert json.dumps([note["form"], note["trail"]]) == told, (
+        "what is searched anew takes its place"
+    )
+    assert found(cost, network()).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", "null", "7", '"form"', "{}", "[" * 10**5, '{"form": null}', "\x00"]
+)
+def test_a_note_that_is_none_is_forgotten(text: str) -> None:
+    cost = Noting()
+    first = found(cost, network())
+    cost.notes = dict.fromkeys(cost.notes, text)
+    second = found(cost, network())
+    assert second.graph == first.graph
+    assert len(second.warnings) == 1
+
+
+def test_a_note_by_a_direction_that_rounding_forbids_is_not_used() -> None:
+    cost = Noting()
+    memory = Memory(cost, RULES, 10.0)
+    first, *_ = cut(network(), Constants(no_constants))
+    solution = next(item for item in found(cost, network()).replacements)
+    memory.put(first, Remembered(Solution(*_as_in(first, solution, RULES))))
+    assert memory.get(first, 1) is not None
+    refused = [
+        replace(rule, notes={"numerics": "exact; refused: forward (error)"}) for rule in RULES
+    ]
+    strict = Memory(cost, refused, 10.0)
+    strict.put(first, Remembered(Solution(*_as_in(first, solution, RULES))))
+    assert strict.get(first, 1) is None
+    assert strict.refused == 1
+
+
+def _as_in(region: Region, item: Replacement, rules: Sequence[Rule]) -> tuple[Any, ...]:
+    """The outputs, rules, gain and trail of a replacement over the leaves of its region."""
+    assert item.trail is not None
+    graph = region.graph
+    for step in item.trail:
+        (rule,) = (rule for rule in rules if rule.name == step.rule)
+        places = Places(Ranges(no_constants), region.outside)
+        graph = apply_step(graph, step, rule, no_constants, "here", places=places)
+    return graph.outputs, item.rules, item.gain, item.trail
+
+
+def test_a_solution_with_operators_of_a_newer_opset_is_not_used() -> None:
+    rules = parse_rules("""
+rule gelu
+  in       x[...]
+  from     Mul(x, Mul(1/2, Add(1, Erf(Div(x, Sqrt(2))))))
+  to       Gelu(x)
+""")
+    x = tensor("x", 4, 64)
+    inner = call("Erf", call("Div", x, call("Sqrt", _number(2))))
+    y = call("Mul", x, call("Mul", _number(Fraction(1, 2)), call("Add", _number(1), inner)))
+    cost = Noting()
+    assert found(cost, Graph((y,)), rules).replacements
+    region, *_ = cut(Graph((y,)), Constants(no_constants))
+    (text,) = cost.notes.values()
+    for opset, known in ((20, True), (19, False)):
+        memory = Memory(cost, rules, 10.0, opset=opset)
+        cost.notes = {memory._key(region): text}  # type: ignore[dict-item]
+        assert (memory.get(region, 1) is not None) is known
+
+
+def _number(value: int | Fraction) -> Value:
+    return apply("Scalar", (), {"value": Fraction(value)}, dtype="FLOAT")[0]
+
+
+def test_a_row_that_is_edited_in_the_database_changes_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    place = Place("a processor", "cpu", 1, "1.0")
+    graphs = []
+    for turn in range(3):
+        if turn == 1:
+            with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+                rows = connection.execute(f"SELECT region, solution FROM {SOLUTIONS}").fetchall()
+                for region, text in rows:
+                    note = json.loads(text)
+                    if note["form"] is not None:
+                        _a_form_without_the_relu(note)
+                        change = f"UPDATE {SOLUTIONS} SET solution = ? WHERE region = ?"
+                        connection.execute(change, (json.dumps(note), region))
+        with Store(path) as store:
+            cost = Noting()
+            cost.notebook = StoredNotes(store, place)  # type: ignore[assignment]
+            result = found(cost, network())
+        assert len(result.warnings) == (turn == 1)
+        graphs.append(result.graph)
+    assert graphs[0] != network()
+    assert graphs[0] == graphs[1] == graphs[2]
 
 
 @pytest.mark.parametrize(

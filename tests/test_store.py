@@ -1,15 +1,26 @@
 """The store of measurements: kept, shared, and never in the way."""
 
+import contextlib
+import math
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from xflow.cost.store import Place, Store, default_path, processor_name
+from xflow.cost.store import (
+    CALIBRATIONS,
+    COSTS,
+    SOLUTIONS,
+    Place,
+    Store,
+    default_path,
+    processor_name,
+)
 
 PLACE = Place("a processor", "cpu", 2, "1.0")
 WRITER = """
@@ -146,3 +157,202 @@ def test_the_default_place_follows_the_environment(
 def test_the_processor_has_a_name() -> None:
     assert processor_name()
     assert processor_name() == processor_name()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for caches of a user, in which nothing is yet."""
+    monkeypatch.delenv("XFLOW_CACHE", raising=False)
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "caches"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    return tmp_path / "caches" / "xflow"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes of files")
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o000, 0o002, 0o022])
+def test_the_folder_and_its_files_are_for_their_owner_alone(home: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with Store() as store:
+            store.put(PLACE, "r", 0.5, 7)
+            assert store.warnings == []
+            files = {path.name: mode(path) for path in home.iterdir()}
+    finally:
+        os.umask(before)
+    assert mode(home) == mode(home.parent) == 0o700
+    assert "costs.sqlite" in files
+    assert set(files.values()) == {0o600}
+
+
+@posix
+def test_a_file_that_others_could_read_is_closed_to_them(home: Path) -> None:
+    with Store() as store:
+        store.put(PLACE, "r", 0.5, 7)
+    (home / "costs.sqlite").chmod(0o644)
+    with Store() as store:
+        assert store.get(PLACE, "r") is not None
+    assert mode(home / "costs.sqlite") == 0o600
+
+
+@posix
+@pytest.mark.parametrize("bits", [0o770, 0o777, 0o702])
+def test_a_folder_that_others_can_write_is_done_without(home: Path, bits: int) -> None:
+    home.mkdir(parents=True)
+    home.chmod(bits)
+    with Store() as store:
+        store.put(PLACE, "r", 0.5, 7)
+        assert store.get(PLACE, "r") is not None
+    (warning,) = store.warnings
+    assert f"chmod 700 {home}" in warning
+    assert "\n" not in warning
+    assert list(home.iterdir()) == []
+
+
+@posix
+def test_a_folder_of_somebody_else_is_done_without(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir(parents=True, mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)
+    with Store() as store:
+        store.put(PLACE, "r", 0.5, 7)
+    (warning,) = store.warnings
+    assert "belongs to another user" in warning
+    assert "XFLOW_CACHE" in warning
+    assert list(home.iterdir()) == []
+
+
+@posix
+def test_a_folder_that_the_user_names_may_be_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("XFLOW_CACHE", str(shared))
+    before = os.umask(0o002)
+    try:
+        with Store() as store:
+            store.put(PLACE, "r", 0.5, 7)
+    finally:
+        os.umask(before)
+    assert mode(shared / "costs.sqlite") == 0o664, "others may add what they have measured"
+    with Store() as store:
+        assert store.get(PLACE, "r") is not None
+        assert store.warnings == []
+
+
+@posix
+@pytest.mark.parametrize("kind", ["link", "pipe", "link to nothing"])
+def test_what_is_no_file_of_its_own_is_done_without(tmp_path: Path, kind: str) -> None:
+    """A link would let somebody have another file of this user written, a pipe would wait."""
+    shared, other = tmp_path / "shared", tmp_path / "other.db"
+    shared.mkdir()
+    shared.chmod(0o777)
+    path = shared / "costs.sqlite"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(other)
+    if kind == "link":
+        other.write_bytes(b"")
+    with Store(path) as store:
+        store.put(PLACE, "r", 0.5, 7)
+        assert store.get(PLACE, "r") is not None
+    (warning,) = store.warnings
+    assert "link" in warning or "not a regular file" in warning
+    assert not other.exists() or other.read_bytes() == b""
+
+
+SENSELESS: dict[str, tuple[object, ...]] = {
+    "no number": (math.inf, 7, 0.0),
+    "negative": (-0.5, 7, 0.0),
+    "zero": (0.0, 7, 0.0),
+    "absurdly short": (1e-30, 7, 0.0),
+    "absurdly long": (1e30, 7, 0.0),
+    "a text": ("soon", 7, 0.0),
+    "bytes": (b"\x00\xff", 7, 0.0),
+    "no samples": (0.5, 0, 0.0),
+    "samples in words": (0.5, "many", 0.0),
+    "a time in words": (0.5, 7, "yesterday"),
+}
+
+
+@pytest.mark.parametrize("kind", SENSELESS)
+def test_what_cannot_have_been_measured_does_not_count(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    with Store(path) as store:
+        store.put(PLACE, "r", 0.5, 7)
+        store.put(PLACE, "s", 0.25, 9)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        change = f"UPDATE {COSTS} SET seconds = ?, samples = ?, measured = ? WHERE region = 'r'"
+        connection.execute(change, SENSELESS[kind])
+    with Store(path) as store:
+        assert store.get(PLACE, "r") is None
+        assert store.get(PLACE, "r") is None
+        (warning,) = store.warnings
+        assert str(path) in warning
+        assert store.get(PLACE, "s") is not None
+        store.put(PLACE, "r", 0.75, 3)
+        cost = store.get(PLACE, "r")
+        assert cost is not None
+        assert cost.seconds == 0.75
+
+
+@pytest.mark.parametrize("table", [COSTS, SOLUTIONS, CALIBRATIONS])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TABLE {} (other TEXT)",
+        "CREATE VIEW {} AS WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n)"
+        " SELECT 'a processor' AS processor, 'cpu' AS provider, 2 AS threads, '1.0' AS runtime,"
+        " 'r' AS region, k AS seconds, k AS samples, k AS measured, k AS solution,"
+        " k AS numbers FROM n WHERE k < 0",
+    ],
+    ids=["other columns", "a view without end"],
+)
+def test_tables_of_somebody_else_stop_nobody(
+    table: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xflow.cost.store.STATEMENT_S", 0.2)
+    path = tmp_path / "costs.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(made.format(table))
+    with Store(path) as store:
+        assert store.get(PLACE, "r") is None
+        assert store.solution(PLACE, "r") is None
+        assert store.calibration(PLACE) is None
+        store.put(PLACE, "r", 0.5, 7)
+        store.put_solution(PLACE, "r", "{}")
+        store.put_calibration(PLACE, "{}")
+        assert store.get(PLACE, "r") is not None
+        assert store.solution(PLACE, "r") == "{}"
+        assert store.calibration(PLACE) == "{}"
+        assert len(store.warnings) == 1
+
+
+def test_a_text_of_endless_length_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    with Store(path) as store:
+        store.put_solution(PLACE, "r", "{}")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE {SOLUTIONS} SET solution = zeroblob(200000000)")
+    with Store(path) as store:
+        assert store.solution(PLACE, "r") is None
+        assert len(store.warnings) == 1
+
+
+def test_a_solution_can_be_forgotten(tmp_path: Path) -> None:
+    with Store(tmp_path / "costs.sqlite") as store:
+        store.put_solution(PLACE, "r", "{}")
+        store.drop_solution(PLACE, "r")
+        store.drop_solution(PLACE, "s")
+        assert store.solution(PLACE, "r") is None

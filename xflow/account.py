@@ -11,6 +11,7 @@ from xflow.blocks.account import account_for_blocks
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
 from xflow.drawing import draw, missed, traced
+from xflow.errors import NotReplayed
 from xflow.log import record
 from xflow.onnx_import import Imported
 from xflow.opset import ceiling
@@ -44,8 +45,10 @@ def account_for(
 ) -> Account:
     """The account of the replacements made in the model of the file `before`, once `prepared`.
 
-    Without a log, and with a warning of the run, where they cannot be repeated. Of a graph inside
-    an operator, the log is all.
+    Of a graph inside an operator, the log is all.
+
+    Raises NotReplayed where the rewrites cannot be repeated from what the log says of them, or lead
+    elsewhere then: a model of which nobody can say how it came about is not given out.
     """
     with run.phase("log"):
         try:
@@ -61,8 +64,11 @@ def account_for(
                 outside=run.outside,
             )
         except Unfounded as error:
-            run.warnings.append(f"The rewrites could not be repeated for the log: {error}.")
-            log = None
+            raise NotReplayed(
+                f"what was done does not follow by the rules ({error}); nothing is given out",
+                "the steps of the search",
+                "report this, and leave the rule out with --skip-rules until it is mended",
+            ) from None
         if run.inner:
             return Account(log)
         trace, graph = traced(imported.graph, replacements)

@@ -20,10 +20,11 @@ from xflow.cost import OBJECTIVES, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.domains import DOMAINS, Domains
-from xflow.errors import ModelError, UsageError
+from xflow.errors import ModelError, UsageError, XflowError
 from xflow.external_data import has_external_data
 from xflow.inputs import Shapes
 from xflow.limits import GROWTH
+from xflow.objections import PUT_RIGHT
 from xflow.pipeline import Pipeline, Result
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules
@@ -182,10 +183,19 @@ def load_copy(model: Model, copy: Path) -> tuple[ir.Model, Path]:
     if isinstance(model, ir.Model):
         try:
             source_model = model.clone()
-        except Exception as error:  # values that nobody computes, and the like
-            raise ModelError("the model is not consistent and cannot be copied") from error
-        write_temporary(source_model, copy)
-        _valid(copy)
+        except Exception:  # nodes in no order, values that nobody computes, and the like
+            source_model = None
+        try:
+            write_temporary(model if source_model is None else source_model, copy)
+        except XflowError:
+            raise
+        except Exception as error:  # names that are no text in UTF-8, and the like
+            raise ModelError(f"the model cannot be written: {files.reason(error)}") from error
+        valid = _valid(copy)
+        if valid.meta[PUT_RIGHT]:
+            return valid, copy
+        if source_model is None:
+            raise ModelError("the model is not consistent and cannot be copied")
         files.spell_domain(source_model)
         return source_model, copy
     what = f"an object of type {type(model).__name__} is no model"

@@ -1,14 +1,16 @@
 """Doing again what a report tells, and certifying that a model follows from another by it alone.
 
 `replayed` trusts the report's rules and checks each place where one is applied. `certify` trusts
-neither: it proves each rule anew, or rechecks its certificate, and holds the model against what
-follows. What it rests on besides: how ONNX models are read and written, and the provers.
+neither: it proves each rule anew, or rechecks its certificate, measures anew what rounding does to
+it, and holds the model against what follows. What it rests on besides: how ONNX models are read and
+written, and the provers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,14 @@ from xflow.analysis.assumptions import Assumption
 from xflow.analysis.observers import EVERYWHERE, Observed
 from xflow.bodies import Place, optimize_bodies
 from xflow.calls import Call, inlined
-from xflow.errors import ModelError, NotCertified, ShapeError
+from xflow.errors import ModelError, NotCertified, ShapeError, SizeError
+from xflow.expressions import shortened
 from xflow.freeze import frozen, overridable
 from xflow.isomorphism import IsWeight, difference
+from xflow.limits import bounded_memory, bounded_time
 from xflow.log import Log, digest_of
 from xflow.masks import RAISED
+from xflow.numerics import Numerics
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
@@ -33,6 +38,14 @@ from xflow.rule import Rule
 
 Prover = Callable[[Rule], str]
 """Says why a rule is not shown to be true; nothing where it is."""
+
+Rounding = Callable[[Rule], Numerics]
+"""Says what rounding does to a rule, and so in which directions and types it must not be used."""
+
+LIMIT_S = 300.0
+"""Seconds that the proof of one rule may take; the slowest of the database takes some."""
+MEMORY = 4 * 2**30
+"""Bytes that it may take."""
 
 Progress = Callable[[str, Mapping[str, object]], None]
 
@@ -133,10 +146,12 @@ def certify(
     prover: Prover,
     progress: Progress = lambda phase, details: None,
     *,
+    rounding: Rounding | None = None,
     assumption: Assumption | None = None,
 ) -> Certified:
     """Confirm that the model in `after` follows from that in `before` by the steps of a log.
 
+    What the log says of rounding is not believed: `rounding` says it, by default `measure_again`.
     `assumption` is what may be taken for granted; by default what the run took.
 
     Raises NotCertified with the first step that does not follow, and ModelError.
@@ -152,7 +167,8 @@ def certify(
         if reason:
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
-    imported, expected = replayed(source, log, assumption)
+    checked = _with_rounding(log, rounding or measure_again)
+    imported, expected = replayed(source, checked, assumption)
     progress("compare", {})
     fault = difference(expected, written, _weights(imported, source, log))
     if fault is not None:
@@ -164,6 +180,15 @@ def certify(
     weights_kept = len(overridable(source)) if log.frozen else 0
     calls = sum(len(each.inlined) for each in logs)
     return Certified(len(rules), len(items), steps, facts, weights_kept, masks, calls)
+
+
+def _with_rounding(log: Log, rounding: Rounding) -> Log:
+    """The log with what `rounding` says of its rules in place of their own `numerics` lines."""
+    rules = tuple(
+        replace(rule, notes={**rule.notes, "numerics": str(rounding(rule))}) for rule in log.rules
+    )
+    bodies = {place: _with_rounding(inner, rounding) for place, inner in log.bodies.items()}
+    return replace(log, rules=rules, bodies=bodies)
 
 
 def _weights(imported: Imported, source: ir.Model, log: Log) -> IsWeight:
@@ -195,11 +220,39 @@ def _hash(tensor: ir.TensorProtocol) -> tuple[object, ...]:
 
 
 def prove_again(rule: Rule) -> str:
-    """Why the prover does not prove a rule; nothing if it does. A `Prover`."""
+    """Why the prover does not prove a rule; nothing if it does. A `Prover`.
+
+    A rule of a report may be made to take for ever: it is then not shown to be true.
+    """
     from xflow.verifier.database import verify_rule  # noqa: PLC0415 - the solver loads slowly
 
-    failure = verify_rule(replace(rule, notes={}))
+    with _bounded(rule):
+        failure = verify_rule(replace(rule, notes={}))
     return "" if failure is None else failure.verdict_text
+
+
+def measure_again(rule: Rule) -> Numerics:
+    """What rounding is measured to do to a rule. A `Rounding`."""
+    from xflow.verifier.rounding.measure import measure  # noqa: PLC0415 - see above
+
+    with _bounded(rule):
+        return measure(rule)
+
+
+@contextlib.contextmanager
+def _bounded(rule: Rule) -> Iterator[None]:
+    """Raise NotCertified where a rule takes too long or too much memory.
+
+    Nothing is asked of the solver afterwards, which was interrupted in the middle of a question.
+    """
+    try:
+        with bounded_time(LIMIT_S), bounded_memory(MEMORY):
+            yield
+    except TimeoutError as error:
+        raise NotCertified(f"not shown to be true: {error}", f"rule {rule.name}") from None
+    except (MemoryError, RecursionError, SizeError) as error:
+        reason = f"it is too large ({shortened(str(error)) or type(error).__name__})"
+        raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}") from None
 
 
 class Rechecked:
@@ -223,3 +276,7 @@ class Rechecked:
             return f"there is no certificate for it in {self.folder}"
         verdict: Any = database.recheck_file(known, self.folder)
         return "" if isinstance(verdict, Confirmed) else str(verdict)
+
+    def rounding(self, rule: Rule) -> Numerics:
+        """What the folder says of rounding; measured where it says nothing. A `Rounding`."""
+        return self.rules[rule.name].numerics or measure_again(rule)

@@ -3,16 +3,27 @@
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
 from xflow import files
 from xflow.analysis.assumptions import Assumption
-from xflow.certify import Rechecked, certify, prove_again, replayed, same_digest
+from xflow.certify import (
+    Prover,
+    Rechecked,
+    Rounding,
+    certify,
+    measure_again,
+    prove_again,
+    replayed,
+    same_digest,
+)
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
-from xflow.errors import ExitCode, ModelError, ValidationFailed
+from xflow.errors import ExitCode, ModelError, ReportError, ValidationFailed
 from xflow.log import read_report
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported
@@ -27,6 +38,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
     """Make the rewrites of a report again, without search and timing."""
     files.check_output(options.output, options.input)
     report, log = read_report(options.report)
+    shapes = _shapes(report, options.report)
     given = files.load_model(options.input)
     source = Path(options.input)
     if not same_digest(source, log):
@@ -42,7 +54,6 @@ def replay(options: argparse.Namespace) -> ExitCode:
         else:
             imported, model = replayed(given, log)
             progress("check", {})
-            shapes = {name: tuple(sizes) for name, sizes in report.get("shapes", {}).items()}
             _check(imported, model, source, shapes, options)
             files.write_model_atomically(model, options.output, source=source)
     if not options.quiet:
@@ -50,6 +61,17 @@ def replay(options: argparse.Namespace) -> ExitCode:
         steps = sum(len(item.steps or ()) for item in made)
         print(f"{_count(len(made), 'rewrite')} made again, in {_count(steps, 'step')}")
     return ExitCode.OK
+
+
+def _shapes(report: Mapping[str, Any], path: str) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs at which a report says that the model was run. Raises ReportError."""
+    given = report.get("shapes", {})
+    if not isinstance(given, dict) or not all(
+        isinstance(sizes, list) and all(type(size) is int and 0 <= size < 2**63 for size in sizes)
+        for sizes in given.values()
+    ):
+        raise ReportError("the shapes in it are no sizes of inputs", path)
+    return {name: tuple(sizes) for name, sizes in given.items()}
 
 
 def _check(
@@ -79,15 +101,17 @@ def _check(
 def run_certify(options: argparse.Namespace) -> ExitCode:
     """Confirm that a model follows from another by the steps of a report."""
     _, log = read_report(options.report)
-    prover = prove_again
+    prover: Prover = prove_again
+    rounding: Rounding = measure_again
     if options.recheck:
         from xflow.rule_files import default_directory  # noqa: PLC0415
 
-        prover = Rechecked(Path(options.rules) if options.rules else default_directory())
+        checked = Rechecked(Path(options.rules) if options.rules else default_directory())
+        prover, rounding = checked, checked.rounding
     with Progress(options.quiet, options.verbose) as progress:
         assumption = None if options.assume is None else Assumption.named(options.assume)
         paths = Path(options.input), Path(options.output)
-        found = certify(*paths, log, prover, progress, assumption=assumption)
+        found = certify(*paths, log, prover, progress, rounding=rounding, assumption=assumption)
     if not options.quiet:
         how = "rechecked" if options.recheck else "proved"
         print(

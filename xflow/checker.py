@@ -8,6 +8,9 @@ from xflow.external_data import external_tensors
 from xflow.messages import all_nodes
 
 OWN_DOMAIN = "ai.onnx"
+FOREIGN = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+"""Operators that ONNX Runtime has in ONNX's domain at opsets in which ONNX does not: its fusions,
+and exporters for it, write them."""
 PASSED = "xflow.passed"
 """A domain of which the checker knows nothing."""
 
@@ -19,21 +22,23 @@ def check_model(path: str | os.PathLike[str], proto: onnx.ModelProto | None = No
     rank is known, none can be written: exporters leave it out, and runtimes accept that. Such a
     model is checked as if it had one there. And it does not know that `ai.onnx` is ONNX's own
     domain, which is nameless. Operators that an opset deprecates it refuses, though the runtime has
-    one of them (GroupNormalization of opset 18): here they count as those of another domain.
+    one of them (GroupNormalization of opset 18): here they count as those of another domain. So do
+    operators of the runtime's own that stand in ONNX's domain, where its fusions put them.
     `proto` is the message in the file, if it has been read already.
     """
     try:
         onnx.checker.check_model(os.fspath(path))
     except Exception:  # what its C++ side throws
         proto = proto or onnx.load(path, load_external_data=False)
-        if not any((without_shape(proto), _own_domains(proto), _deprecated(proto))):
+        odd = (without_shape(proto), _own_domains(proto), _deprecated(proto), _foreign(proto))
+        if not any(odd):
             raise
         check_message(proto)
 
 
 def check_message(proto: onnx.ModelProto) -> None:
     """The same for a message; what it says of files beside it is not checked."""
-    odd = _own_domains(proto) or _deprecated(proto)
+    odd = _own_domains(proto) or _deprecated(proto) or _foreign(proto)
     if odd or next(external_tensors(proto), None) is not None:
         stand_in = onnx.ModelProto()
         stand_in.CopyFrom(proto)
@@ -43,7 +48,7 @@ def check_message(proto: onnx.ModelProto) -> None:
             tensor.dims[:] = [0]
         for part in _own_domains(stand_in):
             part.domain = ""
-        for node in _deprecated(stand_in):
+        for node in (*_deprecated(stand_in), *_foreign(stand_in)):
             node.domain = PASSED
         stand_in.opset_import.add(domain=PASSED, version=1)
         proto = stand_in
@@ -75,6 +80,19 @@ def _deprecated(proto: onnx.ModelProto) -> list[onnx.NodeProto]:
             if known and onnx.defs.get_schema(node.op_type, versions[0], "").deprecated:
                 found.append(node)
     return found
+
+
+def _foreign(proto: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes with operators of the runtime in ONNX's domain, which the opset does not have."""
+    versions = [each.version for each in proto.opset_import if each.domain in ("", OWN_DOMAIN)]
+    return [
+        node
+        for node in all_nodes(proto)
+        if node.op_type in FOREIGN
+        and node.domain in ("", OWN_DOMAIN)
+        and versions
+        and not onnx.defs.has(node.op_type, versions[0], "")
+    ]
 
 
 def without_shape(proto: onnx.ModelProto) -> list[onnx.TypeProto.Tensor]:

@@ -26,7 +26,7 @@ from xflow.arguments import (
 )
 from xflow.atomic import unwinding_on_sigterm
 from xflow.cost import OBJECTIVES
-from xflow.errors import ExitCode, UsageError, XflowError
+from xflow.errors import ExitCode, UsageError, XflowError, printable
 from xflow.incumbents import translate
 from xflow.limits import GROWTH
 from xflow.parser import Commands, Parser, add_command, add_talk
@@ -247,7 +247,11 @@ def _look_at_the_command(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; every failure is one sentence on stderr."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:  # as a program of its own
+        arguments = sys.argv[1:]
+        # Processes that are started must not take modules from the folder at hand, which may be
+        # one of models of other people's.
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
         with unwinding_on_sigterm():
@@ -307,4 +311,4 @@ def _with_pipes(
 def _complain(sentence: str) -> None:
     """Print one sentence to stderr, if anybody is left to read it."""
     with contextlib.suppress(OSError):
-        print(f"xflow: {sentence}", file=sys.stderr)
+        print(f"xflow: {printable(sentence)}", file=sys.stderr)

@@ -9,7 +9,8 @@ from enum import Enum
 from functools import cached_property
 
 from xflow.errors import SizeError
-from xflow.size import Expr, Size, free_symbols, from_ast, substitute
+from xflow.expressions import expression, shortened
+from xflow.size import Expr, Size, free_symbols, from_ast, readable, substitute
 
 
 class Relation(Enum):
@@ -108,9 +109,9 @@ def in_range(index: Size, extent: Size) -> tuple[Constraint, Constraint]:
 def parse_constraint(text: str) -> Constraint:
     """Read ``left REL right`` with one of ``>= > <= < ==``. Raises SizeError."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = expression(text.strip())
     except SyntaxError:
-        raise SizeError(f"{text!r} is no condition on sizes") from None
+        raise SizeError(f"{shortened(repr(text))} is no condition on sizes") from None
     return constraint_from_ast(tree)
 
 
@@ -129,7 +130,7 @@ def constraint_from_ast(tree: ast.expr) -> Constraint:
                 return less(left, right)
             case ast.Eq():
                 return equal(left, right)
-    raise SizeError(f"{ast.unparse(tree)!r} is no condition on sizes")
+    raise SizeError(f"{readable(tree)!r} is no condition on sizes")
 
 
 def all_hold(constraints: Iterable[Constraint]) -> bool:

@@ -14,12 +14,18 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from xflow.analysis.ranges import Ranges
+from xflow.expressions import fraction, shortened
 from xflow.graph import Graph, Node, Value, leaf, rebuild
 from xflow.match import Match
 from xflow.size import Size, parse_size, reads_back
 
 Place: TypeAlias = tuple[int, int]
 """A value of a graph: the number of its node in `Graph.nodes`, and which output of that it is."""
+
+LONGEST_NAME = 1_000
+"""Most characters of the name of a rule, of one of its inputs or symbols, or of a type."""
+LARGEST_SIZE = 2**64
+"""What no size or attribute of a model exceeds."""
 
 
 @dataclass(frozen=True)
@@ -61,25 +67,37 @@ class Application:
     def from_json(cls, plain: Mapping[str, Any]) -> Application:
         """What `to_json` wrote. Raises KeyError, TypeError, ValueError for anything else."""
         return cls(
-            plain["rule"],
-            plain["rank"],
+            _text(plain["rule"]),
+            _integer(plain["rank"]),
             tuple(map(read_place, plain["at"])),
-            {name: read_place(place) for name, place in plain["inputs"].items()},
+            {_text(name): read_place(place) for name, place in plain["inputs"].items()},
             {
-                name: size if isinstance(size, int) else parse_size(size)
+                _text(name): parse_size(size) if isinstance(size, str) else _integer(size)
                 for name, size in plain["sizes"].items()
             },
-            {name: Fraction(number) for name, number in plain["reals"].items()},
-            plain["type"],
-            {name: Fraction(number) for name, number in plain.get("numbers", {}).items()},
+            {_text(name): fraction(number) for name, number in plain["reals"].items()},
+            _text(plain["type"]),
+            {_text(name): fraction(number) for name, number in plain.get("numbers", {}).items()},
         )
+
+
+def _text(plain: object) -> str:
+    if not isinstance(plain, str) or len(plain) > LONGEST_NAME:
+        raise TypeError("a name is no text, or too long a one")
+    return plain
+
+
+def _integer(plain: object) -> int:
+    if type(plain) is not int or abs(plain) > LARGEST_SIZE:
+        raise TypeError("a size or a rank is no integer of 64 bits")
+    return plain
 
 
 def read_place(plain: Sequence[int]) -> Place:
     """A place from plain data. Raises TypeError and ValueError for anything else."""
     number, index = plain
-    if not (isinstance(number, int) and isinstance(index, int)) or number < 0 or index < 0:
-        raise ValueError(f"{plain} is no place")
+    if type(number) is not int or type(index) is not int or number < 0 or index < 0:
+        raise ValueError(f"{shortened(repr(plain))} is no place")
     return number, index
 
 

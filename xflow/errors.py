@@ -42,7 +42,17 @@ class XflowError(Exception):
         sentence = f"{self.where}: {self.what}" if self.where else self.what
         if self.do:
             sentence = f"{sentence}; {self.do}"
-        return " ".join(sentence.split())
+        return printable(" ".join(sentence.split()))
+
+
+def printable(text: str) -> str:
+    """`text` with what a terminal would act on, or has no sign for, spelled out.
+
+    Names in a model may hold any characters. Line feeds stay.
+    """
+    return "".join(
+        char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
+    )
 
 
 class ModelError(XflowError):
@@ -105,6 +115,10 @@ class ValidationFailed(XflowError):  # noqa: N818 - a verdict, not a mishap
     """The optimized model does not agree with the input; nothing was written."""
 
     exit_code = ExitCode.VALIDATION_FAILED
+
+
+class NotReplayed(ValidationFailed):
+    """The steps that were written down of a run do not lead to its result; nothing was written."""
 
 
 class NotFaster(XflowError):  # noqa: N818 - a verdict, not a mishap

@@ -4,7 +4,7 @@ import argparse
 
 from xflow import api, machine
 from xflow.commands import input_settings
-from xflow.errors import ExitCode
+from xflow.errors import ExitCode, printable
 from xflow.explanation import explain_report
 from xflow.progress import Progress
 
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             seed=options.seed,
             progress=progress,
         )
-    print(explain_report(result.report))
+    print(printable(str(explain_report(result.report))))
     if options.cost == "estimated" and not options.quiet:
         print("\nBy estimate; --cost measured asks this machine. Nothing was written.")
     return ExitCode.OK

@@ -3,16 +3,20 @@
 import contextlib
 import math
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import Message
 
+from xflow.errors import OutputError
+from xflow.expressions import shortened
 from xflow.pages import release
 
 SMALL = 1024
@@ -26,37 +30,63 @@ ALIGNMENT = 64
 
 
 def external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield each tensor of `model` whose data lies elsewhere, in subgraphs and attributes too."""
+    """Yield each tensor of `model` whose data lies elsewhere, wherever in the message it stands."""
     for tensor in all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield tensor
 
 
-def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield each tensor of `model`, in subgraphs, attributes and functions too."""
-    yield from _graph_tensors(model.graph)
+def all_tensors(message: Message) -> Iterator[onnx.TensorProto]:
+    """Yield each tensor in a message, wherever it stands.
+
+    That are weights, attributes, graphs inside operators, functions and the defaults of their
+    attributes, the parts of sparse tensors, and what says how a model is trained.
+    """
+    if isinstance(message, onnx.TensorProto):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.type != field.TYPE_MESSAGE or field.message_type.name in _WITHOUT_TENSORS:
+            continue
+        for part in [value] if isinstance(value, Message) else value:
+            yield from all_tensors(part)
+
+
+_WITHOUT_TENSORS = frozenset(
+    {"ValueInfoProto", "OperatorSetIdProto", "StringStringEntryProto", "TensorAnnotation"}
+)
+"""Messages in which there is no need to look."""
+
+
+def embedded_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield the tensors of a message that onnx-ir keeps as bytes, or of which it loses the folder.
+
+    That are all but the weights and the attributes of single tensors in the model's graphs.
+    """
+    for graph in graphs_of(model):
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for attribute in node.attribute:
+                yield from attribute.tensors
+                held = [*attribute.sparse_tensors]
+                held += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+                for sparse in held:
+                    yield from (sparse.values, sparse.indices)
     for function in model.functions:
-        yield from _node_tensors(function.node)
+        yield from all_tensors(function)
 
 
-def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-        yield sparse.indices
-    yield from _node_tensors(graph.node)
-
-
-def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            if attribute.HasField("g"):
-                yield from _graph_tensors(attribute.g)
-            for graph in attribute.graphs:
-                yield from _graph_tensors(graph)
+def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the model's graph and all graphs inside operators of it, without those of functions."""
+    waiting = [model.graph]
+    for graph in waiting:
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    waiting.append(attribute.g)
+                waiting += attribute.graphs
 
 
 def has_external_data(model: onnx.ModelProto) -> bool:
@@ -79,26 +109,82 @@ def external_ends(model: onnx.ModelProto) -> dict[str, int]:
     ends: dict[str, int] = {}
     for tensor in external_tensors(model):
         entries = _entries(tensor)
+        if len(entries) < len(tensor.external_data):
+            raise ValueError(f"{_name(tensor)} says twice where its data lies")
         needed = byte_size(tensor)
         offset = _number(tensor, entries, "offset", 0)
         length = _number(tensor, entries, "length", needed)
         if length != needed:
-            raise ValueError(f"tensor {tensor.name!r} has {length} bytes there and needs {needed}")
+            raise ValueError(f"{_name(tensor)} has {length} bytes there and needs {needed}")
         location = entries.get("location", "")
         ends[location] = max(ends.get(location, 0), offset + needed)
     return ends
 
 
+def misplaced(location: str) -> str:
+    """Return why no data may lie at `location`, which is relative to the model; empty if it may.
+
+    It is the same on every system, as models are copied from one to another.
+    """
+    parts = PurePosixPath(location).parts
+    if "\0" in location:
+        return "its name has a NUL character in it"
+    if not parts:
+        return "it has no name"
+    if location.startswith(_IN_MEMORY):
+        return "it stands for an address in memory"
+    if "\\" in location:
+        return "its name has a backslash in it"
+    if location.startswith("/") or re.match("[A-Za-z]:", location) or ".." in parts:
+        return "it may lie outside the model's folder"
+    return ""
+
+
+_IN_MEMORY = "*/_ORT_MEM_ADDR_"
+"""How ONNX Runtime says that an offset is an address in its own memory."""
+
+
+def embed(model: onnx.ModelProto, folder: Path) -> None:
+    """Read the data of `embedded_tensors` from their files in `folder` into the message.
+
+    They are few and small. What is said of their files has been checked. Raises OSError.
+    """
+    for tensor in embedded_tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entries = _entries(tensor)
+            if misplaced(entries.get("location", "")):
+                raise OSError(f"{_name(tensor)} is not to be read from {entries.get('location')!r}")
+            with (folder / entries["location"]).open("rb") as file:
+                file.seek(_number(tensor, entries, "offset", 0))
+                tensor.raw_data = file.read(byte_size(tensor))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+
+
+def embedded(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """A message for which that was done: the same, or a copy. Raises OSError."""
+    if all(t.data_location != onnx.TensorProto.EXTERNAL for t in embedded_tensors(model)):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    embed(copy, folder)
+    return copy
+
+
 def byte_size(tensor: onnx.TensorProto) -> int:
     """Return the bytes that a tensor takes by its shape; raises ValueError if that is none."""
     if any(size < 0 for size in tensor.dims):
-        raise ValueError(f"tensor {tensor.name!r} has a negative dimension")
+        raise ValueError(f"{_name(tensor)} has a negative dimension")
     try:
         bits = int(ir.DataType(tensor.data_type).bitwidth)
     except TypeError as error:  # strings
-        raise ValueError(f"tensor {tensor.name!r} is of a type without a size") from error
+        raise ValueError(f"{_name(tensor)} is of a type without a size") from error
     elements: int = math.prod(tensor.dims)
     return -(-elements * bits // 8)
+
+
+def _name(tensor: onnx.TensorProto) -> str:
+    return f"tensor {shortened(tensor.name)!r}"
 
 
 def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
@@ -111,7 +197,7 @@ def _number(tensor: onnx.TensorProto, entries: dict[str, str], key: str, default
     if text is None:
         return default
     if not text.isascii() or not text.isdecimal() or len(text) > DIGITS:
-        raise ValueError(f"tensor {tensor.name!r} has a wrong {key}, which is no number")
+        raise ValueError(f"{_name(tensor)} has a wrong {key}, which is no number")
     return int(text)
 
 
@@ -205,10 +291,13 @@ class Externalized:
     def _create(self, location: str) -> Iterator[tuple[BinaryIO, str]]:
         """Open a new file for `location` or, where that exists, for the next free number."""
         wanted = Path(location)
+        folder = self._target.parent
+        if misplaced(location) or not (folder / wanted).resolve().is_relative_to(folder.resolve()):
+            raise OutputError("the weights would lie outside the output's folder", location)
         number = 0
         while True:
             name = wanted if not number else wanted.with_suffix(f".{number}{wanted.suffix}")
-            path = self._target.parent / name
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(path):
                 self._created.append(path)  # before it exists: a signal may come at any time

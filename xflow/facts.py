@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from xflow.expressions import expression
+
 NONZERO, POSITIVE, NONNEGATIVE, FINITE, BELOW_INFINITY = "!=", ">", ">=", "finite", "< inf"
 SIGNS = (NONZERO, POSITIVE, NONNEGATIVE)
 """The relations that ask for more than for numbers."""
@@ -72,7 +74,7 @@ def relations(facts: Iterable[Fact]) -> dict[str, str]:
 
 def fact_of(text: str, names: Iterable[str]) -> Fact | None:
     """The fact about one of `names` that a condition states; None for one about sizes."""
-    match ast.parse(text, mode="eval").body:
+    match expression(text):
         case ast.Compare(
             left=ast.Name(id=name), ops=[relation], comparators=[ast.Constant(value=0)]
         ) if name in names and type(relation) in _SYMBOLS:

@@ -14,17 +14,22 @@ import onnx_ir as ir
 from google.protobuf.message import Message
 
 from xflow.atomic import replacing, unwinding_on_sigterm
-from xflow.checker import OWN_DOMAIN, check_model
+from xflow.checker import OWN_DOMAIN, check_message, check_model
 from xflow.errors import ModelError, OutputError
+from xflow.expressions import shortened
 from xflow.external_data import (
     Externalized,
     all_tensors,
     byte_size,
+    embed,
+    embedded,
     external_ends,
     external_locations,
     has_external_data,
+    misplaced,
 )
 from xflow.messages import PROTOBUF_LIMIT, from_message, serialized, to_message
+from xflow.objections import PUT_RIGHT, put_right
 from xflow.pieces import Pieces, pieces
 
 LONGEST = 300
@@ -34,25 +39,42 @@ LONGEST = 300
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
     """Return the model in `path`, its external data mapped rather than read.
 
+    What the checker objects to and the runtime does not is put right, see `xflow.objections`.
     Raises ModelError, in one sentence, for anything but a whole and valid ONNX model.
     """
     path = Path(path)
     proto = _parse(path)
     _check_tensors(proto, path)
     _check_external_data(proto, path)
-    try:
-        check_model(path, proto)
-    except Exception as error:  # the checker raises what its C++ side throws
-        reason = _reason(error)
-        raise ModelError(f"this is not a valid ONNX model: {reason}", str(path)) from error
+    notes = _checked(proto, path)
     try:
         model = from_message(proto)
     except Exception as error:
-        reason = _reason(error)
-        raise ModelError(f"this model cannot be understood: {reason}", str(path)) from error
+        what = f"this model cannot be understood: {reason(error)}"
+        raise ModelError(what, str(path)) from error
     ir.external_data.set_base_dir(model.graph, path.parent)
     spell_domain(model)
+    model.meta[PUT_RIGHT] = notes
     return model
+
+
+def _checked(proto: onnx.ModelProto, path: Path) -> tuple[str, ...]:
+    """What was put right in the message in `path` to make it valid. Raises ModelError."""
+    try:
+        try:
+            check_model(path, proto)
+        except Exception:  # the checker raises what its C++ side throws
+            notes = put_right(proto)
+            if not notes:
+                raise
+            check_message(proto)
+            return tuple(notes)
+    except ModelError as error:
+        raise ModelError(error.what, str(path), error.do) from error
+    except Exception as error:
+        what = f"this is not a valid ONNX model: {reason(error)}"
+        raise ModelError(what, str(path)) from error
+    return ()
 
 
 def spell_domain(model: ir.Model) -> None:
@@ -122,11 +144,14 @@ def _is_text(message: Message) -> bool:
 
 
 def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise ModelError unless all tensors with raw bytes have as many as their shapes need.
+    """Raise ModelError unless all tensors have types, and as many raw bytes as their shapes need.
 
-    The checker finds only those that have too few.
+    The checker finds only those that have too few, and passes types that there are not.
     """
     for tensor in all_tensors(proto):
+        if tensor.data_type not in _TYPES:
+            what = f"there is no element type {tensor.data_type}"
+            raise ModelError(what, f"{path}: tensor {shortened(tensor.name)}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
             continue
         with contextlib.suppress(ValueError, TypeError):  # a type that the checker will refuse
@@ -136,27 +161,48 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
                 raise ModelError(what, f"{path}: tensor {tensor.name}")
 
 
+_TYPES = frozenset(int(each) for each in ir.DataType)
+
+
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise ModelError unless all external data of `proto` lies beside `path`, long enough."""
+    """Raise ModelError unless all external data of `proto` lies beside `path`, long enough.
+
+    What onnx-ir cannot map is read into the message.
+    """
     try:
         ends = external_ends(proto)
     except ValueError as error:
         raise ModelError(f"the external data does not fit: {error}", str(path)) from error
     for location, end in ends.items():
-        where = f"{path}: external data {location}"
+        where = f"{path}: external data {shortened(location)!r}"
+        reason = misplaced(location)
+        if reason:
+            raise ModelError(reason, where, "put the data beside the model, and name it so")
         file = path.parent / location
         folder = path.parent.resolve()
-        if os.path.isabs(location) or not file.resolve().is_relative_to(folder):
-            advice = "copy the model and its data into one folder, without links"
-            raise ModelError("the file lies outside the model's folder", where, advice)
-        if not file.is_file():
-            raise ModelError("the file is missing", where, "put it beside the model")
-        if (size := file.stat().st_size) < end:
+        try:
+            if not file.resolve().is_relative_to(folder):
+                advice = "copy the model and its data into one folder, without links"
+                raise ModelError("the file lies outside the model's folder", where, advice)
+            if not file.exists():
+                raise ModelError("the file is missing", where, "put it beside the model")
+            if not file.is_file():
+                raise ModelError("this is not a regular file", where)
+            size = file.stat().st_size
+        except (OSError, RuntimeError) as error:  # too long a name, or links in a circle
+            said = getattr(error, "strerror", None) or "its links lead in a circle"
+            raise ModelError(f"the file cannot be read: {said}", where) from error
+        if size < end:
             what = f"the file is truncated: {size} bytes where {end} are needed"
             raise ModelError(what, where)
+    try:
+        embed(proto, path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(f"the external data cannot be read: {reason}", str(path)) from error
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Return what an error of other libraries says, on one line, and at which operator.
 
     The checker names that in a context behind an empty line; onnx-ir's errors print the part of the
@@ -167,7 +213,7 @@ def _reason(error: BaseException) -> str:
     text = str(error)
     said = " ".join(re.split(r"\n\s*\n|==> ", text.strip())[0].split()).rstrip(".")
     place = re.search(r"Bad node spec for node\. Name: *(.*?) *OpType: *(\w+)", text)
-    where = f" (at {place[2]} {place[1]}".rstrip() + ")" if place else ""
+    where = f" (at {shortened(f'{place[2]} {place[1]}'.rstrip())})" if place else ""
     return f"{said[:LONGEST]}{where}" if said else type(error).__name__
 
 
@@ -212,8 +258,15 @@ def _refuse_inputs(target: Path, where: str, source: Path) -> None:
 
 def data_files(path: Path) -> list[Path]:
     """Return the existing external data files of the model in `path`; none if it is no model."""
-    files = (path.parent / location for location in data_locations(path))
-    return [file for file in files if file.is_file()]
+    names = (name for name in data_locations(path) if not misplaced(name))
+    return [file for file in (path.parent / name for name in names) if _is_file(file)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a name
+        return False
 
 
 def data_locations(path: Path) -> list[str]:
@@ -313,8 +366,9 @@ def _externalize(
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
     if not isinstance(model, ir.Model):
-        model = from_message(model)
-        ir.external_data.set_base_dir(model.graph, source.parent if source else target.parent)
+        folder = source.parent if source else target.parent
+        model = from_message(embedded(model, folder))
+        ir.external_data.set_base_dir(model.graph, folder)
     layout: dict[str, str] = {}
     if source is not None and not source.parent.samefile(target.parent):
         layout = Externalized.layout(_parse(source))

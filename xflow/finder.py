@@ -32,6 +32,7 @@ from xflow.preparation import Inside, Prepared, begin, with_bodies, with_calls
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
+from xflow.size import TooLargeSize
 from xflow.ties import with_ties
 
 LATEST_KNOWN = 20
@@ -152,7 +153,13 @@ class Finder:
         kind = EXACT.get(self.run.objective)
         costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
         allowed = within(rules, self.run.domains)
-        replacements = self.search(imported, allowed, costs, seconds, self.run.spent - since)
+        try:
+            replacements = self.search(imported, allowed, costs, seconds, self.run.spent - since)
+        except TooLargeSize as error:
+            self.run.warnings.append(
+                f"The model was left as it is: its sizes cannot be reckoned with ({error})."
+            )
+            return None
         messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
         del self.run.messages[told[0] :], self.run.warnings[told[1] :]
         return Found(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
@@ -245,6 +252,7 @@ class Finder:
             )
             if store is not None and measured is not None:
                 run.warnings += [*store.warnings, *measured.warnings]
+            run.warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
             if exact:
                 replacements = prune(imported.graph, replacements, exact, until=overrun)

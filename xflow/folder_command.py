@@ -83,7 +83,7 @@ def run(
             page = Path(options.html) / name.with_suffix(".html")
             page.parent.mkdir(parents=True, exist_ok=True)
             pages = ["--html", str(page)]
-        command = [sys.executable, "-m", "xflow", "optimize", str(path), str(place), "-q"]
+        command = [sys.executable, "-P", "-m", "xflow", "optimize", str(path), str(place), "-q"]
         process = subprocess.Popen(
             [*command, *settings, "--report", str(report), *pages],
             stdin=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ import onnx
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from xflow.errors import ModelError, UnfeedableInput, UsageError
+from xflow.expressions import expression
 from xflow.input_roles import Role, input_roles
 from xflow.limits import FED_BYTES
 
@@ -23,6 +24,8 @@ LENGTH = (16, 24)
 IMAGE = (224, 256)
 SEQUENCE = 2
 """Tensors in a sequence."""
+MOST_OPERATIONS = 100
+"""In the name of a dimension that is an expression; a longer one is a name like others."""
 AT_OTHER_SIZES = "give sizes at which it runs with --input-shapes"
 """What to do where a model does not run at the sizes that were chosen for it."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
@@ -215,8 +218,10 @@ def _parts(name: str) -> ast.expr | None:
     if re.fullmatch(r"\w+", name):
         return None
     try:
-        tree = ast.parse(name, mode="eval").body
-    except (SyntaxError, ValueError):
+        tree = expression(name)
+    except (SyntaxError, ValueError):  # or one that is too long
+        return None
+    if sum(isinstance(part, ast.BinOp) for part in ast.walk(tree)) > MOST_OPERATIONS:
         return None
     return tree if isinstance(tree, ast.BinOp) and _understood(tree) else None
 

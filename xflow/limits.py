@@ -1,4 +1,4 @@
-"""Limits that hold whatever a model says of itself: how much memory a step may take.
+"""Limits that hold whatever a model or a rule says: how much memory or time a step may take.
 
 Shape inference and the evaluation of constants believe the numbers in a model. A damaged or hostile
 one says that a tensor has a billion elements, and the machine would run out of memory for it.
@@ -6,8 +6,10 @@ one says that a tensor has a billion elements, and the machine would run out of 
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 
 STEP_BYTES = 2**30
@@ -16,6 +18,9 @@ FED_BYTES = 2**31
 """What the random inputs of a model may take in all, at eight bytes for an element."""
 GROWTH = 64 * 2**20
 """Bytes that folded constants may take beyond those of the constants they replace."""
+
+AGAIN_S = 0.5
+"""Seconds until what takes too long is interrupted once more."""
 
 _lock = threading.RLock()
 
@@ -46,6 +51,43 @@ def bounded_memory(extra: int = STEP_BYTES) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextlib.contextmanager
+def bounded_time(seconds: float) -> Iterator[None]:
+    """Within this block, TimeoutError is raised after so many seconds.
+
+    It works as an interrupt from the keyboard does: between two steps of Python, in the main thread
+    alone, where code that is no longer consistent may be left behind. Elsewhere nothing is bounded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ended, late = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        if ended.wait(seconds):
+            return
+        late.set()
+        while not ended.is_set():  # one may be lost in code that nobody waits for
+            _thread.interrupt_main()
+            ended.wait(AGAIN_S)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+            time.sleep(0)  # an interrupt that is still to come comes here
+    except KeyboardInterrupt:
+        ended.set()
+        if not late.is_set():
+            raise
+        watcher.join()
+        raise TimeoutError(f"it took more than {seconds:g} s") from None
 
 
 def _private_bytes() -> int | None:

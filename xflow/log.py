@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -20,18 +21,26 @@ from xflow.analysis.observers import Observed
 from xflow.bodies import Place
 from xflow.calls import Call
 from xflow.derivation import Application, numbering, place_of, read_place
-from xflow.errors import ReportError, RuleFileError
+from xflow.errors import ReportError
+from xflow.expressions import shortened
 from xflow.files import data_locations
 from xflow.graph import Graph
 from xflow.limits import GROWTH
 from xflow.onnx_import import Imported
-from xflow.preparation import Prepared
+from xflow.preparation import DEPTH, Prepared
 from xflow.replay import Rewrite, Round, Unfounded, replay
 from xflow.report import FORMAT_VERSION
 from xflow.rule import Rule, parse_rules
 from xflow.search import Replacement, apply_replacements, rounds
 
 Json = dict[str, Any]
+
+LARGEST = 2**26
+"""Bytes of the largest report that is read; those of models with a thousand operators have some."""
+MOST_RULES = 2_000
+"""Most rules of a log; the whole database has about so many, and a run uses some dozens."""
+MOST_STEPS = 200_000
+"""Most rewrites and steps of a log; a thousand operators were rewritten in some thousands."""
 
 _CHUNK = 2**22
 
@@ -143,8 +152,6 @@ def record(
             for place, inner in prepared.bodies.items()
         ],
     }
-    if any(item["steps"] is None and not item["fact"] for items in made for item in items):
-        return log
     log = json.loads(json.dumps(log))  # what a reader will see
     again = _read(log)
     graph = replay(
@@ -174,38 +181,64 @@ def _rewrite(graph: Graph, item: Replacement, imported: Imported) -> Json:
 
 
 def read_report(path: str | Path) -> tuple[Json, Log]:
-    """The report in a file, and the log in it. Raises ReportError, in one sentence."""
+    """The report in a file, and the log in it. Raises ReportError, in one sentence.
+
+    It may come from anybody, so nothing in it is believed, and its size is bounded in every way.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        mode = Path(path).stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise ReportError("this is not a regular file", str(path))
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise ReportError("there is no such file", str(path)) from None
     except IsADirectoryError:
         raise ReportError("this is a directory, not a report", str(path)) from None
-    except UnicodeDecodeError:
-        text = ""  # some other file, such as a model
-    except OSError as error:
-        raise ReportError(f"the file cannot be read ({error.strerror})", str(path)) from None
+    except (OSError, ValueError) as error:  # a name with a NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ReportError(f"the file cannot be read ({reason})", str(path)) from None
+    if len(data) > LARGEST:
+        raise ReportError(f"a file of more than {LARGEST >> 20} MiB is no report", str(path))
     try:
-        report = json.loads(text)
-    except ValueError:
+        report = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):  # no text, no JSON, or nested without end
         report = None
-    if not isinstance(report, dict) or not isinstance(report.get("version"), int):
+    if not isinstance(report, dict) or type(report.get("version")) is not int:
         raise ReportError("this is no report of xflow", str(path), "give a file of --report")
     if report["version"] != FORMAT_VERSION:
-        what = f"a report of format {report['version']}, where {FORMAT_VERSION} is understood"
+        version = shortened(str(report["version"]), 20)
+        what = f"a report of format {version}, where {FORMAT_VERSION} is understood"
         raise ReportError(what, str(path), "optimize the model again")
     if not isinstance(report.get("log"), dict):
         raise ReportError("the report holds no log", str(path), "optimize the model again")
     try:
+        _check_extent(report["log"])
         log = _read(report["log"])
         if log.digest is None:
             raise ValueError("no hash of the model")
         return report, log
-    except (
-        *(LookupError, TypeError, ValueError, AttributeError, RuleFileError, RecursionError),
-    ) as error:
-        reason = " ".join(f"{type(error).__name__} {error}".split())[:120]
+    except Exception as error:  # there is no end to what may be wrong with it
+        reason = shortened(" ".join(f"{type(error).__name__} {error}".split()), 120)
         raise ReportError(f"its log makes no sense ({reason})", str(path)) from None
+
+
+def _check_extent(log: Json, depth: int = 0) -> tuple[int, int]:
+    """How many rules and steps a log has. Raises ValueError where no run makes so many."""
+    if depth > DEPTH:
+        raise ValueError(f"graphs inside one another more than {DEPTH} deep")
+    rules = len(log["rules"])
+    steps = sum(1 + len(item["steps"] or ()) for items in log["rounds"] for item in items)
+    for inner in log.get("bodies", ()):
+        more_rules, more_steps = _check_extent(inner["log"], depth + 1)
+        rules, steps = rules + more_rules, steps + more_steps
+        if rules > MOST_RULES:
+            break
+    if rules > MOST_RULES:
+        raise ValueError(f"{rules} rules, where {MOST_RULES} are allowed")
+    if steps > MOST_STEPS:
+        raise ValueError(f"{steps} steps, where {MOST_STEPS} are allowed")
+    return rules, steps
 
 
 def _read(log: Json) -> Log:
@@ -213,21 +246,25 @@ def _read(log: Json) -> Log:
     rules = []
     for name, text in log["rules"].items():
         (rule,) = parse_rules(text, f"rule {name} of the log")
+        if rule.name != name:
+            raise ValueError(f"a rule {rule.name} under the name {name}")
         rules.append(rule)
     made = tuple(tuple(_read_rewrite(item) for item in items) for items in log["rounds"])
     digest = log["input"] and dict(log["input"])
     if digest and not isinstance(digest["sha256"], str):
         raise TypeError("the hash is no text")
     opset, threshold, frozen = log["target_opset"], log["size_threshold"], log["frozen"]
-    if not isinstance(threshold, int) or not isinstance(opset, int | None):
+    if type(threshold) is not int or not (opset is None or type(opset) is int):
         raise TypeError("the opset or the threshold is no number")
+    if not 0 <= threshold < 2**63 or not 1 <= (opset or 1) < 2**31:
+        raise ValueError("the opset or the threshold is no such number")
     if not isinstance(frozen, bool):
         raise TypeError("frozen is neither true nor false")
     program = str(log["program"])
     assumption = Assumption.named(log["assume"])
     calls = frozenset(_read_call(call) for call in log.get("inlined", ()))
     bodies = {
-        (int(item["node"]), str(item["attribute"])): _read(item["log"])
+        (read_place([item["node"], 0])[0], str(item["attribute"])): _read(item["log"])
         for item in log.get("bodies", ())
     }
     settings = (program, opset, threshold, frozen, calls, bodies, assumption)
@@ -235,7 +272,7 @@ def _read(log: Json) -> Log:
 
 
 def _read_call(call: Sequence[Any]) -> Call:
-    if not all(isinstance(number, int) for number in call):
+    if not isinstance(call, list) or not all(type(number) is int for number in call):
         raise TypeError("a call is no list of numbers")
     return tuple(call)
 

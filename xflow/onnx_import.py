@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +43,14 @@ from xflow.shape_arithmetic import (
     joined_shape,
     shape_of,
 )
-from xflow.size import Expr, Size, coefficient_of, free_symbols
+from xflow.size import Expr, Size, TooLargeSize, coefficient_of, free_symbols
 
 _SMALL = 1024
 """Elements up to which a constant may be a parameter, and equal constants are one leaf."""
+
+MOST_TERMS = 30
+"""Terms of the number of elements of a tensor, multiplied out, from which on its sizes are not
+told by those of others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +131,16 @@ def is_shape_arithmetic(value: Value) -> bool:
     To rewrite how such are computed pays nothing.
     """
     return sort_of(value.type.dtype) == INT and len(value.shape) <= 1
+
+
+def is_tractable(type: TensorType) -> bool:
+    """Whether sizes are simple enough to reckon with how many elements there are.
+
+    Where a hundred images of unknown sizes are put side by side, the sum of these is only a size
+    like another one.
+    """
+    terms = math.prod(len(size.terms) for size in type.shape if isinstance(size, Expr))
+    return terms <= MOST_TERMS
 
 
 def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
@@ -256,7 +271,7 @@ class _Importer:
                 made = apply(op, taken, attributes, need=need)
             except ShapeError:
                 continue
-            if any(map(is_shape_arithmetic, made)):
+            if any(map(is_shape_arithmetic, made)) or not all(is_tractable(v.type) for v in made):
                 continue
             # In ONNX a dimension of unknown size may be 1 and broadcast.
             equal = [each for each in need.conditions if each.relation is Relation.EQUAL]
@@ -327,9 +342,23 @@ class _Importer:
         captured = captured_values(node)
         inputs = [self.values[v] for v in node.inputs if v is not None]
         inputs += [self.values[v] for v in captured]
-        known = computation_key(node, self.model)
-        key = known or f"{node.domain}::{node.op_type}#{number}"
+        known_key = computation_key(node, self.model)
+        key = known_key or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
+        try:
+            types = self.types_of(node, captured)
+        except TooLargeSize:
+            types = [self.type(output) for output in node.outputs]
+        types = [
+            known if is_tractable(known) else self.type(output)
+            for known, output in zip(types, node.outputs, strict=True)
+        ]
+        plain = node.domain == "" and node.op_identifier() not in self.model.functions
+        op_type = node.op_type if plain else ""
+        return opaque(key, inputs, types, op_type, pure=known_key is not None)
+
+    def types_of(self, node: ir.Node, captured: Sequence[ir.Value]) -> list[TensorType]:
+        """The types of a node's outputs, with sizes that follow from others where they do."""
         types = [self.type(output) for output in node.outputs]
         opset = self.model.graph.opset_imports.get("")
         if (
@@ -345,9 +374,7 @@ class _Importer:
                 shape = self.followed(node, types[0].shape)
             if len(shape) == len(types[0].shape):
                 types = [TensorType(types[0].dtype, shape)]
-        plain = node.domain == "" and node.op_identifier() not in self.model.functions
-        op_type = node.op_type if plain else ""
-        return opaque(key, inputs, types, op_type, pure=known is not None)
+        return types
 
     def followed(self, node: ir.Node, inferred: Shape) -> Shape:
         """The shape of an output, where sizes that inference does not know follow from others."""
@@ -386,7 +413,8 @@ class _Importer:
             found = shape_of(node, source.shape) if source.dtype != UNKNOWN.dtype else None
         elif all(v is None or self.integers(v) is not None for v in node.inputs):
             inputs = [self.integers(v) for v in node.inputs if v is not None]
-            found = computed(node, inputs) if len(inputs) == len(node.inputs) else None
+            with contextlib.suppress(TooLargeSize):
+                found = computed(node, inputs) if len(inputs) == len(node.inputs) else None
         if found is None:
             return
         self.computed[output] = found

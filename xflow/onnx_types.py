@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,9 @@ UNKNOWN = TensorType("?", ())
 _SMALL = 1024
 """Bytes up to which a constant takes part in inference: it may be a shape."""
 
+LONGEST = 60
+"""Characters of a dimension's name that its size symbol has: sizes are told in texts."""
+
 _INVENTED = "unk__"
 """How the names begin that inference invents for dimensions."""
 
@@ -35,7 +39,8 @@ class SymbolNames:
     """Size symbols for the names of dimensions; a dimension without a name gets a new symbol."""
 
     of_dimension: dict[str, str] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=set)
+    _taken: dict[str, int] = field(default_factory=dict)
+    """The names that there are, each with how many were made of it."""
 
     def size(self, dimension: int | ir.SymbolicDim) -> Size:
         """The size that a dimension of an ONNX shape is."""
@@ -49,14 +54,16 @@ class SymbolNames:
         return symbol(self.of_dimension[name])
 
     def _fresh(self, name: str) -> str:
-        base = re.sub(r"\W", "_", name)
+        # One form of each character, as the parser of expressions takes it; and not without end.
+        base = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))[:LONGEST]
         # Sizes are written as expressions and read again, in which a keyword is no name.
         base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
-        fresh, number = base, 1
+        fresh, number = base, self._taken.get(base, 1)
         while fresh in self._taken:
             number += 1
             fresh = f"{base}_{number}"
-        self._taken.add(fresh)
+        self._taken[base] = number
+        self._taken.setdefault(fresh, 1)
         return fresh
 
     def dimension(self, size: Size) -> int | str | None:

@@ -15,8 +15,9 @@ def run(options: argparse.Namespace) -> ExitCode:
     files.check_output(output, options.report)
     report, _ = read_report(options.report)
     try:
-        text = page(report)
-    except (LookupError, TypeError, ValueError) as error:
+        # A text of JSON may hold half of a character, which no file in UTF-8 can.
+        text = page(report).encode("utf-8", "backslashreplace").decode("utf-8")
+    except Exception as error:  # there is no end to what may be wrong with it
         reason = " ".join(f"{type(error).__name__} {error}".split())[:120]
         raise ReportError(f"the report makes no sense ({reason})", options.report) from None
     files.write_text_atomically(text, output)

@@ -16,7 +16,7 @@ from xflow.attribution import Replacements
 from xflow.cost.comparison import Comparison
 from xflow.cost.objectives import EXACT
 from xflow.equivalence import check_equivalent
-from xflow.errors import UnfeedableInput
+from xflow.errors import UnfeedableInput, printable
 from xflow.files import write_model_atomically
 from xflow.finder import Finder
 from xflow.freeze import CONSTANTS, listed, overridable
@@ -24,6 +24,7 @@ from xflow.gate import Gate, Judgement, no_rewrite
 from xflow.inputs import default_shapes
 from xflow.machine import processor_name
 from xflow.messages import TRAINED
+from xflow.objections import PUT_RIGHT
 from xflow.onnx_import import Imported
 from xflow.onnx_types import interface
 from xflow.ops.registry import CONTRIB
@@ -149,6 +150,7 @@ class Pipeline:
 
     def tell(self, prepared: Prepared) -> None:
         """Say what was done to the model besides rewrites."""
+        self.run.messages += self.source.meta.get(PUT_RIGHT, ())
         self.run.messages += prepared.notes
         if self.source.meta.get(TRAINED):
             self.run.warnings.append(
@@ -243,8 +245,8 @@ class Pipeline:
             shapes=self.settings[worst],
             settings=settings,
             seed=self.run.tolerance.seed,
-            warnings=tuple(self.run.warnings),
-            messages=tuple(self.run.messages),
+            warnings=tuple(map(printable, self.run.warnings)),  # they name parts of the model
+            messages=tuple(map(printable, self.run.messages)),
             log=account.log,
             drawing=account.drawing,
             missed=account.missed,

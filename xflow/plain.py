@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from xflow.errors import XflowError
+from xflow.expressions import fraction
 from xflow.graph import Leaf, Node, Value, apply, walk
 from xflow.ops.registry import Attribute, Operator
 from xflow.size import Expr, parse_size, reads_back
@@ -75,5 +76,5 @@ def _attribute(plain: Any) -> Attribute:
         return tuple(size for size in sizes if isinstance(size, int | Expr))
     ((kind, text),) = plain.items()
     if kind == "ratio":
-        return Fraction(text)
+        return fraction(text)
     return str(text) if kind == "word" else parse_size(text)

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from xflow.bodies import Place, has_bodies, optimize_bodies
 from xflow.calls import Inlined
-from xflow.errors import ModelError, ValidationFailed
+from xflow.errors import ModelError, NotReplayed, ValidationFailed
 from xflow.freeze import frozen, overridable
 from xflow.report import Report
 from xflow.run import Run
@@ -79,6 +79,8 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
             write_temporary(body, before)
             try:
                 better, report = inside(run.inside(Path(folder), budget), body, before)
+            except NotReplayed:
+                raise
             except (ModelError, ValidationFailed):  # it does not run by itself
                 return None
         if not report.changed:
@@ -89,6 +91,8 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     try:
         with run.phase("bodies"):
             found = optimize_bodies(model, optimize)
+    except NotReplayed:
+        raise
     except Exception as error:  # see above
         run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
         return prepared

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xflow.errors import ExitCode, RuleFileError, UsageError
+from xflow.errors import ExitCode, RuleFileError, SizeError, UsageError
 from xflow.files import check_output, write_text_atomically
+from xflow.limits import bounded_memory, bounded_time
 from xflow.rule import Rule, parse_stanzas
 from xflow.rule_mistakes import read_rule
 from xflow.verifier.certificate import count_obligations
@@ -22,6 +23,11 @@ from xflow.verifier.refutation.refute import search_counterexample
 from xflow.verifier.refutation.runnable import save_counterexample
 from xflow.verifier.refutation.shrink import shrink
 from xflow.verifier.types import claims_too_much
+
+LIMIT_S = 300.0
+"""Seconds that one rule may take; the slowest of the database takes some."""
+MEMORY = 4 * 2**30
+"""Bytes that it may take."""
 
 EXIT_CODES = {
     Proved: ExitCode.OK,
@@ -43,6 +49,8 @@ class Outcome:
     seconds: float
     without: Counterexample | None = None
     """For a rule that is proved under conditions that were found: why they are needed."""
+    late: bool = False
+    """Whether it was given up in the middle."""
 
     @property
     def name(self) -> str:
@@ -57,8 +65,10 @@ def run(options: argparse.Namespace) -> ExitCode:
     folder = Path(options.save_counterexample) if options.save_counterexample else None
     single = len(rules) == 1
     outcomes: list[Outcome] = []
+    late = False
     for rule in rules:
-        outcome = examine(rule, infer=not options.no_infer)
+        outcome = skipped(rule) if late else examine(rule, infer=not options.no_infer)
+        late = late or outcome.late
         outcomes.append(outcome)
         if not options.quiet:
             full = single or options.verbose
@@ -134,6 +144,19 @@ def read_file(name: str) -> Iterator[Rule]:
 def examine(rule: Rule, *, infer: bool) -> Outcome:
     """Prove one rule, with `infer` under the weakest conditions found; shrink a counterexample."""
     start = time.monotonic()
+    try:
+        with bounded_time(LIMIT_S), bounded_memory(MEMORY):
+            verdict, without = verdict_on(rule, infer=infer)
+    except TimeoutError as error:
+        return Outcome(rule, Unknown(str(error)), time.monotonic() - start, late=True)
+    except (MemoryError, RecursionError, SizeError) as error:
+        reason = f"it is too large ({shorten(str(error), 100) or type(error).__name__})"
+        return Outcome(rule, Unknown(reason), time.monotonic() - start)
+    return Outcome(rule, verdict, time.monotonic() - start, without)
+
+
+def verdict_on(rule: Rule, *, infer: bool) -> tuple[Verdict, Counterexample | None]:
+    """The verdict on one rule, and why it needs conditions that were found, if any."""
     verdict = prove(rule, infer=infer, weaken=infer)
     without = None
     if isinstance(verdict, Proved) and claims_too_much(replace(rule, where=verdict.where)):
@@ -145,7 +168,15 @@ def examine(rule: Rule, *, infer: bool) -> Outcome:
         if not isinstance(found, Counterexample):  # what is lacking is that elements are numbers
             found = search_planted(rule)
         without = shrink(rule, found) if isinstance(found, Counterexample) else None
-    return Outcome(rule, verdict, time.monotonic() - start, without)
+    return verdict, without
+
+
+def skipped(rule: Rule) -> Outcome:
+    """What comes of a rule behind one that took too long.
+
+    A solver that was interrupted in the middle of a question cannot be believed any more.
+    """
+    return Outcome(rule, Unknown("not looked at, since a rule before it took too long"), 0.0)
 
 
 # Printing

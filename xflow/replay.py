@@ -43,6 +43,7 @@ from xflow.match import (
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.rule import Instance, Rule
+from xflow.rule_index import refused_types
 from xflow.unify import instantiate, same_literal, same_shape
 
 
@@ -223,10 +224,12 @@ def apply_step(
     where: str,
     *,
     places: Places,
+    digits: bool = True,
 ) -> Graph:
     """`graph` with a rule applied as `step` says, if the rule allows that. Raises Unfounded.
 
-    `places` tells what the places of the graph allow.
+    `places` tells what the places of the graph allow. Unless `digits`, the data of constants is not
+    asked whether digits are lost, see `cancellation`: it is elsewhere, where it is known.
     """
     try:
         match = Match(
@@ -252,13 +255,18 @@ def apply_step(
         raise Unfounded(where, f"the rule does not apply ({error})") from None
     if after is None or isinstance(after, NoMatch):
         raise Unfounded(where, reason if after is None else after.reason)
+    refused = refused_types(rule, instance)
+    touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
+    forbidden = next((dtype for dtype in touched if dtype in refused), None)
+    if forbidden is not None:
+        raise Unfounded(where, f"rounding forbids this direction of the rule in {forbidden}")
     nodes = walk(match.roots, set(match.bindings.values()))
     told = places.forbidden(instance, match, after.values, nodes)
     if isinstance(told, str):
         raise Unfounded(where, told)
     if not places.allows(told, match.roots, graph):
         raise Unfounded(where, SENSITIVE)
-    if rule.numerics is not None and rule.numerics.may_cancel:
+    if digits and rule.numerics is not None and rule.numerics.may_cancel:
         lost = loses_digits(instance, match, constants)
         if lost:
             raise Unfounded(where, lost)

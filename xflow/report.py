@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from xflow.cost import Objective
+from xflow.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
 FORMAT_VERSION = 3
 """Raised whenever a field of the JSON changes its meaning or goes away."""
@@ -210,6 +212,13 @@ class Report:
         return Group(*parts, *(Padding(line, (0, 1), expand=False) for line in lines))
 
 
+def _shown(name: str) -> "Text":
+    """Return a name of the model's own choice as it is shown: it is no markup."""
+    from rich.text import Text  # noqa: PLC0415 - `import xflow` stays light
+
+    return Text(printable(name))
+
+
 def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:
     """Return how many blocks of each kind became one operator each, and why others did not."""
     if not blocks:
@@ -316,7 +325,7 @@ def _model_table(report: Report) -> "Table":
     table.add_column("before", justify="right", width=22)
     table.add_column("after", justify="right", width=22)
     for name, before, after in _operator_rows(report):
-        table.add_row(name, str(before), str(after))
+        table.add_row(_shown(name), str(before), str(after))
     table.add_section()
     table.add_row("Operators", str(report.before.nodes), str(report.after.nodes))
     if report.amount_before is not None and report.amount_after is not None:
@@ -332,7 +341,7 @@ def _model_table(report: Report) -> "Table":
         )
     for setting in report.settings:
         latencies = _latency(setting.latency_before), _latency(setting.latency_after)
-        table.add_row(f"at {format_shapes(setting.shapes)}", *latencies)
+        table.add_row(_shown(f"at {format_shapes(setting.shapes)}"), *latencies)
     error = report.largest_error
     table.add_row("Largest relative error", "", "not compared" if error is None else f"{error:.2g}")
     return table

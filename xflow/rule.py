@@ -34,16 +34,40 @@ from typing import Any
 
 from xflow.constraint import Constraint, constraint_from_ast
 from xflow.errors import RuleFileError, ShapeError, SizeError
+from xflow.expressions import LENGTH, expression, fraction, shortened
 from xflow.facts import Fact, fact_of
 from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
 from xflow.numerics import Numerics, parse_numerics
 from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol, operator, operators
 from xflow.ops.sorts import BOOL, ELEMENT, HOLDS_FOR, INT, REAL, REALS_ONLY
-from xflow.size import Size, free_symbols, from_ast, opaque_integers, substitute, symbol
+from xflow.size import (
+    Expr,
+    Size,
+    free_symbols,
+    from_ast,
+    opaque_integers,
+    readable,
+    substitute,
+    symbol,
+)
 
 MAX_RANK = 6
 """The largest rank at which a rule that holds at any rank is instantiated."""
 
+HIGHEST_RANK = 12
+"""The largest rank that a rule may name."""
+
+MOST_OPERATORS = 200
+"""Most operators on a side of a rule; those of the database have up to 18."""
+
+MOST_NAMES = 64
+"""Most inputs, parameters or conditions of a rule; those of the database have up to 12."""
+
+MOST_TERMS, MOST_FACTORS = 100, 16
+"""Most terms of a size in a rule, and most factors of a term; in the database 8 and 3."""
+
+LONGEST_NAME = 200
+"""Most characters of a rule's name; the generator's have up to a hundred."""
 RESERVED = ("axis", "any", "inf", "finite")
 """Names that mean something else in a rule."""
 BITS, NUMBERS = "bits", "numbers"
@@ -280,10 +304,13 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
             start, stanza = number, {"rule": rest.strip()}
         elif not stanza or key not in _KEYS or not line[0].isspace():
             raise RuleFileError(
-                f"{key!r} is no line of a rule",
+                f"{shortened(key)!r} is no line of a rule",
                 f"{source}:{number}",
                 f"expected one of: rule, {', '.join(_KEYS)}",
             )
+        elif len(rest) > LENGTH:
+            what = f"a line of {len(rest):,} characters, where {LENGTH:,} are allowed"
+            raise RuleFileError(what, f"{source}:{number}")
         elif key in stanza:
             raise RuleFileError(f"a second line {key!r}", f"{source}:{number}")
         else:
@@ -295,17 +322,21 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
 def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) -> Rule:
     """The rule of a stanza that was found at `where`. Raises RuleFileError; see `parse_rules`."""
     name = stanza["rule"]
-    if not re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", name):
-        raise RuleFileError(f"{name!r} is no rule name", where, "use small letters, digits and -")
+    if len(name) > LONGEST_NAME or not re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", name):
+        what = f"{shortened(name)!r} is no rule name"
+        raise RuleFileError(what, where, f"use small letters, digits and -, {LONGEST_NAME} at most")
     for key in ("in", "from", "to"):
         if key not in stanza:
             raise RuleFileError(f"rule {name} has no line {key!r}", where)
     try:
+        _check_extent(stanza)
         words = stanza.get("rank", "0").split()
         ranks = tuple(map(int, words[:-1] if words[-1:] == ["..."] else words))
         reverse = stanza.get("reverse")
         if not ranks or min(ranks) < 0 or len(set(ranks)) < len(ranks):
             raise RuleFileError("the ranks are no list of different numbers from 0 on")
+        if max(ranks) > HIGHEST_RANK:
+            raise RuleFileError(f"rank {max(ranks)} is higher than {HIGHEST_RANK}")
         types = stanza.get("types")
         if types is not None and types not in HOLDS_FOR:
             raise RuleFileError(f"{types!r} are no types", do=f"use one of: {'; '.join(HOLDS_FOR)}")
@@ -341,12 +372,35 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
     except RuleFileError as error:
         raise RuleFileError(error.what, f"{where}, rule {name}", error.do) from None
     except (ShapeError, SizeError, SyntaxError, ValueError, KeyError) as error:
-        raise RuleFileError(str(error), f"{where}, rule {name}") from None
+        raise RuleFileError(shortened(str(error), 400), f"{where}, rule {name}") from None
+    except ZeroDivisionError:
+        raise RuleFileError("it divides by zero", f"{where}, rule {name}") from None
+    except RecursionError:
+        raise RuleFileError("it is nested too deeply", f"{where}, rule {name}") from None
     return rule
 
 
-def _canonical(expression: str) -> str:
-    tree = ast.parse(expression, mode="eval").body
+def _check_extent(stanza: Mapping[str, str]) -> None:
+    """Raise RuleFileError for more than anybody writes, which would take too long to look at."""
+    counts = {
+        "inputs": (stanza["in"].count("["), MOST_NAMES),
+        "parameters": (len(stanza.get("param", "").split()), MOST_NAMES),
+        **{
+            f"conditions in {key!r}": (stanza.get(key, "").count(",") + 1, MOST_NAMES)
+            for key in ("where", "reverse")
+        },
+        **{
+            f"operators in {key!r}": (stanza[key].count("("), MOST_OPERATORS)
+            for key in ("from", "to")
+        },
+    }
+    for what, (count, most) in counts.items():
+        if count > most:
+            raise RuleFileError(f"{count} {what}, where {most} are allowed")
+
+
+def _canonical(text: str) -> str:
+    tree = expression(text)
     if isinstance(tree, ast.Tuple):
         return ", ".join(map(ast.unparse, tree.elts))
     return ast.unparse(tree)
@@ -354,7 +408,7 @@ def _canonical(expression: str) -> str:
 
 def _conditions(text: str) -> tuple[str, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(ast.unparse(ast.parse(part, mode="eval").body) for part in parts)
+    return tuple(ast.unparse(expression(part)) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -389,6 +443,13 @@ class _Scope:
         return tuple(result)
 
     def _check(self, size: Size, known: frozenset[str]) -> None:
+        if isinstance(size, Expr) and (
+            len(size.terms) > MOST_TERMS or any(len(m) > MOST_FACTORS for m, _ in size.terms)
+        ):
+            raise RuleFileError(
+                f"a size has more than {MOST_TERMS} terms, or a term more than {MOST_FACTORS} "
+                "factors, when it is multiplied out"
+            )
         if any(opaque_integers(size)):
             raise RuleFileError(f"the size {size} depends on the data of a tensor")
         unknown = sorted(free_symbols(size) - known)
@@ -423,13 +484,14 @@ def parse_inputs(text: str) -> list[tuple[str, list[ast.expr] | None]]:
     while rest:
         match = _INPUT.match(rest)
         if match is None:
-            raise RuleFileError(f"{rest!r} is no input", do="write name[dims]")
+            raise RuleFileError(f"{shortened(rest)!r} is no input", do="write name[dims]")
         name, dims, _ = match.groups()
         if dims.strip() == "...":
             inputs.append((name, None))
         else:
-            tree = ast.parse(f"[{dims}]", mode="eval").body
-            assert isinstance(tree, ast.List)
+            tree = expression(f"[{dims}]")
+            if not isinstance(tree, ast.List):
+                raise RuleFileError(f"[{shortened(dims)}] are no dimensions")
             inputs.append((name, tree.elts))
         rest = rest[match.end() :]
     return inputs
@@ -528,7 +590,7 @@ def _instance(rule: Rule, rank: int) -> Instance:
 def conditions_at(texts: Iterable[str], scope: _Scope) -> Iterator[Constraint]:
     """Conditions spelled out; one that speaks of vectors holds in every element."""
     for text in texts:
-        condition = constraint_from_ast(ast.parse(text, mode="eval").body)
+        condition = constraint_from_ast(expression(text))
         if condition.symbols & scope.vectors:
             for position in range(scope.rank):
                 yield Constraint(
@@ -542,7 +604,7 @@ def conditions_at(texts: Iterable[str], scope: _Scope) -> Iterator[Constraint]:
 @cache
 def _tree(text: str) -> ast.expr:
     """An expression of a rule, parsed once for all ranks."""
-    return ast.parse(text, mode="eval").body
+    return expression(text)
 
 
 def _side(text: str, scope: _Scope) -> tuple[Value, ...]:
@@ -559,18 +621,16 @@ def _value(tree: ast.expr, scope: _Scope, dtype: str = REAL) -> Value:
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(position))):
             outputs = _call(call, scope, dtype)
             if position >= len(outputs):
-                raise RuleFileError(f"{ast.unparse(call)} has no output {position}")
+                raise RuleFileError(f"{readable(call)} has no output {position}")
             return outputs[position]
         case ast.Call():
             outputs = _call(tree, scope, dtype)
             if len(outputs) != 1:
-                raise RuleFileError(
-                    f"{ast.unparse(tree)} has several outputs", do="choose one: [0]"
-                )
+                raise RuleFileError(f"{readable(tree)} has several outputs", do="choose one: [0]")
             return outputs[0]
         case ast.Constant() | ast.UnaryOp() | ast.BinOp():
             return apply("Scalar", (), {"value": _real(tree, scope)}, dtype=dtype)[0]
-    raise RuleFileError(f"{ast.unparse(tree)!r} is no declared input, operator or number")
+    raise RuleFileError(f"{readable(tree)!r} is no declared input, operator or number")
 
 
 def _arguments(op: Operator, trees: list[ast.expr], scope: _Scope, dtype: str) -> list[Value]:
@@ -625,14 +685,14 @@ def _attribute(
         return _real(tree, scope)
     if kind is Kind.TEXT:
         if not isinstance(tree, ast.Constant) or not isinstance(tree.value, str):
-            raise RuleFileError(f"{ast.unparse(tree)!r} is no text in quotes")
+            raise RuleFileError(f"{readable(tree)!r} is no text in quotes")
         return tree.value
     if kind in (Kind.INT, Kind.AXIS):
         size = scope.sizes(tree)
         negative = isinstance(size, int) and size < 0
         return size + len(args[0].shape) if kind is Kind.AXIS and negative else size
     if not isinstance(tree, ast.List):
-        raise RuleFileError(f"{ast.unparse(tree)!r} is no list")
+        raise RuleFileError(f"{readable(tree)!r} is no list")
     items = scope.items(tree.elts)
     if kind in (Kind.AXES, Kind.PERMUTATION):
         rank = len(args[0].shape) + (len(items) if adds_axes else 0)
@@ -645,14 +705,14 @@ def _real(tree: ast.expr, scope: _Scope) -> Fraction | RealSymbol:
         return RealSymbol(tree.id)
     value = _number(tree)
     if value is None:
-        raise RuleFileError(f"{ast.unparse(tree)!r} is no number")
+        raise RuleFileError(f"{readable(tree)!r} is no number")
     return value
 
 
 def _number(tree: ast.expr) -> Fraction | None:
     match tree:
         case ast.Constant(value=int() | float() as value):
-            return Fraction(str(value))
+            return fraction(str(value))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             number = _number(operand)
             return None if number is None else -number

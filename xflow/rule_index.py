@@ -135,11 +135,10 @@ class RuleIndex:
         if grows and not expands and not _may_stay(instance):
             return shape
         read = below([root])
-        refused = rule.numerics.refused if rule.numerics else frozenset[str]()
         entry = Entry(
             rule.name,
             instance,
-            refused | NARROW if _narrows(left, right) else refused,
+            refused_types(rule, instance),
             (operators_of(read), operators_of(below(read))),
             grows,
             _depth(instance.lhs) > VIEWED,
@@ -153,6 +152,15 @@ class RuleIndex:
 
     def __bool__(self) -> bool:
         return not self._empty
+
+
+def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:
+    """ONNX names of the element types in which rounding forbids a rule from left to right.
+
+    That is what its `numerics` line refuses, and narrow types where it `narrows`.
+    """
+    refused = rule.numerics.refused if rule.numerics else frozenset[str]()
+    return refused | NARROW if narrows(instance) else refused
 
 
 def adds_operators(instance: Instance) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from xflow.errors import RuleFileError, ShapeError, SizeError, UsageError
-from xflow.rule import Rule, make_rule, parse_inputs, parse_sorts
+from xflow.expressions import LENGTH, expression
+from xflow.rule import HIGHEST_RANK, Rule, make_rule, parse_inputs, parse_sorts
 
 LABELS = {
     "in": "in the inputs",
@@ -28,6 +29,10 @@ def read_rule(stanza: Mapping[str, str], where: str = "") -> Rule:
     Raises UsageError that says where in the stanza the mistake is; `where` names the stanza.
     """
     try:
+        for key, text in stanza.items():
+            if len(text) > LENGTH:
+                what = f"{len(text):,} characters, where {LENGTH:,} are allowed"
+                raise UsageError(what, _join(where, LABELS.get(key, key)))
         for place, what, do in _in_declarations(stanza):
             raise UsageError(what, _join(where, place), do)
         rule = make_rule({key: text.strip() for key, text in stanza.items()}, where)
@@ -73,7 +78,7 @@ def _mistakes(stanza: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             yield LABELS[key], "there is no expression", ""
             return
         try:
-            sides[key] = ast.parse(text, mode="eval").body
+            sides[key] = expression(text)
         except (SyntaxError, ValueError) as error:
             yield _syntax(LABELS[key], text, error)
     blank = Rule(
@@ -91,13 +96,13 @@ def _mistakes(stanza: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             if key == "reverse" and text == "always":
                 continue
             try:
-                ast.parse(text, mode="eval")
+                expression(text)
             except (SyntaxError, ValueError) as error:
                 yield _syntax(LABELS[key], text, error)
                 continue
             mistake = _mistake(replace(_whole(stanza, blank), where=(text,)))
             if mistake:
-                yield (f"{LABELS[key]} {text!r}", *mistake)
+                yield (f"{LABELS[key]} {_short(text)!r}", *mistake)
 
 
 def _in_declarations(stanza: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -117,7 +122,9 @@ def _in_declarations(stanza: Mapping[str, str]) -> Iterator[tuple[str, str, str]
     words = stanza.get("rank", "0").split()
     for word in words[:-1] if words[-1:] == ["..."] else words:
         if not word.isdecimal():
-            yield LABELS["rank"], f"{word!r} is no number", "write 1 2 3"
+            yield LABELS["rank"], f"{_short(word)!r} is no number", "write 1 2 3"
+        elif len(word) > 2 or int(word) > HIGHEST_RANK:
+            yield LABELS["rank"], f"{_short(word)} is higher than {HIGHEST_RANK}", ""
     for param in stanza.get("param", "").split():
         name = param.removeprefix("*").removesuffix(":real")
         if not name.isidentifier():
@@ -131,7 +138,7 @@ def _in_declarations(stanza: Mapping[str, str]) -> Iterator[tuple[str, str, str]
 def _whole(stanza: Mapping[str, str], blank: Rule) -> Rule:
     """A rule with the sides of a stanza, as far as they can be read."""
     try:
-        left, right = (ast.unparse(ast.parse(stanza[k].strip(), mode="eval")) for k in _SIDES)
+        left, right = (ast.unparse(expression(stanza[k].strip())) for k in _SIDES)
     except (SyntaxError, ValueError, KeyError):
         return blank
     return replace(blank, lhs=left, rhs=right)
@@ -172,7 +179,8 @@ def _parts(tree: ast.expr) -> Iterator[ast.expr]:
 
 def _ranks(stanza: Mapping[str, str]) -> tuple[int, ...]:
     words = stanza.get("rank", "0").split()
-    return tuple(int(word) for word in words if word.isdecimal()) or (0,)
+    known = (int(word) for word in words if word.isdecimal() and len(word) <= 2)
+    return tuple(rank for rank in known if rank <= HIGHEST_RANK) or (0,)
 
 
 def _column(text: str, part: ast.expr) -> int:

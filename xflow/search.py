@@ -117,6 +117,7 @@ class SearchResult:
     graph: Graph
     replacements: tuple[Replacement, ...]
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def apply_replacements(graph: Graph, replacements: Sequence[Replacement]) -> Graph:
@@ -217,12 +218,13 @@ def search(
     setting = Setting(limits, KEPT, seed, opset, layout, cost.measures, assumption)
     budget = deadline - time.monotonic() if budget is None else budget
     known = Constants(constants, assumption, outside)
+    settings = (setting, gain, cost.settings)
     with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
         job = _Search(
             explorers,
             cost,
-            Memory(cost.notebook, rules, budget, setting, gain, cost.settings),
-            Memory(cost.notebook, rules, budget, setting, gain, cost.settings, "waves"),
+            Memory(cost.notebook, rules, budget, *settings, constants=known, opset=opset),
+            Memory(cost.notebook, rules, budget, *settings, "waves", constants=known, opset=opset),
             known,
             deadline=deadline,
             gain=gain,
@@ -297,7 +299,19 @@ class _Search:
                     graph = self.search_again(graph, self.starved)
         if self.is_over:
             self.notes.append(OVER if self.work is None or self.work <= 0 else SLOW)
-        return SearchResult(graph, tuple(self.replacements), tuple(self.notes))
+        return SearchResult(
+            graph, tuple(self.replacements), tuple(self.notes), tuple(self.warnings())
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """What is wrong with what was kept for later runs."""
+        refused = self.memory.refused + self.memory_of_waves.refused
+        if refused:
+            what = "solution" if refused == 1 else "solutions"
+            yield (
+                f"{refused} stored {what} of parts of the model did not follow from the rules, and "
+                "did not count: the store of measurements is damaged, or somebody else writes to it"
+            )
 
     def search_again(self, graph: Graph, keys: set[tuple[object, ...]]) -> Graph:
         """Pass after pass, in which these regions are new; the set is empty then."""
@@ -558,7 +572,7 @@ class _Search:
         gaining = [
             (gain, state)
             for gain, (_, state), least in zip(gains, chosen, enough, strict=True)
-            if gain >= least and state.path
+            if gain >= least and state.path and state.trail is not None
         ]
         most = max((gain for gain, _ in gaining), default=0.0)
         kept = (_solution(state, gain * times[0]) for gain, state in gaining if gain >= most - GAIN)
@@ -594,7 +608,8 @@ class _Search:
         for state in sorted(others, key=lambda state: state.cost):
             part = _is_part(state.graph, original.graph)
             gain = -GAIN if part and self.cost.layouts is not None else self.gain
-            if state.path and state.cost <= original.cost * (1 - gain):
+            gains = state.path and state.cost <= original.cost * (1 - gain)
+            if gains and state.trail is not None:  # what cannot be told cannot be checked
                 return _solution(state, original.cost - state.cost)
         return None
 

@@ -15,12 +15,31 @@ from dataclasses import dataclass
 from functools import cached_property, total_ordering
 from typing import Any, TypeAlias, Union
 
-from xflow.errors import SizeError
+from xflow.errors import ShapeError, SizeError
+from xflow.expressions import DIGITS, check_digits, expression, shortened
 
 Size: TypeAlias = Union[int, "Expr"]
 
 UNKNOWN_SIZE = 16
 """What a symbolic size is taken to be where amounts of data or work are compared."""
+
+TERMS = 1_000
+"""Most terms of a size. Those of models and rules have a handful; a product of sums that is
+multiplied out has as many as the product of their numbers."""
+READ = 500
+"""Most terms of a size that is read from a text."""
+PRODUCTS = 2**16
+"""Most terms that are multiplied with one another at once."""
+DEGREE = 100
+"""Most factors of a term."""
+DIVIDED = 1_000
+"""The same for a division of polynomials: what has more is not simplified."""
+LARGEST = 10**DIGITS
+"""What no coefficient exceeds."""
+
+
+class TooLargeSize(ShapeError, SizeError):  # noqa: N818 - what it is about
+    """A size has too many terms, factors or digits to be computed with."""
 
 
 @dataclass(frozen=True)
@@ -174,9 +193,14 @@ class Expr:
             if other == 1:
                 return self
             return _make({monomial: c * other for monomial, c in self.terms})
+        others = _terms(other)
+        if len(self.terms) * len(others) > PRODUCTS:
+            raise TooLargeSize(f"a product of sums with {len(self.terms)} and {len(others)} terms")
+        if others and len(self.terms[0][0]) + len(others[0][0]) > DEGREE:  # the longest are first
+            raise TooLargeSize(f"a product of more than {DEGREE} sizes")
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
-            for right, b in _terms(other):
+            for right, b in others:
                 product = tuple(sorted(left + right, key=lambda atom: atom.key))
                 total[product] = total.get(product, 0) + a * b
         return _make(total)
@@ -242,10 +266,14 @@ def _make(total: Mapping[Monomial, int]) -> Size:
     kept = {monomial: c for monomial, c in total.items() if c}
     if not kept:
         return 0
+    if max(kept.values()) > LARGEST or min(kept.values()) < -LARGEST:
+        raise TooLargeSize(f"a coefficient of more than {DIGITS:,} digits")
     if len(kept) == 1 and () in kept:
         return kept[()]
     if len(kept) == 1:
         return Expr(tuple(kept.items()))
+    if len(kept) > TERMS:
+        raise TooLargeSize(f"a sum of {len(kept)} terms")
     return Expr(tuple(sorted(kept.items(), key=lambda term: _monomial_key(term[0]))))
 
 
@@ -312,7 +340,12 @@ def divide(numerator: Size, denominator: Size) -> tuple[Size, Size]:
 
 
 def _divide_exactly(numerator: Size, denominator: Size) -> tuple[Size, Size]:
-    """Division by a denominator of several terms; (0, numerator) unless it comes out even."""
+    """Division by a denominator of several terms; (0, numerator) unless it comes out even.
+
+    Nor where it would take long.
+    """
+    if len(_terms(numerator)) * len(_terms(denominator)) > DIVIDED:
+        return 0, numerator
     import sympy  # noqa: PLC0415 - takes half a second and is rarely needed
 
     atoms = sorted(
@@ -482,9 +515,9 @@ def product(sizes: Iterable[Size]) -> Size:
 def parse_size(text: str) -> Size:
     """Read a size as `str` prints it. Raises SizeError for anything else."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = expression(text.strip())
     except SyntaxError:
-        raise SizeError(f"{text!r} is no size expression") from None
+        raise SizeError(f"{shortened(repr(text))} is no size expression") from None
     return from_ast(tree)
 
 
@@ -497,10 +530,31 @@ def reads_back(size: Size) -> bool:
 
 
 def from_ast(tree: ast.expr) -> Size:
-    """The size that a Python expression tree denotes.
+    """The size that a Python expression tree denotes, which `expressions.expression` has read.
 
-    It consists of names, integers, ``+ - * // %`` and lookups ``tensor[index]``.
+    It consists of names, integers, ``+ - * // %`` and lookups ``tensor[index]``. Raises SizeError,
+    also where it would have too many terms.
     """
+    spine: list[ast.BinOp] = []
+    while isinstance(tree, ast.BinOp):  # what is added up one by one may be long
+        spine.append(tree)
+        tree = tree.left
+    made = _operand_of(tree)
+    for part in reversed(spine):
+        if type(part.op) not in _OPERATORS:
+            raise SizeError(f"{readable(part)!r} is no size expression")
+        try:
+            made = _OPERATORS[type(part.op)](made, from_ast(part.right))
+        except ZeroDivisionError:
+            raise SizeError(f"{readable(part)!r} divides by zero") from None
+        if isinstance(made, int):
+            check_digits(made)
+        elif len(made.terms) > READ:
+            raise SizeError(f"a size of more than {READ} terms")
+    return made
+
+
+def _operand_of(tree: ast.expr) -> Size:
     match tree:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
@@ -512,9 +566,15 @@ def from_ast(tree: ast.expr) -> Size:
             return lookup(name, map(from_ast, parts))
         case ast.Subscript(value=ast.Name(id=name), slice=part):
             return lookup(name, (from_ast(part),))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](from_ast(left), from_ast(right))
-    raise SizeError(f"{ast.unparse(tree)!r} is no size expression")
+    raise SizeError(f"{readable(tree)!r} is no size expression")
+
+
+def readable(tree: ast.expr) -> str:
+    """A tree as text for a message."""
+    try:
+        return shortened(ast.unparse(tree))
+    except RecursionError:
+        return "this"
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {

@@ -3,6 +3,9 @@
 It lies in the user's folder for caches, never among the rules. Each job has a folder of its own,
 named by all that its chunks depend on besides themselves; it is deleted when the job is done.
 A file holds a digest of what follows and appears whole, so that what reads back was written.
+
+What is read there decides what counts as proved. So the folder has to belong to the user alone; and
+it holds data, see `kept`, of which nothing is run.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from xflow.atomic import replacing
 from xflow.cost.store import default_path
 from xflow.errors import OutputError
 from xflow.generator.job.codec import digest
-from xflow.generator.job.outcome import Outcome, pack, unpack
+from xflow.generator.job.kept import from_text, to_text
+from xflow.generator.job.outcome import Outcome
 from xflow.generator.job.source import source_digest
+from xflow.private import make_private, objection
 
 STALE_DAYS = 14
 """Journals of runs that nobody took up for so long are deleted."""
@@ -43,7 +48,7 @@ class Journal:
         self.folder = folder
         _remove_stale(folder.parent)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _claim(folder)
             self._decided = dict(_read_decisions(folder / DECISIONS))
             self._append = (folder / DECISIONS).open("ab")
             # A line that a kill cut short would garble the next one.
@@ -62,12 +67,14 @@ class Journal:
         head, body = data[:32], data[32:]
         if hashlib.sha256(body).digest() != head:
             return None
-        found = unpack(body)
-        return found if isinstance(found, Outcome) else None
+        try:
+            return from_text(body.decode())
+        except ValueError:  # none of this program's
+            return None
 
     def write(self, key: str, outcome: Outcome) -> None:
         """Remember an outcome. A full disk is an error now rather than lost work later."""
-        write_entry(self._path(key), entry(pack(outcome)))
+        write_entry(self._path(key), entry(outcome))
 
     def decided(self, key: str) -> bool | None:
         """The answer to the question `key`, if it was given."""
@@ -92,21 +99,35 @@ class Journal:
         return self.folder / key
 
 
-def entry(body: bytes) -> bytes:
-    """The contents of a file of the journal."""
+def entry(outcome: Outcome) -> bytes:
+    """The contents of a file of the journal. Raises TypeError for what cannot be kept."""
+    body = to_text(outcome).encode()
     return hashlib.sha256(body).digest() + body
 
 
 def write_entry(path: Path, data: bytes) -> None:
     """Write a file of the journal whole. Raises OutputError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         with replacing(path) as file:
             file.write(data)
     except OSError as error:
         raise OutputError(
             f"the journal cannot be written ({error.strerror})", str(path.parent)
         ) from None
+
+
+def _claim(folder: Path) -> None:
+    """Create the folder, and see that it and the one above are this user's alone.
+
+    Raises OSError, and OutputError where they are not.
+    """
+    make_private(folder)
+    for each in (folder, folder.parent):
+        reason = objection(each)
+        if reason:
+            advice = f"chmod 700 {each}" if "write" in reason else "name another in XFLOW_CACHE"
+            raise OutputError(f"the journal cannot be kept here: {reason}", str(each), advice)
 
 
 def _read_decisions(path: Path) -> Iterator[tuple[str, bool]]:

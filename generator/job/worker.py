@@ -30,7 +30,7 @@ def serve(connection: Connection, folder: Path | None, source: str) -> None:
             data = pack(outcome)
             if folder is not None and not outcome.error:
                 try:
-                    write_entry(folder / key, entry(data))
+                    write_entry(folder / key, entry(outcome))
                 except Exception as error:
                     data = pack(replace(outcome, result=None, error=str(error)))
             connection.send_bytes(data)

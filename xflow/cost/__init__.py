@@ -62,6 +62,9 @@ class Notebook(Protocol):
     def put(self, key: str, text: str) -> None:
         """Keep a text; it replaces an earlier one."""
 
+    def drop(self, key: str) -> None:
+        """Forget the text behind `key`."""
+
 
 class CostModel(Protocol):
     """Prices graphs, in seconds or in what another objective counts, see `objectives`.

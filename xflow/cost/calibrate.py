@@ -116,7 +116,7 @@ def stored(place: Place, store: Store) -> TargetModel | None:
         return None
     try:
         return with_numbers(TargetModel(threads=place.threads), json.loads(text))
-    except (ValueError, TypeError, AttributeError):  # it is damaged
+    except (ValueError, TypeError, AttributeError, RecursionError):  # it is damaged
         return None
 
 

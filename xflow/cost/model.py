@@ -39,6 +39,10 @@ class StoredNotes:
         """Keep a text; it replaces an earlier one."""
         self.store.put_solution(self.place, key, text)
 
+    def drop(self, key: str) -> None:
+        """Forget the text behind `key`."""
+        self.store.drop_solution(self.place, key)
+
 
 class Costs:
     """Prices regions on ONNX Runtime; `estimate` is the roofline, `measure` runs them.

@@ -3,6 +3,11 @@
 The store is a cache: losing it costs time and nothing else.  So no state of its file ever stops
 the caller: a damaged file is set aside, a place that cannot be written is replaced by memory, and
 `warnings` says so.
+
+Nor is its content believed. Its own folder has to belong to the user alone; in a folder that the
+user names others may write, too. In both, times and numbers count only within bounds, and
+`xflow.memory` repeats a solution by the rules before it uses one: what somebody else put there can
+make a search slower or worse, and never a model wrong.
 """
 
 import contextlib
@@ -11,6 +16,7 @@ import math
 import os
 import platform
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -19,11 +25,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+from xflow.private import create, make_private, objection
 
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 10.0
 ATTEMPTS = 40
+STATEMENT_S = 60.0
+"""Seconds after which a statement is given up: a table may be a view that never ends."""
+STEPS = 100_000
+"""Instructions of SQLite between two looks at the clock."""
+LONGEST_TEXT = 2**24
+"""Bytes of the longest value that is read: solutions have some kilobytes."""
+SECONDS = (1e-9, 1e5)
+"""What a run can take: less than the first or more than the second nobody has measured."""
 # The number in a table's name stands for its layout and for how sessions are timed: what other
 # versions of this program have measured is left alone.
 COSTS, CALIBRATIONS, SOLUTIONS = "region_cost_2", "calibration_3", "solution_2"
@@ -93,6 +109,8 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path: Path | None = path or default_path()
+        self._named = path is not None or bool(os.environ.get("XFLOW_CACHE"))
+        self._until = math.inf
         self.warnings: list[str] = []
         self._lock = threading.Lock()
         self._file: tuple[int, int] | None = None
@@ -107,9 +125,16 @@ class Store:
                 " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
                 (*_key(place), region),
             ).fetchone()
-            return Cost(float(row[0]), int(row[1]), float(row[2])) if row else None
+            return _cost(*row) if row else None
 
-        return self._do(read)
+        found = self._do(read)
+        if found is _SENSELESS:
+            self._warn_once(
+                f"{self.path}: some of the costs in it cannot have been measured; they count as if"
+                " they were not there"
+            )
+            return None
+        return found
 
     def put(self, place: Place, region: str, seconds: float, samples: int) -> None:
         """Keep a measurement; it replaces an earlier one.
@@ -136,9 +161,21 @@ class Store:
                 " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
                 (*_key(place), region),
             ).fetchone()
-            return str(row[0]) if row else None
+            return row[0] if row and isinstance(row[0], str) else None
 
         return self._do(read)
+
+    def drop_solution(self, place: Place, region: str) -> None:
+        """Forget what the search of a region has led to."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                f"DELETE FROM {SOLUTIONS} WHERE processor = ?"
+                " AND provider = ? AND threads = ? AND runtime = ? AND region = ?",
+                (*_key(place), region),
+            )
+
+        self._do(write)
 
     def put_solution(self, place: Place, region: str, solution: str) -> None:
         """Keep what the search of a region has led to; it replaces an earlier one."""
@@ -160,7 +197,7 @@ class Store:
                 " AND provider = ? AND threads = ? AND runtime = ?",
                 _key(place),
             ).fetchone()
-            return str(row[0]) if row else None
+            return row[0] if row and isinstance(row[0], str) else None
 
         return self._do(read)
 
@@ -195,10 +232,11 @@ class Store:
         """Run one statement; if the file turns out to be unusable, replace it and run it again."""
         with self._lock:
             try:
+                self._until = time.monotonic() + STATEMENT_S
                 return action(self._connection)
-            except sqlite3.DatabaseError as error:
-                if not _is_damage(error) and not isinstance(error, sqlite3.OperationalError):
-                    raise
+            except sqlite3.ProgrammingError:  # a mistake of ours
+                raise
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 self._connection.close()
                 self._recover(error)
                 self._connection = self._open()
@@ -221,12 +259,13 @@ class Store:
         return connection
 
     def _connect(self, path: Path) -> sqlite3.Connection:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._prepare(path)
         self._file = _identity(path)
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         try:
+            self._restrain(connection)
             # Readers do not wait for writers; where the file system cannot do it (network
             # drives), SQLite stays with its rollback journal, which is as safe.
             connection.execute("PRAGMA journal_mode = WAL")
@@ -242,6 +281,35 @@ class Store:
             raise
         self._file = _identity(path)
         return connection
+
+    def _prepare(self, path: Path) -> None:
+        """Make the folder and the file, for this user alone where nothing else was asked for.
+
+        Raises OSError where the place is not to be used.
+        """
+        folder = path.parent
+        make_private(folder)
+        reason = objection(folder)
+        if reason and not self._named:
+            advice = f"chmod 700 {folder}" if "write" in reason else "name another in XFLOW_CACHE"
+            raise OSError(f"{reason}: {advice}")
+        if path.is_symlink() and reason:
+            raise OSError("it is a link in a folder that others can write")
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("it is not a regular file")
+        create(path, shared=bool(reason))
+
+    def _restrain(self, connection: sqlite3.Connection) -> None:
+        """See that no content of the file makes SQLite run code, take long or much memory."""
+        self._until = time.monotonic() + STATEMENT_S
+        connection.set_progress_handler(lambda: int(time.monotonic() > self._until), STEPS)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def _recover(self, error: Exception) -> None:
         """Set a damaged file aside; go on in memory if something else is wrong."""
@@ -267,6 +335,19 @@ class Store:
                 f" cannot be used ({why})"
             )
         self.path = None
+
+
+_SENSELESS = Cost(math.nan, 0, math.nan)
+"""Stands for a row that holds no measurement."""
+
+
+def _cost(seconds: Any, samples: Any, measured: Any) -> Cost:
+    """What a row holds: SQLite keeps anything in a column, of whatever type."""
+    least, most = SECONDS
+    numbers = all(isinstance(each, int | float) for each in (seconds, samples, measured))
+    if not numbers or not least <= seconds <= most or not 0 < samples < 2**31:
+        return _SENSELESS
+    return Cost(float(seconds), int(samples), float(measured))
 
 
 def _is_damage(error: Exception) -> bool:
