@@ -14,6 +14,7 @@ from xflow import report_arguments, rule_arguments
 from xflow.arguments import (
     Add,
     add_input_shapes,
+    add_inputs,
     add_provider,
     add_seed,
     add_threads,
@@ -117,6 +118,7 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
         help="for all but the final timing (60)",
     )
     _add_comparison(add)
+    add_inputs(add, "check and time")
     add(
         "--objective",
         choices=OBJECTIVES,
@@ -169,7 +171,9 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
 
 CHECK_EXAMPLE = """\
 All outputs are compared on random inputs that make sense: indices lie inside what
-they index, masks are mostly ones.  With --max-regress, both are timed as well.
+they index, masks are mostly ones.  And on edge cases: zeros, ties, large and small
+numbers, values around each constant of the model, NaN, infinities, other sizes.
+With --max-regress, both are timed as well.
 Exit code 0: the same, 6: not the same, 7: slower by more than --max-regress.
 """
 
@@ -184,6 +188,13 @@ def _add_check(commands: "Commands[Parser]") -> None:
     add("after", metavar="B", help="the one in question")
     add("--samples", type=count, default=3, metavar="N", help="sets of random inputs (3)")
     _add_comparison(add)
+    add_inputs(add, "compare")
+    add(
+        "--promised",
+        action="store_true",
+        help="hold B to what `xflow optimize` promises: for inputs that are numbers, and no empty "
+        "ones, and where A gives numbers",
+    )
     add(
         "--max-regress",
         type=tolerance,

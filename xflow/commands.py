@@ -78,6 +78,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             keep_initializer_inputs=options.keep_initializer_inputs,
             size_threshold=options.size_threshold,
             save_repro=options.save_repro,
+            inputs=options.inputs or None,
             progress=progress,
         )
 

@@ -53,20 +53,22 @@ class Difference:
 class Allowance:
     """What is allowed.
 
-    A real element may differ by max(rtol * max(|before|, row), atol * output), where `row` and
-    `output` are the lower quartiles of the nonzero magnitudes of the element's row along the last
-    axis (if it has at least 8 elements; else of the output) and of the output.  An output that is
-    zero everywhere has no magnitude: there, `atol` is absolute.  At least 8 roundings of the
+    A real element may differ by max(rtol * max(|before|, row), atol * min(1, largest)), where `row`
+    is the lower quartile of the nonzero magnitudes of the element's row along the last axis (if it
+    has at least 8 elements; else of the output), and `largest` the largest magnitude of the output:
+    `atol` is absolute for outputs around 1 and above, and relative to small ones.  An output that
+    is zero everywhere has no magnitude: there, it is absolute, too.  At least 8 roundings of the
     output's type are allowed.  With `refines`, elements that are no numbers before may be anything;
-    else they must stay what they are, or without `kinds` NaN or infinite.  `precise`: the more
-    exact values are in float64 throughout, so that signs and orders within the tolerance can be
-    judged by them.  The result after may be `near` times as far from them as the one before.
+    else they must stay what they are.
+
+    `precise`: the more exact values are in float64 throughout.  Then they judge what is within
+    these tolerances, too: signs, the order of the largest elements, and rows that are small beside
+    others.  The result after may be `near` times as far from them as the one before.
     """
 
     rtol: float = 1e-3
     atol: float = 1e-5
     refines: bool = False
-    kinds: bool = True
     precise: bool = False
     near: float = AS_NEAR
 
@@ -211,10 +213,9 @@ class _Real:
         What the exact value is they may be, too: then it is the runtime's own doing.
         """
         a, b, e = self.a, self.b, self.e
-        kinds = self.allowance.kinds
-        wrong: np.ndarray = ~np.isfinite(a) & ~_same_kind(a, b, kinds=kinds)
+        wrong: np.ndarray = ~np.isfinite(a) & ~_same_kind(a, b)
         if e is not None:
-            wrong &= ~_same_kind(b, e, kinds=kinds)
+            wrong &= ~_same_kind(b, e)
         return wrong
 
     def _of_finite(self, finite: np.ndarray) -> Difference:
@@ -226,11 +227,11 @@ class _Real:
         size, error = np.abs(a), np.abs(a - b)
         scale, whole = _magnitudes(size)
         # An output that is all zero has no scale but the one at which errors start to matter.
-        atol = self.allowance.atol
-        near = atol * whole if whole else atol
+        near = self.allowance.atol * (min(1.0, float(size.max())) or 1.0)
         floor = near / rtol if near > 0 and rtol > 0 else whole or 1.0
         base = np.maximum(np.maximum(size, scale), max(floor, self.least))
-        allowed = np.maximum(rtol * np.maximum(size, scale), near) + ROUNDINGS * self.least
+        relative = rtol * np.maximum(size, scale) + ROUNDINGS * self.least
+        allowed = np.maximum(relative, near)
         max_abs, max_rel = float(error.max()), float((error / base).max())
         wrong = error > allowed
         own: float | None = None
@@ -242,27 +243,30 @@ class _Real:
             near_enough = (ours <= allowed) | (ours <= self.allowance.near * mine)
             wrong &= ~(exact & near_enough)
             if wrong.any() and (exact | ~wrong).all():
-                relative = (ours / base)[ours > allowed]
-                if _is_dominated(relative, mine / base, self.allowance.near):
+                large = (ours / base)[ours > allowed]
+                if _is_dominated(large, mine / base, self.allowance.near):
                     wrong = np.zeros_like(wrong)
         reason, doubtful = "", self.e is None and bool(wrong.any())
         if wrong.any():
             reason = f"differs by {max_rel:.2g} relative, {rtol:.2g} is allowed"
             reason += _first(wrong, self.a, self.b)
         elif a.dtype.kind == "f" and (self.e is None or self.allowance.precise):
-            turned = self._turned(a, b, finite)
-            doubtful = bool(turned) and self.e is None
-            reason = "" if self.e is None else turned
+            found = self._beyond_rounding(a, b, finite, error > relative)
+            doubtful = bool(found) and self.e is None
+            reason = "" if self.e is None else found
         return Difference(max_abs, max_rel, reason, own, doubtful)
 
-    def _turned(self, a: np.ndarray, b: np.ndarray, finite: np.ndarray) -> str:
-        """Say which sign or order of largest elements turns by more than rounding explains.
+    def _beyond_rounding(
+        self, a: np.ndarray, b: np.ndarray, finite: np.ndarray, differs: np.ndarray
+    ) -> str:
+        """Say what is within the tolerance, and more than rounding explains.
 
-        Without an exact value, the one before is taken for it: then that only means a suspicion.
+        That may be a sign, an order of largest elements, or an element that `differs` by more than
+        the relative tolerance.  Without an exact value, the one before is taken for it: then it
+        only means a suspicion.
         """
         exact = a if self.e is None else np.where(np.isfinite(self.e), self.e, a)
-        rows = [_rows(x) for x in (a, b, exact, finite)]
-        x, y, e, counted = rows
+        x, y, e, counted, relative = map(_rows, (a, b, exact, finite, differs))
         if not x.size:
             return ""
         error = np.abs(x - e).max(1, keepdims=True)
@@ -277,6 +281,10 @@ class _Real:
         if signs.any():
             place = np.unravel_index(int(np.argmax(signs)), signs.shape)
             return f"has another sign: {_element(_index(place, a.shape), a, b)}"
+        beyond = far & relative & counted
+        if beyond.any():
+            place = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+            return f"differs by more than rounding: {_element(_index(place, a.shape), a, b)}"
         lines = np.flatnonzero(far.any(1) & counted.all(1))
         for some in np.array_split(lines, len(lines) // SAMPLED + 1):
             turned = _reordered(x[some], y[some], e[some], limit[some])
@@ -332,12 +340,10 @@ def _is_dominated(ours: np.ndarray, own: np.ndarray, factor: float) -> bool:
     return bool((ours <= factor * np.repeat(own[:needed], AS_MANY)[: len(ours)]).all())
 
 
-def _same_kind(a: np.ndarray, b: np.ndarray, *, kinds: bool) -> np.ndarray:
-    """Where two values are both numbers, or neither: with `kinds` both NaN or the same infinity."""
-    finite: np.ndarray = np.isfinite(a)
-    if not kinds:
-        return finite == np.isfinite(b)
-    return (finite & np.isfinite(b)) | (np.isnan(a) & np.isnan(b)) | (a == b)
+def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two values are both numbers, both NaN, or the same infinity."""
+    same: np.ndarray = (np.isfinite(a) & np.isfinite(b)) | (np.isnan(a) & np.isnan(b)) | (a == b)
+    return same
 
 
 def _rows(values: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ class InputSet:
 
     what: str
     values: Mapping[str, Any]
-    shapes: Shapes
+    shapes: Mapping[str, tuple[int, ...]]
     ordinary: bool = False
     """Whether they are of the kind that the model was made for."""
     resized: bool = False
@@ -302,7 +302,8 @@ def _is_tensor(item: ValueInfoProto) -> bool:
 
 
 def _dtype(item: ValueInfoProto) -> np.dtype[Any]:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(_kind(item)))
+    made: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(_kind(item)))
+    return made
 
 
 def _is_float(item: ValueInfoProto) -> bool:

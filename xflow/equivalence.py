@@ -34,9 +34,10 @@ class CheckResult:
     """Whether two models agree, and by how much they differ.
 
     `max_abs` is the largest |before - after| on ordinary inputs; `max_rel` the largest
-    |before - after| divided by max(|before|, row, 0.01 * output), with the typical magnitudes of
-    the element's row and of the output: an element that happens to be near zero is judged by its
-    neighbours, and a few huge elements (masked scores of -1e9) excuse nothing.  `noise` is how far
+    |before - after| divided by max(|before|, row), with the typical magnitude of the element's row,
+    and at least atol / rtol times the output's largest element if that is less than 1: an element
+    that happens to be near zero is judged by its neighbours, and a few huge elements (masked scores
+    of -1e9) excuse nothing.  `noise` is how far
     the input model is from the more exact result named by `yardstick`, measured likewise; None
     where that was not computed.  `culprit` is the model that could not be run, if any.
     `unchecked` names the outputs of which no element was ever finite: nothing is known of those.
@@ -79,6 +80,7 @@ def check_equivalent(
     planted: bool = True,
     empty: bool = True,
     edge_cases: bool = True,
+    noise: bool = False,
     reference: Reference | None = None,
 ) -> CheckResult:
     """Run both models on many sets of inputs and compare all outputs.
@@ -90,12 +92,16 @@ def check_equivalent(
     the input model can.  What makes the input model fail is left out, but for real inputs.
 
     Element types and shapes must be equal; so must integers, booleans and strings.  What is finite
-    must be finite in both, and what is NaN or infinite must stay that, or with `refines` may be
-    anything.  For real numbers see `xflow.difference`: the tolerances are relative to the element,
-    its row and the output, the signs and the order of the largest elements may turn by rounding
-    only, and what is as near to the exact result as the input model is is right.  The time limit
-    bounds everything.  A `reference` for the same model and arguments is filled by the first check
-    and saves later ones half of the work.  Raises `UsageError` for wrong shapes.
+    must be finite in both, and what is NaN or infinite must stay that; with `refines`, and on
+    inputs that are not finite, it may be anything.  For real numbers see `xflow.difference`: the
+    tolerances are relative to the element, its row and small outputs, the signs and the order of
+    the largest elements may turn by rounding only, and what is as near to the exact result as the
+    input model is is right.
+
+    The time limit bounds everything.  With `noise`, it is told in any case how exact the input
+    model is, and else where that costs little.  A `reference` for the same model and arguments is
+    filled by the first check and saves later ones half of the work.  Raises `UsageError` for wrong
+    shapes.
     """
     if samples < 1:
         raise UsageError(f"the number of samples must be at least 1, not {samples}")
@@ -115,7 +121,8 @@ def check_equivalent(
             if failed is not None:
                 reason = f"the input model does not run: {failed.reason}"
                 return CheckResult(False, reason, shapes=reference.shapes, culprit="before")
-        return _Check(reference, after, Allowance(rtol, atol, refines), deadline).result()
+        allowance = Allowance(rtol, atol, refines)
+        return _Check(reference, after, allowance, deadline, noise=noise).result()
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,8 @@ class _Check:
     after: ModelSource
     allowance: Allowance
     deadline: float
+    noise: bool = False
+    """Whether to tell in any case how exact the input model is."""
 
     def result(self) -> CheckResult:
         """Run the model on the sets of inputs that the reference has, and compare."""
@@ -172,8 +181,8 @@ class _Check:
         hopeless = any(each.reason and not each.doubtful for each in found.values())
         doubtful.sort(key=lambda number: not found[number].reason)
         ordinary = [n for n in outputs if reference.sets[n].ordinary or n < reference.needed]
-        cheap = reference.size <= CHEAP_BYTES and not hopeless
-        wanted = [] if hopeless else [*(ordinary[:NOISE_SETS] if cheap else ()), *doubtful]
+        asked = self.noise or reference.size <= CHEAP_BYTES
+        wanted = [] if hopeless else [*doubtful, *(ordinary[:NOISE_SETS] if asked else ())]
         exact = reference.exact(list(dict.fromkeys(wanted)), self.deadline)
         for number, values in exact.items():
             found[number] = self.compare(number, outputs[number], values)
@@ -188,9 +197,10 @@ class _Check:
             missing = ", ".join(sorted(old.keys() ^ outputs.keys()))
             return _Found(reason=f"only one of the models has the outputs {missing}", named=False)
         used = self.reference.sets[number]
+        # Among what is no number, sums and products of real numbers tell nothing.
         allowance = replace(
             self.allowance,
-            kinds=not used.planted,
+            refines=self.allowance.refines or used.planted,
             precise=self.reference.precise,
             near=AMPLIFIED if used.extreme else AS_NEAR,
         )

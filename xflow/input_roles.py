@@ -134,7 +134,8 @@ def _length_role(
     """
     if not LENGTH_NAME.search(name.lower()):
         return None
-    dynamic, fixed = [], []
+    dynamic: list[tuple[int, int]] = []
+    fixed: list[tuple[int, int]] = []
     for item in model.graph.input:
         shape = shapes.get(item.name, ())
         for axis, dim in enumerate(item.type.tensor_type.shape.dim):
@@ -230,16 +231,17 @@ class Tracer:
 
     def role(self, name: str) -> Role | None:
         """Return what the model does with a tensor, by all the ways that lead from it."""
-        lows, highs, fixed, mask = [0], [], [], False
-        counted = unknown = extent = False
+        lows, highs = [0], list[int]()
+        fixed: list[int] = []
+        mask = counted = unknown = extent = False
         choices: set[int] = set()
         for node, position, view in self.walk(name):
             place = (node.op_type, position)
-            extent = self._extent(node, position)
-            if extent is not None:
+            size = self._extent(node, position)
+            if size is not None:
                 counted |= place in LENGTHS
                 lows.append(view.least(int(place in LENGTHS)))
-                highs.append(view.most(extent - 1 + int(place in LENGTHS)))
+                highs.append(view.most(size - 1 + int(place in LENGTHS)))
             elif place in INDEXED:
                 unknown = True
             elif place in FIXED:

@@ -163,7 +163,7 @@ def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str
     for item in inputs:
         if item.name not in given:
             for axis, dim in enumerate(_dims(item, given)):
-                if not _is_fixed(dim) and dim.dim_param not in fixed:
+                if not is_fixed(dim) and dim.dim_param not in fixed:
                     tree = _parts(dim.dim_param) if dim.dim_param else None
                     names = _names_in(tree) if tree is not None else [_key(item, axis)]
                     found.update(dict.fromkeys(name for name in names if name not in fixed))
@@ -262,7 +262,7 @@ def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -
         where = f"dimension {axis} of input {item.name!r}"
         if size < 0:
             raise UsageError(f"{where} cannot be {size}")
-        if _is_fixed(dim) and dim.dim_value != size:
+        if is_fixed(dim) and dim.dim_value != size:
             raise UsageError(f"{where} is {dim.dim_value} in the model, not {size}")
         if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
             raise UsageError(f"{dim.dim_param!r} cannot be both {sizes[dim.dim_param]} and {size}")
@@ -292,14 +292,14 @@ def _image_axes(item: ValueInfoProto) -> tuple[int, ...]:
         return ()
     for channels, axes in ((1, (2, 3)), (3, (1, 2))):
         sizes = [dims[axis] for axis in axes]
-        dynamic = not any(map(_is_fixed, sizes))
+        dynamic = not any(map(is_fixed, sizes))
         free = sizes[0].dim_param != sizes[1].dim_param or not sizes[0].dim_param
         if dims[channels].dim_value in {1, 3, 4} and dynamic and free:
             return axes
     return ()
 
 
-def _is_fixed(dim: Any) -> bool:
+def is_fixed(dim: Any) -> bool:
     """Tell whether a dimension has a size; old exporters write -1 where they know none."""
     return bool(dim.HasField("dim_value") and dim.dim_value >= 0)
 
@@ -338,7 +338,7 @@ def _evaluate(tree: ast.expr, bound: dict[str, int], sizes: Sizes) -> int:
 
 def _size(dim: Any, bound: dict[str, int], default: int, sizes: Sizes) -> int:
     """Return the size of one dimension; what has no name has the default."""
-    if _is_fixed(dim):
+    if is_fixed(dim):
         return int(dim.dim_value)
     if not dim.dim_param:
         return default

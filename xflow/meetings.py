@@ -195,15 +195,15 @@ class _Follower:
             mean, deviation = self.statistics(node)
             self.note(view, mean, deviation)
         elif kind in ("HardSigmoid", "ThresholdedRelu", "Shrink"):
-            for value in _bounds(node):
-                self.threshold(view, np.asarray(value), sharp=kind != "HardSigmoid")
+            for at in _bounds(node):
+                self.threshold(view, np.asarray(at), sharp=kind != "HardSigmoid")
         elif kind == "Cast" and attribute_of(node, "to", 0) in INT_TYPES:
-            for value in WHOLE:
-                self.threshold(view, np.asarray(value), sharp=True)
-        for value in BENDS.get((kind, position), ()):
-            self.threshold(view, np.asarray(value))
-        for value in LEAPS.get((kind, position), ()):
-            self.threshold(view, np.asarray(value), sharp=True)
+            for at in WHOLE:
+                self.threshold(view, np.asarray(at), sharp=True)
+        for at in BENDS.get((kind, position), ()):
+            self.threshold(view, np.asarray(at))
+        for at in LEAPS.get((kind, position), ()):
+            self.threshold(view, np.asarray(at), sharp=True)
 
     def threshold(self, view: _View, value: np.ndarray, *, sharp: bool = False) -> None:
         """Note a threshold."""

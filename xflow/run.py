@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.domains import Domains
+from xflow.edge_cases import InputSet
 from xflow.inputs import Shapes
 from xflow.limits import GROWTH
 from xflow.validate import Tolerance
@@ -20,7 +22,7 @@ Progress = Callable[[str, Mapping[str, object]], None]
 
 AFTERWARDS_S = 40.0
 """Seconds beyond the budget that the timing of whole models may take."""
-BESIDE = frozenset({"calibrate", "timing", "attribution"})
+BESIDE = frozenset({"sizes", "calibrate", "timing", "attribution"})
 """The phases that the budget is not for: they measure the machine, and whole models."""
 
 
@@ -55,6 +57,8 @@ class Run:
     size_threshold: int = GROWTH
     inner: int = 0
     save_repro: Path | None = None
+    inputs: Sequence[InputSet] = ()
+    """Real inputs, to check and to time on."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
@@ -62,6 +66,18 @@ class Run:
     def __post_init__(self) -> None:
         self.end = time.monotonic() + self.budget + AFTERWARDS_S
         """When all must be over, in time.monotonic's seconds."""
+
+    @property
+    def sized_by_inputs(self) -> bool:
+        """Whether the model is measured at the sizes of the first real inputs."""
+        return bool(self.inputs) and not any(self.shapes)
+
+    def inputs_at(self, shapes: Shapes) -> Mapping[str, Any] | None:
+        """Real inputs of these shapes to time on, if there are any."""
+        for each in self.inputs:
+            if all(tuple(shapes.get(name, ())) == size for name, size in each.shapes.items()):
+                return each.values
+        return None
 
     @property
     def spent(self) -> float:
@@ -91,6 +107,7 @@ class Run:
             budget=budget,
             progress=self.tell,
             shapes=[{}],
+            inputs=(),
             keep_opset=True,  # there is one for all graphs of a model
             target_opset=None,
             domains="onnx",  # likewise
