@@ -71,10 +71,11 @@ class Question:
             raise Different(found.reason, str(self.after))
         return found
 
-    def time(self) -> list[Comparison]:
+    def time(self, agreed: CheckResult) -> list[Comparison]:
         """Time both models against each other at each setting.
 
-        Before one is called slower, it is timed as often again and again, in new sessions.
+        Sizes that nothing decides are those at which they were seen to agree. Before one is called
+        slower, it is timed as often again and again, in new sessions.
         """
         percent = self.options.max_regress
         measurer = Measurer(self.target, self.worker)
@@ -88,7 +89,7 @@ class Question:
                 undecided=lambda compared: is_slower(compared, percent),
                 extra_s=2 * TIMING_S,
                 seed=self.options.seed,
-                shapes=shapes,
+                shapes=shapes or agreed.shapes,
                 inputs=real,
                 limit_s=self.deadline - time.monotonic(),
             )
@@ -123,7 +124,7 @@ def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progr
             timed: Sequence[Comparison] = ()
             if options.max_regress is not None:
                 progress("time", {})
-                timed = question.time()
+                timed = question.time(agreed)
     if not options.quiet:
         print(_agreement(agreed))
         print(*map(_ratio, timed), sep="\n", end="\n" if timed else "")

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
+from xflow.input_roles import indexed_dimensions
 from xflow.inputs import (
     FLOAT_MASK,
     SHORT_FLOATS,
@@ -76,9 +77,10 @@ def other_sizes(
     ones are those to try if there is little time.  With `empty`, dimensions of size 0 come last.
     """
     found: list[tuple[str, dict[str, tuple[int, ...]]]] = []
+    tables = indexed_dimensions(model)
 
     def add(what: str, sizes: Sizes) -> None:
-        made = default_shapes(model, shapes, sizes=sizes)
+        made = default_shapes(model, shapes, sizes=sizes, tables=tables)
         if made != chosen and all(made != each for _, each in found):
             found.append((what, made))
 

@@ -260,7 +260,7 @@ class _Check:
         elif found is not None and found.named:
             reason = f"{reason} ({where})"
         if found is not None and found.refined:
-            reason += "; what is no number before may be one after with --refines"
+            reason += "; that is no difference with --promised (refines=True)"
         size = found or _Found()
         return CheckResult(
             False, reason, size.max_abs, size.max_rel, shapes=used.shapes, culprit=culprit
@@ -269,6 +269,8 @@ class _Check:
     def disagreement_with_itself(self, number: int) -> str:
         """How the input model differs from what it gave before, or nothing: it may be random."""
         reference = self.reference
+        if not reference.may_be_random:
+            return ""
         reference.worker.close()  # random operators repeat themselves within one process
         numbers = [*range(reference.needed), *([number] if number >= reference.needed else [])]
         sets = [reference.sets[each] for each in numbers]

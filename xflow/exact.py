@@ -86,15 +86,13 @@ class Exact:
 def in_double(model: ModelProto, shapes: Mapping[str, Sequence[int]], probe: Probe) -> Exact:
     """The float64 version of a model whose weights are loaded, at these shapes of its inputs.
 
-    The argument is not changed.  Raises NoExactForm.
+    The argument is used up: it may be large.  Raises NoExactForm.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    if copy.functions:
-        copy = inline_local_functions(copy)
-    _concrete(copy, shapes)
-    converter = _Converter(probe, copy, _static_shapes(copy))
-    graph = copy.graph
+    if model.functions:
+        model = inline_local_functions(model)
+    _concrete(model, shapes)
+    converter = _Converter(probe, model, _static_shapes(model))
+    graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     fed = [item for item in graph.input if item.name not in weights]
     del graph.input[:]
@@ -109,7 +107,13 @@ def in_double(model: ModelProto, shapes: Mapping[str, Sequence[int]], probe: Pro
         _widen_type(item.type)
         if item.type.WhichOneof("value") == "tensor_type":
             item.type.tensor_type.ClearField("shape")
-    return Exact(copy, converter.precise)
+    return Exact(model, converter.precise)
+
+
+def is_random(node: NodeProto) -> bool:
+    """Whether the results of an operator of ONNX are not determined by its inputs."""
+    trains = len(node.input) > 2 and bool(node.input[2])
+    return node.op_type in RANDOM and (node.op_type != "Dropout" or trains)
 
 
 def widened(value: Any) -> Any:
@@ -144,7 +148,7 @@ class _Converter:
         nodes = list(graph.node)
         del graph.node[:]
         for node in nodes:
-            if node.op_type in RANDOM:
+            if is_random(node):
                 raise NoExactForm(f"{node.op_type} is random")
             graph.node.extend(self.node(node, types, constants))
 

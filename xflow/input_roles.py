@@ -114,8 +114,8 @@ def input_roles(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dic
     tracer = Tracer(skeleton(model, shapes))
     roles = {name: tracer.role(name) for name in wanted}
     for name in discrete:
-        plain = roles[name] in (None, Role(extent=True))
-        if kinds[name] in INT_TYPES and plain and len(shapes[name]) <= 1:
+        role = roles[name] or Role()
+        if kinds[name] in INT_TYPES and role.high is None and len(shapes[name]) <= 1:
             roles[name] = _length_role(model, name, shapes) or roles[name]
     return {
         name: role

@@ -101,7 +101,12 @@ def is_sequence(item: ValueInfoProto) -> bool:
 
 
 def default_shapes(
-    model: ModelProto, shapes: Shapes | None = None, variant: int = 0, sizes: Sizes | None = None
+    model: ModelProto,
+    shapes: Shapes | None = None,
+    variant: int = 0,
+    *,
+    sizes: Sizes | None = None,
+    tables: Container[str] | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape at which every required input is fed.
 
@@ -109,9 +114,10 @@ def default_shapes(
     batch), height and width of images are 224, all others 16, and so is the first one of a table
     that another input indexes; a named dimension is the same everywhere, and a sum such as
     `past + 1` follows from its parts.  Variant 1 differs wherever a size is free: 2, 256 and 24;
-    `sizes` gives others.  All tensors of a sequence have one shape.  Raises `UsageError` if
-    `shapes` names an unknown input or contradicts the model, `UnfeedableInput` if an input has no
-    rank, `ModelError` if the inputs are too large for any machine.
+    `sizes` gives others.  `tables` are the model's `indexed_dimensions`, if they are known.  All
+    tensors of a sequence have one shape.  Raises `UsageError` if `shapes` names an unknown input or
+    contradicts the model, `UnfeedableInput` if an input has no rank, `ModelError` if the inputs are
+    too large for any machine.
     """
     shapes = shapes or {}
     sizes = sizes or (DEFAULT, OTHER)[variant]
@@ -121,7 +127,7 @@ def default_shapes(
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
             raise UsageError(f"the model has no input {name!r}", do=f"its inputs are: {known}")
-    tables = indexed_dimensions(model)
+    tables = indexed_dimensions(model) if tables is None else tables
     bound: dict[str, int] = {}
     for item in inputs:
         if item.name in shapes:
@@ -396,7 +402,8 @@ def _integers(
     """Return random integers that the model can work with."""
     if role.length is not None:
         # The longest of a batch is often taken for the length of all of them.
-        values = generator.integers(max(1, 3 * role.length // 4), role.length, shape, endpoint=True)
+        least = min(max(1, 3 * role.length // 4), role.length)
+        values = generator.integers(least, role.length, shape, endpoint=True)
         values.reshape(-1)[:1] = role.length
         return values.astype(dtype)
     if role.choices:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +27,8 @@ Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """A file, a folder, or the arrays themselves by the names of the inputs."""
 
 SET = re.compile(r"test_data_set_(\d+)")
+SINGLE = b"\x93NUMPY"
+"""How a file of one array begins."""
 MESSAGE = re.compile(r"input_(\d+)\.pb")
 
 
@@ -78,18 +81,20 @@ def _read(model: ModelProto, path: Path) -> Iterator[tuple[Mapping[str, Any], st
 
 def _archive(path: Path) -> Mapping[str, Any]:
     """Read a file of arrays; nothing in it is run."""
+    do = "make it with numpy.savez, and the name of an input for each array"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                raise UsageError("this is a single array", str(path), "save it with numpy.savez")
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        pickled = "allow_pickle" in str(error)
-        what = "it holds Python objects" if pickled else "this is no .npz file that can be read"
-        do = (
-            "save strings as numpy's own, with dtype=str" if pickled else "make it with numpy.savez"
-        )
-        raise UsageError(what, str(path), do) from error
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as file:
+                single = file.read(len(SINGLE)) == SINGLE
+            what = "this is a single array" if single else "this is no .npz file"
+            raise UsageError(what, str(path), do)
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            do = "save strings as numpy's own, with dtype=str"
+            raise UsageError("it holds Python objects", str(path), do) from error
+        raise UsageError("this .npz file cannot be read", str(path), do) from error
 
 
 def _messages(folder: Path) -> dict[int, Path]:

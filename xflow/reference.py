@@ -7,6 +7,8 @@ is run on them once.
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +23,15 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, from_wire, model_to_wire, to_wire
 from xflow.edge_cases import EdgeCases, InputSet, other_sizes
 from xflow.errors import ModelError, UnfeedableInput
-from xflow.exact import NoExactForm, in_double, widened
+from xflow.exact import NoExactForm, in_double, is_random, widened
 from xflow.files import data_files
+from xflow.input_roles import indexed_dimensions
 from xflow.inputs import DEFAULT, LADDER, Feeder, Shapes, Sizes, default_shapes, load_model
+from xflow.messages import all_nodes
 
 LARGE = 2**30
 """Bytes of weights from which a check holds them in memory once."""
-EXACT_BYTES = 2**29
+EXACT_BYTES = 2**28
 """Bytes of weights up to which a model is computed in float64."""
 CHEAP_BYTES = 2**25
 """Bytes of weights up to which that is done without need, to tell how exact the model is."""
@@ -39,10 +43,17 @@ EXTRA_BYTES = 2**26
 """Bytes of the values that may be fed and given besides the ordinary ones."""
 CRASHES = 2
 """Edge cases that may end the measuring process before no more are tried."""
+TRIED = 2**21
+"""Elements of inputs at which it is tried whether a model runs; by default there may be more."""
 EXACT_SETS = 12
 """Sets of inputs on which a model is computed in float64 at a time."""
 EXACT_PART = 0.3
 """The part of the time left that this may take."""
+
+OPERATOR_FAILED = re.compile(
+    r"while running (?P<op>\S+) node\. Name:'(?P<name>[^']*)' Status Message: (?P<why>.*)"
+)
+"""How the runtime says that an operator failed."""
 
 Outputs = Mapping[str, Any]
 
@@ -98,6 +109,16 @@ class Reference:
     def size(self) -> int:
         """The bytes of the model and of its weights."""
         return weight_bytes(self.model)
+
+    @property
+    def may_be_random(self) -> bool:
+        """Whether the model may give something else for the same inputs; mostly that is known."""
+        assert self._proto is not None
+        own = {function.domain for function in self._proto.functions}
+        return any(
+            is_random(node) or node.domain not in {"", "ai.onnx", "ai.onnx.ml", *own}
+            for node in all_nodes(self._proto)
+        )
 
     def run(self, given: Shapes | None, deadline: float) -> Failed | None:
         """Make the inputs and run the model on them; or say why it cannot be run.
@@ -358,8 +379,17 @@ class Runner:
 
 def _answer(message: Mapping[str, Any]) -> Outputs | Failed:
     if "failed" in message:
-        return Failed(message["failed"])
+        return Failed(_plain(message["failed"]))
     return {name: from_wire(value) for name, value in message["outputs"].items()}
+
+
+def _plain(reason: str) -> str:
+    """Which operator failed, and why, where the runtime tells; else what it says."""
+    found = OPERATOR_FAILED.search(reason)
+    if found is None:
+        return reason
+    name = f" {found['name']!r}" if found["name"] else ""
+    return f"{found['op']}{name} fails: {found['why']}"
 
 
 def runnable(
@@ -371,10 +401,12 @@ def runnable(
     """
     found: list[tuple[Sizes, dict[str, tuple[int, ...]]]] = []
     sets: list[InputSet] = []
+    tables = indexed_dimensions(model)
     for sizes in LADDER:
         with contextlib.suppress(ModelError):  # too large to be fed
-            shapes = default_shapes(model, given, sizes=sizes)
-            if all(shapes != each for _, each in found):
+            shapes = default_shapes(model, given, sizes=sizes, tables=tables)
+            small = sum(map(math.prod, shapes.values())) <= TRIED or not found
+            if small and all(shapes != each for _, each in found):
                 found.append((sizes, shapes))
                 sets.append(InputSet("sizes", Feeder.of(model, shapes).random(seed), shapes))
     answers = runner.each(sets, len(sets), 0.0, deadline, until_one=True)
