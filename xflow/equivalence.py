@@ -25,6 +25,9 @@ from xflow.errors import UsageError
 from xflow.inputs import required_inputs
 from xflow.reference import CHEAP_BYTES, Outputs, Plan, Reference
 
+SUSPECTS = 3
+"""Sets of inputs on which nothing is wrong but that a sign or an order turned, and that are held
+against more exact results all the same."""
 NOISE_SETS = 2
 """Sets of ordinary inputs on which a small model's own error is told without need."""
 
@@ -43,8 +46,9 @@ class CheckResult:
     `unchecked` names the outputs of which no element was ever finite: nothing is known of those.
 
     `samples` counts the sets of random inputs, `given` those of real ones and `edge_cases` the
-    others on which the models were compared; `left_out` sets were made on which the input model
-    fails, and on `silent` ones it gave no finite number.  How many there are depends on the time.
+    others on which the models were compared; `left_out` sets were made besides, on which the input
+    model fails or which there was nothing to judge by, and on `silent` ones it gave no finite
+    number.  How many there are depends on the time.
     """
 
     ok: bool
@@ -147,7 +151,7 @@ class _Check:
     def result(self) -> CheckResult:
         """Run the model on the sets of inputs that the reference has, and compare."""
         reference = self.reference
-        extra_s = 2 * reference.extra_s + 1
+        extra_s = 1.5 * reference.extra_s + 0.5
         answers = reference.runner(self.after).each(
             reference.sets, reference.needed, extra_s, self.deadline
         )
@@ -162,7 +166,7 @@ class _Check:
         found, noisy = self.compared(outputs)
         bad = [number for number, each in found.items() if each.reason]
         if not bad:
-            return self.agreement(found, noisy)
+            return self.agreement(found, noisy, len(outputs) - len(found))
         own = self.disagreement_with_itself(bad[0])
         if own:
             reason = f"the input model does not agree with itself from run to run: {own}"
@@ -172,20 +176,24 @@ class _Check:
     def compared(self, outputs: Mapping[int, Outputs]) -> tuple[dict[int, _Found], float | None]:
         """How the outputs differ on each set, and how exact the input model itself is.
 
-        The more exact results are computed where they may matter, and for small models.
+        The more exact results are computed where they may matter, and for small models. Where there
+        is none for extreme inputs that differ, nothing is known of these.
         """
         reference = self.reference
         found = {number: self.compare(number, each) for number, each in outputs.items()}
-        doubtful = [number for number, each in found.items() if each.doubtful]
-        # What differs in earnest comes first, and nothing changes what needs no yardstick.
-        hopeless = any(each.reason and not each.doubtful for each in found.values())
-        doubtful.sort(key=lambda number: not found[number].reason)
+        differ = [number for number, each in found.items() if each.doubtful and each.reason]
+        suspect = [number for number, each in found.items() if each.doubtful and not each.reason]
         ordinary = [n for n in outputs if reference.sets[n].ordinary or n < reference.needed]
         asked = self.noise or reference.size <= CHEAP_BYTES
-        wanted = [] if hopeless else [*doubtful, *(ordinary[:NOISE_SETS] if asked else ())]
+        wanted = [*differ, *suspect[:SUSPECTS], *(ordinary[:NOISE_SETS] if asked else ())]
+        if any(each.reason and not each.doubtful for each in found.values()):
+            wanted = []  # nothing changes that
         exact = reference.exact(list(dict.fromkeys(wanted)), self.deadline)
         for number, values in exact.items():
             found[number] = self.compare(number, outputs[number], values)
+        for number in differ:
+            if number not in exact and reference.sets[number].extreme:
+                del found[number]
         errors = (found[number].own for number in exact if number in ordinary)
         own = [each for each in errors if each is not None]
         return found, max(own) if own else None
@@ -223,8 +231,10 @@ class _Check:
             bool(bad) and all(each.refined for _, each in bad),
         )
 
-    def agreement(self, found: Mapping[int, _Found], noise: float | None) -> CheckResult:
-        """The result where nothing disagrees."""
+    def agreement(
+        self, found: Mapping[int, _Found], noise: float | None, unjudged: int
+    ) -> CheckResult:
+        """The result where nothing disagrees; `unjudged` sets there was nothing to judge by."""
         reference = self.reference
         sets, needed = reference.sets, reference.needed
         ordinary = [found[number] for number in found if number < needed]
@@ -239,7 +249,7 @@ class _Check:
             yardstick="" if noise is None else reference.yardstick,
             given=sum(number < needed and not sets[number].ordinary for number in found),
             edge_cases=sum(number >= needed for number in found),
-            left_out=reference.left_out,
+            left_out=reference.left_out + unjudged,
             silent=sum(_is_silent(reference.outputs[number]) for number in found),
         )
 

@@ -45,9 +45,7 @@ CRASHES = 2
 """Edge cases that may end the measuring process before no more are tried."""
 TRIED = 2**21
 """Elements of inputs at which it is tried whether a model runs; by default there may be more."""
-EXACT_SETS = 12
-"""Sets of inputs on which a model is computed in float64 at a time."""
-EXACT_PART = 0.3
+EXACT_PART = 0.2
 """The part of the time left that this may take."""
 
 OPERATOR_FAILED = re.compile(
@@ -231,16 +229,17 @@ class Reference:
             if left <= 0:
                 break
             shapes = self.sets[missing[0]].shapes
-            some = [n for n in missing if self.sets[n].shapes == shapes][:EXACT_SETS]
-            found = self._exactly(some, time.monotonic() + left)
-            if found is None:
-                break
+            some = [n for n in missing if self.sets[n].shapes == shapes]
+            found = self._exactly(some, left)
             self._exact |= found
-            missing = [number for number in missing if number not in some]
+            if len(found) < len(some):  # there was no time for more
+                break
+            missing = [number for number in missing if number not in found]
         return {number: self._exact[number] for number in numbers if number in self._exact}
 
-    def _exactly(self, numbers: Sequence[int], until: float) -> dict[int, Outputs] | None:
-        """More exact results for sets of one shape; None where there are none."""
+    def _exactly(self, numbers: Sequence[int], seconds: float) -> dict[int, Outputs]:
+        """More exact results for sets of one shape, the first ones if there is little time."""
+        until = time.monotonic() + seconds
         sets = [self.sets[number] for number in numbers]
         answers: dict[int, Outputs | Failed] | Failed | None = None
         if self.yardstick in ("", "float64"):
@@ -251,20 +250,22 @@ class Reference:
                     for each in sets
                 ]
                 runner = Runner(self.worker, _unoptimized(Target("cpu", self.target.threads)))
-                answers = replace(runner, model=model).each(wide, len(wide), 0.0, until)
+                answers = replace(runner, model=model).each(wide, 1, seconds / 2, until)
                 if not isinstance(answers, Failed):
                     self.yardstick = "float64"
-        if answers is None or isinstance(answers, Failed):
+        if (answers is None or isinstance(answers, Failed)) and time.monotonic() < until:
             self.precise = False
             if self.size > LARGE:
                 self.no_exact = "its weights are too large"
-                return None
+                return {}
             runner = replace(self.runner(self.model), options=_unoptimized(self.target))
-            answers = runner.each(sets, len(sets), 0.0, until)
-            if isinstance(answers, Failed):
+            answers = runner.each(sets, 1, seconds / 2, until)
+            if not isinstance(answers, Failed):
+                self.yardstick = "the model without optimizations"
+            elif time.monotonic() < until:
                 self.no_exact = answers.reason
-                return None
-            self.yardstick = "the model without optimizations"
+        if answers is None or isinstance(answers, Failed):
+            return {}
         return {
             numbers[place]: each for place, each in answers.items() if not isinstance(each, Failed)
         }
