@@ -78,7 +78,7 @@ COUNTED = model(
 GRAPHS = {"convolution": CONVOLUTION, "split": SPLIT, "transposed": TRANSPOSED, "counted": COUNTED}
 
 HEAD = "u = Unsqueeze(x, one) a = Conv<strides = [160]>(u, k)"
-KERNEL = {"one": [1], "k": normal(4, 1, 400)}
+KERNEL: dict[str, Any] = {"one": [1], "k": normal(4, 1, 400)}
 SIGNALS = {
     "kernel": (model(f"g (float[B, T] x) => (float[B, 4, U] y) {{ {HEAD} y = Relu(a) }}",
                      **KERNEL), 400),

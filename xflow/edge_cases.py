@@ -473,5 +473,8 @@ def _whole_range(
     """All integers of a type, and its ends."""
     info = np.iinfo(dtype)
     values = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
-    ends = generator.choice(np.array([info.min, info.max, 0], dtype), shape)
-    return np.where(generator.random(shape) < 0.25, ends, values).astype(dtype)
+    flat = np.asarray(values).reshape(-1)
+    places = generator.permutation(flat.size)
+    for place, end in zip(places, (info.max, info.min, 0), strict=False):
+        flat[place] = end
+    return flat.reshape(shape)
