@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xflow.difference import AMPLIFIED, Allowance, compare, difference
+from xflow.difference import AMPLIFIED, Allowance, compare, difference, is_another
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.standard_normal((6, 32))
@@ -131,6 +131,22 @@ class TestYardstick:
         assert not compare(before, after, Allowance(), exact).reason
         after[50] += 1
         assert compare(before, after, Allowance(), exact).reason, "two steps are more than one"
+
+    def test_what_is_no_approximation_of_the_exact_result_is_not_judged_by_it(self) -> None:
+        """A threshold is passed in float32 and not in float64: then either side may be right."""
+        before = np.array([1.0, 2.0, 3.0], np.float32)
+        assert compare(before, before + 1, Allowance(), before + 5).reason
+        assert not compare(before, before + 5, Allowance(), before + 5.0).reason
+
+    def test_a_model_that_is_another_in_float64_is_recognised(self) -> None:
+        values = ROWS.astype(np.float32)
+        assert not is_another(values, ROWS)
+        assert not is_another(values * np.float32(1.1), ROWS)
+        assert not is_another(np.full(3, 1e-7, np.float32), np.zeros(3))
+        assert is_another(-values, ROWS)
+        assert is_another(values[:3], ROWS)
+        assert is_another([values], [ROWS, ROWS])
+        assert not is_another(np.array([3, 4]), np.array([3, 5])), "integers leap"
 
 
 class TestNoNumbers:

@@ -205,6 +205,29 @@ def test_a_difference_that_only_real_inputs_show_is_found(
     assert xflow.check(*paths, inputs={"x": x + 1}).given == 1
 
 
+def test_random_inputs_have_the_sizes_of_the_real_ones(tmp_path: Path) -> None:
+    text = "g (float[N, T] x) => (float[A, 6] y) { y = Reshape(x, s) }"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\n{text}')
+    model.graph.initializer.append(numpy_helper.from_array(np.array([-1, 6]), "s"))
+    found = xflow.check(model, model, inputs={"x": np.zeros((2, 9), np.float32)})
+    assert found.ok
+    assert found.given == 1
+    assert found.samples >= 3
+    assert found.shapes == {"x": (2, 9)}
+
+
+def test_real_inputs_may_hold_what_is_no_number() -> None:
+    def model(body: str) -> onnx.ModelProto:
+        text = f"g (float[4] x) => (float[4] y) {{ {body} }}"
+        return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\n{text}')
+
+    x = np.array([1, np.nan, np.inf, 2], np.float32)
+    one, two = model("y = Sub(x, x)"), model("a = Neg(x) y = Add(x, a)")
+    assert xflow.check(one, two, inputs={"x": x}).ok
+    summed = model("a = Sub(x, x) b = ReduceSum(a) c = Mul(b, a) y = Add(a, c)")
+    assert not xflow.check(one, summed, inputs={"x": x}, planted=False).ok
+
+
 def test_real_inputs_on_which_the_input_model_fails_are_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,8 @@ up in another order rounds by a hundred times as much."""
 MEANINGFUL = 0.25
 """The largest error of the input model, relative to the largest exact element, at which its result
 is an approximation at all, and not another value on the other side of a threshold."""
+RESIDUE = 1e-4
+"""Elements below this may be what is left of differences that are zero."""
 AS_MANY = 4
 """And in so many times as many elements."""
 TURN = 8.0
@@ -119,6 +121,23 @@ def compare(before: Any, after: Any, allowance: Allowance, exact: Any = None) ->
         float(kind.eps),
         float(kind.smallest_subnormal),
     ).difference()
+
+
+def is_another(value: Any, exact: Any) -> bool:
+    """Whether what should be the exact form of an output is no approximation of it at all."""
+    if isinstance(value, list | dict) or value is None or exact is None:
+        return type(value) is not type(exact) or (
+            isinstance(value, list | dict) and len(value) != len(exact)
+        )
+    a, e = np.asarray(value), np.asarray(exact)
+    if a.dtype.kind not in "fV":
+        return False
+    if a.shape != e.shape:
+        return True
+    both = np.isfinite(a.astype(np.float64)) & np.isfinite(e)
+    error = np.abs(np.where(both, a, 0).astype(np.float64) - np.where(both, e, 0))
+    size = np.abs(np.where(both, e, 0))
+    return bool(both.any()) and bool(error.max() > MEANINGFUL * max(size.max(), RESIDUE))
 
 
 def _nested_difference(before: Any, after: Any, allowance: Allowance, exact: Any) -> Difference:

@@ -181,7 +181,7 @@ def _checked(model: ModelProto, values: Mapping[str, Any], where: str) -> InputS
         else:
             made[name] = _tensor(item, value, sizes, where)
             shapes[name] = made[name].shape
-    return InputSet(where, made, shapes)
+    return InputSet(where, made, shapes, planted=not all(map(_is_finite, made.values())))
 
 
 def _tensor(item: ValueInfoProto, value: Any, sizes: dict[str, int], where: str) -> np.ndarray:
@@ -218,6 +218,13 @@ def _tensor(item: ValueInfoProto, value: Any, sizes: dict[str, int], where: str)
             both = f"{sizes[dim.dim_param]} and {size}"
             raise UsageError(f"{dim.dim_param!r} cannot be both {both}", where)
     return array
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    real = value.dtype.kind in "fcV"
+    return not real or bool(np.isfinite(value.astype(np.complex128)).all())
 
 
 def _said(item: ValueInfoProto) -> str:

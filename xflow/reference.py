@@ -21,6 +21,7 @@ from onnx import ModelProto
 
 from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, from_wire, model_to_wire, to_wire
+from xflow.difference import is_another
 from xflow.edge_cases import EdgeCases, InputSet, other_sizes
 from xflow.errors import ModelError, UnfeedableInput
 from xflow.exact import NoExactForm, in_double, is_random, widened
@@ -41,6 +42,8 @@ EXTRA_S = 20.0
 """Seconds that they may take at most."""
 EXTRA_BYTES = 2**26
 """Bytes of the values that may be fed and given besides the ordinary ones."""
+STEP = 0.6
+"""The part of the time that one step, as loading a model, may take."""
 CRASHES = 2
 """Edge cases that may end the measuring process before no more are tried."""
 TRIED = 2**21
@@ -52,6 +55,9 @@ OPERATOR_FAILED = re.compile(
     r"while running (?P<op>\S+) node\. Name:'(?P<name>[^']*)' Status Message: (?P<why>.*)"
 )
 """How the runtime says that an operator failed."""
+
+FLOAT64, UNOPTIMIZED = "float64", "the model without optimizations"
+"""The yardsticks, as they are called."""
 
 Outputs = Mapping[str, Any]
 
@@ -95,11 +101,14 @@ class Reference:
     """Seconds that those may take."""
     no_exact: str = ""
     """Why there is nothing more exact."""
+    no_double: bool = False
+    """Whether the float64 version was seen to be another model, as one that relies on rounding."""
     yardstick: str = ""
-    """What that is: "float64", or "the model without optimizations"."""
+    """What is more exact: `FLOAT64` or `UNOPTIMIZED`."""
     precise: bool = False
     """Whether it is float64 throughout."""
-    _proto: ModelProto | None = None
+    may_be_random: bool = True
+    """Whether the model may give something else for the same inputs; mostly that is known."""
     _exact: dict[int, Outputs] = field(default_factory=dict)
     _exact_models: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
 
@@ -108,47 +117,46 @@ class Reference:
         """The bytes of the model and of its weights."""
         return weight_bytes(self.model)
 
-    @property
-    def may_be_random(self) -> bool:
-        """Whether the model may give something else for the same inputs; mostly that is known."""
-        assert self._proto is not None
-        own = {function.domain for function in self._proto.functions}
-        return any(
-            is_random(node) or node.domain not in {"", "ai.onnx", "ai.onnx.ml", *own}
-            for node in all_nodes(self._proto)
-        )
-
     def run(self, given: Shapes | None, deadline: float) -> Failed | None:
         """Make the inputs and run the model on them; or say why it cannot be run.
 
-        `given` decides the shapes of inputs that it names. Raises `UsageError` for wrong shapes,
-        and `ModelError` for a model that cannot be fed.
+        `given` decides the shapes of inputs that it names, and else the first real inputs do.
+        Raises `UsageError` for wrong shapes, and `ModelError` for a model that cannot be fed.
         """
-        self._proto = load_model(self.model)
+        model = load_model(self.model)
+        self.may_be_random = _may_be_random(model)
         self.extra_s = min(EXTRA_S, EXTRA * (deadline - time.monotonic()))
-        base = DEFAULT
+        real = self.plan.given
         try:
-            self.shapes = default_shapes(self._proto, given)
+            sizes = real[0].shapes if real and not given else given
+            self.shapes = default_shapes(model, sizes)
         except UnfeedableInput:
-            if not self.plan.given:
+            if not real:
                 raise
             self.shapes = {}
-        failed = self._attempt(given, base, deadline)
-        if failed is not None and self.shapes and not isinstance(failed, Lost):
+        failed = self._attempt(model, given, DEFAULT, deadline)
+        if failed is not None and not real and not isinstance(failed, Lost):
             runner = self.runner(self.model)
-            found = runnable(runner, self._proto, given, seed=self.plan.seed, deadline=deadline)
+            found = runnable(runner, model, given, seed=self.plan.seed, deadline=deadline)
             if found is not None:
                 base, self.shapes = found
-                failed = self._attempt(given, base, deadline)
+                failed = self._attempt(model, given, base, deadline)
         return failed
 
-    def _attempt(self, given: Shapes | None, base: Sizes, deadline: float) -> Failed | None:
+    def _attempt(
+        self, model: ModelProto, given: Shapes | None, base: Sizes, deadline: float
+    ) -> Failed | None:
         """Run the model at the sizes `base`."""
-        sets = [*self.plan.given, *self._ordinary(given, base)]
+        sets = [*self.plan.given]
+        extras: list[InputSet] = []
+        if self.shapes:
+            makers = _Sets(model, self.plan, self.shapes, given or {}, base)
+            sets += makers.ordinary()
+            # How long a run takes is not known yet: no more are made than could be needed.
+            if self.plan.edge_cases:
+                extras = _some(makers.extras(), EXTRA_BYTES, self.extra_s)
         needed = len(sets)
-        # How long a run takes is not known yet: no more are made than could be needed.
-        if self.plan.edge_cases and self.shapes:
-            sets += _some(self._extras(given, base), EXTRA_BYTES, self.extra_s)
+        sets += extras
         answers = self.runner(self.model).each(sets, needed, self.extra_s, deadline)
         if isinstance(answers, Failed):
             return answers
@@ -164,54 +172,6 @@ class Reference:
         self.left_out = len(failed)
         self.needed = sum(number < needed for number in ran)
         return None
-
-    def _seeds(self) -> list[int]:
-        made: list[int] = (
-            np.random.SeedSequence(self.plan.seed).generate_state(self.plan.samples + 2).tolist()
-        )
-        return made
-
-    def _ordinary(self, given: Shapes | None, base: Sizes) -> list[InputSet]:
-        """The random inputs: those at the chosen shapes, and one at others if these are free."""
-        if not self.shapes:
-            return []
-        assert self._proto is not None
-        seeds, feeder = self._seeds(), Feeder.of(self._proto, self.shapes)
-        # Every other sample is positive, for models that take roots and logarithms.
-        made = [
-            InputSet(f"sample {number}", feeder.random(seed, positive=number % 2 == 0), self.shapes)
-            for number, seed in enumerate(seeds[: self.plan.samples], 1)
-        ]
-        made = [replace(each, ordinary=True) for each in made]
-        for what, shapes in self._other_sizes(given, base)[:1]:
-            values = Feeder.of(self._proto, shapes).random(seeds[-2])
-            made.append(InputSet(what, values, shapes, ordinary=True, resized=True))
-        return made
-
-    def _other_sizes(
-        self, given: Shapes | None, base: Sizes
-    ) -> list[tuple[str, dict[str, tuple[int, ...]]]]:
-        assert self._proto is not None
-        return other_sizes(self._proto, given or {}, self.shapes, base, empty=self.plan.empty)
-
-    def _extras(self, given: Shapes | None, base: Sizes) -> Iterator[InputSet]:
-        """The edge cases, and ordinary inputs at further sizes among them."""
-        assert self._proto is not None
-        model, seed = self._proto, self._seeds()[-1]
-        feeder = Feeder.of(model, self.shapes)
-        cases = EdgeCases(model, feeder, planted=self.plan.planted).draw(seed)
-        sizes = self._other_sizes(given, base)[1:]
-        for number, each in enumerate(cases):
-            if number % 2 == 1 and sizes:
-                yield self._resized(*sizes.pop(0), seed)
-            yield each
-        for what, shapes in sizes:
-            yield self._resized(what, shapes, seed)
-
-    def _resized(self, what: str, shapes: dict[str, tuple[int, ...]], seed: int) -> InputSet:
-        assert self._proto is not None
-        values = Feeder.of(self._proto, shapes).random(seed)
-        return InputSet(what, values, shapes, resized=True)
 
     def runner(self, model: ModelSource) -> Runner:
         """What runs a model as the target does; of a large one, weights are held once."""
@@ -230,52 +190,77 @@ class Reference:
                 break
             shapes = self.sets[missing[0]].shapes
             some = [n for n in missing if self.sets[n].shapes == shapes]
-            found = self._exactly(some, left)
-            self._exact |= found
-            if len(found) < len(some):  # there was no time for more
+            self._exact |= self._exactly(some, left)
+            if any(number not in self._exact for number in some):  # there was no time for more
                 break
-            missing = [number for number in missing if number not in found]
+            missing = [number for number in missing if number not in self._exact]
         return {number: self._exact[number] for number in numbers if number in self._exact}
 
     def _exactly(self, numbers: Sequence[int], seconds: float) -> dict[int, Outputs]:
         """More exact results for sets of one shape, the first ones if there is little time."""
         until = time.monotonic() + seconds
-        sets = [self.sets[number] for number in numbers]
-        answers: dict[int, Outputs | Failed] | Failed | None = None
-        if self.yardstick in ("", "float64"):
-            model = self._in_double(sets[0].shapes, until)
+        shapes = self.sets[numbers[0]].shapes
+        found: dict[int, Outputs] | None = None
+        if self.yardstick in ("", FLOAT64):
+            model = self._in_double(shapes, until)
             if model is not None:
-                wide = [
-                    replace(each, values={k: widened(v) for k, v in each.values.items()})
-                    for each in sets
+                # An ordinary set tells whether it still is the same model.
+                first = [
+                    number
+                    for number, each in enumerate(self.sets[: self.needed])
+                    if each.shapes == shapes and number not in (*numbers, *self._exact)
                 ]
+                tried = [*first[:1], *numbers]
                 runner = Runner(self.worker, _unoptimized(Target("cpu", self.target.threads)))
-                answers = replace(runner, model=model).each(wide, 1, seconds / 2, until)
-                if not isinstance(answers, Failed):
-                    self.yardstick = "float64"
-        if (answers is None or isinstance(answers, Failed)) and time.monotonic() < until:
+                found = self._run_exactly(replace(runner, model=model), tried, until, wide=True)
+                known = [number for number in found or () if number < self.needed]
+                if found and any(self._is_another(number, found[number]) for number in known):
+                    found = None
+                    self.no_double = True
+                elif found:
+                    self.yardstick = FLOAT64
+        if found is None and time.monotonic() < until:
             self.precise = False
             if self.size > LARGE:
                 self.no_exact = "its weights are too large"
                 return {}
             runner = replace(self.runner(self.model), options=_unoptimized(self.target))
-            answers = runner.each(sets, 1, seconds / 2, until)
-            if not isinstance(answers, Failed):
-                self.yardstick = "the model without optimizations"
+            found = self._run_exactly(runner, numbers, until, wide=False)
+            if found is not None:
+                self.yardstick = UNOPTIMIZED
             elif time.monotonic() < until:
-                self.no_exact = answers.reason
-        if answers is None or isinstance(answers, Failed):
-            return {}
+                self.no_exact = "it does not run without optimizations"
+        return found or {}
+
+    def _run_exactly(
+        self, runner: Runner, numbers: Sequence[int], until: float, *, wide: bool
+    ) -> dict[int, Outputs] | None:
+        """What a more exact form of the model gives, for as many sets as there is time."""
+        sets = [self.sets[number] for number in numbers]
+        if wide:
+            sets = [
+                replace(each, values={k: widened(v) for k, v in each.values.items()})
+                for each in sets
+            ]
+        answers = runner.each(sets, 1, (until - time.monotonic()) / 2, until)
+        if isinstance(answers, Failed):
+            return None
         return {
             numbers[place]: each for place, each in answers.items() if not isinstance(each, Failed)
         }
+
+    def _is_another(self, number: int, exact: Outputs) -> bool:
+        """Whether what should be the same model is not, judging by an ordinary set of inputs."""
+        return any(
+            is_another(value, exact.get(name)) for name, value in self.outputs[number].items()
+        )
 
     def _in_double(self, shapes: Shapes, until: float) -> bytes | None:
         """The float64 version of the model at some shapes; None where there is none."""
         key = tuple(sorted((name, tuple(sizes)) for name, sizes in shapes.items()))
         if key in self._exact_models:
             return self._exact_models[key]
-        if self.size > EXACT_BYTES:
+        if self.size > EXACT_BYTES or self.no_double:
             return None
         options = _unoptimized(Target("cpu", 1))
 
@@ -305,6 +290,61 @@ class Reference:
         self.precise = made.precise
         self._exact_models = {key: data}  # of one only: it is twice as large as the model
         return data
+
+
+class _Sets:
+    """The inputs that are made for a model by a plan: at the shapes `chosen`, and at others.
+
+    `given` are the shapes that are not to be changed, `base` the sizes that the others came from.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        plan: Plan,
+        chosen: Mapping[str, tuple[int, ...]],
+        given: Shapes,
+        base: Sizes,
+    ) -> None:
+        self.model = model
+        self.plan = plan
+        self.feeder = Feeder.of(model, chosen)
+        self.sizes = other_sizes(model, given, chosen, base, empty=plan.empty)
+        made = np.random.SeedSequence(plan.seed).generate_state(plan.samples + 2)
+        self.seeds: list[int] = made.tolist()
+
+    def ordinary(self) -> list[InputSet]:
+        """The random inputs, and some at other sizes if these are free."""
+        # Every other sample is positive, for models that take roots and logarithms.
+        made = [
+            InputSet(
+                f"sample {number}",
+                self.feeder.random(seed, positive=number % 2 == 0),
+                self.feeder.shapes,
+                ordinary=True,
+            )
+            for number, seed in enumerate(self.seeds[: self.plan.samples], 1)
+        ]
+        made += [
+            replace(self._resized(what, shapes, self.seeds[-2]), ordinary=True)
+            for what, shapes in self.sizes[:1]
+        ]
+        return made
+
+    def extras(self) -> Iterator[InputSet]:
+        """The edge cases, and ordinary inputs at further sizes among them."""
+        seed, sizes = self.seeds[-1], self.sizes[1:]
+        cases = EdgeCases(self.model, self.feeder, planted=self.plan.planted).draw(seed)
+        for number, each in enumerate(cases):
+            if number % 2 == 1 and sizes:
+                yield self._resized(*sizes.pop(0), seed)
+            yield each
+        for what, shapes in sizes:
+            yield self._resized(what, shapes, seed)
+
+    def _resized(self, what: str, shapes: dict[str, tuple[int, ...]], seed: int) -> InputSet:
+        values = Feeder.of(self.model, shapes).random(seed)
+        return InputSet(what, values, shapes, resized=True)
 
 
 @dataclass(frozen=True)
@@ -365,7 +405,9 @@ class Runner:
                 "until_one": until_one,
                 "limit_s": remaining,
             }
-            answer = self.worker.ask(request, remaining)
+            # One that hangs must leave time to run the others without it.
+            patience = STEP * remaining if needed < len(chosen) else None
+            answer = self.worker.ask(request, remaining, patience)
             if isinstance(answer, Lost) and time.monotonic() < deadline:
                 if answer.model <= needed:
                     return answer
@@ -382,6 +424,15 @@ def _answer(message: Mapping[str, Any]) -> Outputs | Failed:
     if "failed" in message:
         return Failed(_plain(message["failed"]))
     return {name: from_wire(value) for name, value in message["outputs"].items()}
+
+
+def _may_be_random(model: ModelProto) -> bool:
+    """Whether a model may give something else for the same inputs, as far as is known."""
+    own = {function.domain for function in model.functions}
+    return any(
+        is_random(node) or node.domain not in {"", "ai.onnx", "ai.onnx.ml", *own}
+        for node in all_nodes(model)
+    )
 
 
 def _plain(reason: str) -> str:
