@@ -50,6 +50,23 @@ class TestSmallOutputs:
         assert "more than rounding" in compare(before, after, PRECISE, exact).reason
         assert not compare(before, rounded(exact), PRECISE, exact).reason
 
+    def test_the_small_classes_of_a_softmax_are_held_to_their_own_magnitude(self) -> None:
+        scores = np.random.default_rng(0).standard_normal((4, 1000)) - 6
+        scores[:, 3] = 10
+        exact = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        before, after = exact.astype(np.float32), exact.astype(np.float32)
+        after[:, 4:] = after[:, :3:-1]
+        assert np.abs(after - before).max() < 1e-5, "that is within the absolute tolerance"
+        assert compare(before, after, PRECISE).doubtful
+        assert "small elements" in compare(before, after, PRECISE, exact).reason
+        assert not compare(before, rounded(exact), PRECISE, exact).reason
+
+    def test_elements_near_zero_by_cancellation_are_not(self) -> None:
+        exact = np.where(np.arange(32) % 2, ROWS, 1e-6 * ROWS)
+        noise = np.random.default_rng(3).standard_normal((2, *ROWS.shape))
+        before, after = ((exact + 2e-7 * each).astype(np.float32) for each in noise)
+        assert not compare(before, after, PRECISE, exact).reason
+
 
 class TestSignsAndOrder:
     def test_a_small_sign_that_turns_beyond_rounding_is_a_difference(self) -> None:

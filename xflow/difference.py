@@ -33,6 +33,8 @@ TURN = 8.0
 """A sign or an order of largest elements may turn within so many times what is allowed so."""
 FLOOR = 1e-3
 """The error of one rounding that is assumed for that at most, relative to the row's maximum."""
+MANY = 0.01
+"""The part of the elements that must be off for that alone to be a difference."""
 TOP = 5
 """Largest elements of a row whose order is compared."""
 
@@ -67,8 +69,9 @@ class Allowance:
     else they must stay what they are.
 
     `precise`: the more exact values are in float64 throughout.  Then they judge what is within
-    these tolerances, too: signs, the order of the largest elements, and rows that are small beside
-    others.  The result after may be `near` times as far from them as the one before.
+    these tolerances, too: signs, the order of the largest elements, and rows or many elements that
+    are small beside others.  The result after may be `near` times as far from them as the one
+    before.
     """
 
     rtol: float = 1e-3
@@ -288,11 +291,14 @@ class _Real:
     ) -> str:
         """Say what is within the tolerance, and more than rounding explains.
 
-        That may be a sign, an order of largest elements, or an element that `differs` by more than
-        the relative tolerance.  Without an exact value, the one before is taken for it: then it
-        only means a suspicion.
+        That may be a sign, an order of largest elements, an element that `differs` by more than the
+        relative tolerance, or many small elements beside large ones.  Without an exact value, the
+        one before is taken for it: then it only means a suspicion.
         """
         exact = a if self.e is None else np.where(np.isfinite(self.e), self.e, a)
+        small = self._small_elements(a, b, exact, finite)
+        if small:
+            return small
         x, y, e, counted, relative = map(_rows, (a, b, exact, finite, differs))
         if not x.size:
             return ""
@@ -323,6 +329,24 @@ class _Real:
                     "before and below it after"
                 )
         return ""
+
+    def _small_elements(
+        self, a: np.ndarray, b: np.ndarray, e: np.ndarray, finite: np.ndarray
+    ) -> str:
+        """Say where more than one element of a hundred is off by more than `rtol` of itself.
+
+        As in a softmax, whose small elements are as exact as the large ones.  Where the value
+        before is not so exact itself, near zero, nothing follows.
+        """
+        normal = finite & (np.abs(e) > self.least / self.epsilon)
+        size = np.where(normal, np.abs(e), 1.0)
+        ours, own = (np.where(normal, np.abs(x - e) / size, 0.0) for x in (b, a))
+        rounding = min(ROUNDINGS * self.epsilon, FLOOR)
+        limit = TURN * max(self.allowance.near * float(own.max()), AS_NEAR * rounding)
+        off = ours > max(limit, self.allowance.rtol)
+        if off.mean() <= MANY:
+            return ""
+        return f"differs in small elements by more than rounding{_first(off, self.a, self.b)}"
 
 
 def _reordered(

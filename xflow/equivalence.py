@@ -187,7 +187,7 @@ class _Check:
         asked = self.noise or reference.size <= CHEAP_BYTES
         wanted = [*differ, *suspect[:SUSPECTS], *(ordinary[:NOISE_SETS] if asked else ())]
         if any(each.reason and not each.doubtful for each in found.values()):
-            wanted = []  # nothing changes that
+            return found, None  # nothing changes that
         exact = reference.exact(list(dict.fromkeys(wanted)), self.deadline)
         for number, values in exact.items():
             found[number] = self.compare(number, outputs[number], values)
