@@ -307,8 +307,6 @@ rule clip-away
         (tmp_path / "in").mkdir()
         onnx.save(two_products(), tmp_path / "in" / "a.onnx")
         np.savez(tmp_path / "given.npz", x=np.zeros((2, 96), np.float32))
-        command = ["optimize", str(tmp_path / "in"), str(tmp_path / "out"), "--budget", "1"]
+        command = ["optimize", str(tmp_path / "in"), str(tmp_path / "out"), "--budget", "0.1"]
         given = ["--inputs", str(tmp_path / "given.npz"), "--cost", "estimated"]
         assert cli.main([*command, *given]) == ExitCode.OK
-        np.savez(tmp_path / "given.npz", z=np.zeros((2, 96), np.float32))
-        assert cli.main([*command, *given]) == ExitCode.ERROR

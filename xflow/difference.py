@@ -33,8 +33,6 @@ TURN = 8.0
 """A sign or an order of largest elements may turn within so many times what is allowed so."""
 FLOOR = 1e-3
 """The error of one rounding that is assumed for that at most, relative to the row's maximum."""
-MANY = 0.01
-"""The part of the elements that must be off for that alone to be a difference."""
 TOP = 5
 """Largest elements of a row whose order is compared."""
 
@@ -69,9 +67,8 @@ class Allowance:
     else they must stay what they are.
 
     `precise`: the more exact values are in float64 throughout.  Then they judge what is within
-    these tolerances, too: signs, the order of the largest elements, and rows or many elements that
-    are small beside others.  The result after may be `near` times as far from them as the one
-    before.
+    these tolerances, too: signs, the order of the largest elements, and what only `atol` lets pass.
+    The result after may be `near` times as far from them as the one before.
     """
 
     rtol: float = 1e-3
@@ -281,25 +278,31 @@ class _Real:
             reason = f"differs by {max_rel:.2g} relative, {rtol:.2g} is allowed"
             reason += _first(wrong, self.a, self.b)
         elif a.dtype.kind == "f" and (self.e is None or self.allowance.precise):
-            found = self._beyond_rounding(a, b, finite, error > relative)
+            differs = (error > relative) & finite
+            found = self._beyond_rounding(a, b, finite, differs, np.maximum(size, scale))
             doubtful = bool(found) and self.e is None
             reason = "" if self.e is None else found
         return Difference(max_abs, max_rel, reason, own, doubtful)
 
     def _beyond_rounding(
-        self, a: np.ndarray, b: np.ndarray, finite: np.ndarray, differs: np.ndarray
+        self,
+        a: np.ndarray,
+        b: np.ndarray,
+        finite: np.ndarray,
+        differs: np.ndarray,
+        basis: np.ndarray,
     ) -> str:
         """Say what is within the tolerance, and more than rounding explains.
 
-        That may be a sign, an order of largest elements, an element that `differs` by more than the
-        relative tolerance, or many small elements beside large ones.  Without an exact value, the
-        one before is taken for it: then it only means a suspicion.
+        That may be a sign, an order of largest elements, or an element that `differs` by more than
+        the relative tolerance to its `basis`.  Without an exact value, the one before is taken for
+        it: then it only means a suspicion.
         """
         exact = a if self.e is None else np.where(np.isfinite(self.e), self.e, a)
-        small = self._small_elements(a, b, exact, finite)
+        small = self._small_elements(a, b, exact, differs, basis)
         if small:
             return small
-        x, y, e, counted, relative = map(_rows, (a, b, exact, finite, differs))
+        x, y, e, counted = map(_rows, (a, b, exact, finite))
         if not x.size:
             return ""
         error = np.abs(x - e).max(1, keepdims=True)
@@ -314,10 +317,6 @@ class _Real:
         if signs.any():
             place = np.unravel_index(int(np.argmax(signs)), signs.shape)
             return f"has another sign: {_element(_index(place, a.shape), a, b)}"
-        beyond = far & relative & counted
-        if beyond.any():
-            place = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
-            return f"differs by more than rounding: {_element(_index(place, a.shape), a, b)}"
         lines = np.flatnonzero(far.any(1) & counted.all(1))
         for some in np.array_split(lines, len(lines) // SAMPLED + 1):
             turned = _reordered(x[some], y[some], e[some], limit[some])
@@ -331,22 +330,20 @@ class _Real:
         return ""
 
     def _small_elements(
-        self, a: np.ndarray, b: np.ndarray, e: np.ndarray, finite: np.ndarray
+        self, a: np.ndarray, b: np.ndarray, e: np.ndarray, differs: np.ndarray, basis: np.ndarray
     ) -> str:
-        """Say where more than one element of a hundred is off by more than `rtol` of itself.
+        """Say where `atol` alone lets an element pass that the value before is far nearer to.
 
-        As in a softmax, whose small elements are as exact as the large ones.  Where the value
-        before is not so exact itself, near zero, nothing follows.
+        As the small classes of a softmax, which are as exact as the large ones, or rows that are
+        small beside others.  `basis` is what `rtol` is relative to.  Where the value before is not
+        so exact itself anywhere, nothing follows.
         """
-        normal = finite & (np.abs(e) > self.least / self.epsilon)
-        size = np.where(normal, np.abs(e), 1.0)
-        ours, own = (np.where(normal, np.abs(x - e) / size, 0.0) for x in (b, a))
+        unit = np.maximum(basis, self.least / self.epsilon)
+        own = float((np.abs(a - e) / unit).max())
         rounding = min(ROUNDINGS * self.epsilon, FLOOR)
-        limit = TURN * max(self.allowance.near * float(own.max()), AS_NEAR * rounding)
-        off = ours > max(limit, self.allowance.rtol)
-        if off.mean() <= MANY:
-            return ""
-        return f"differs in small elements by more than rounding{_first(off, self.a, self.b)}"
+        limit = TURN * max(self.allowance.near * own, AS_NEAR * rounding)
+        off = differs & (np.abs(b - e) / unit > limit)
+        return f"differs by more than rounding{_first(off, self.a, self.b)}" if off.any() else ""
 
 
 def _reordered(
