@@ -163,6 +163,14 @@ class TestEquivalence:
         with pytest.raises(UsageError, match="at least 1"):
             check(text, text, samples=0)
 
+    def test_a_model_without_inputs_is_compared(self, check: Check) -> None:
+        one, two = (
+            f"g () => (float[1] y) {{ a = Constant<value_floats = [{value}]>() y = Neg(a) }}"
+            for value in (1.0, 2.0)
+        )
+        assert check(one, one).ok
+        assert not check(one, two).ok
+
     def test_a_reference_saves_the_runs_of_the_input_model(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -127,14 +127,15 @@ class Reference:
         self.may_be_random = _may_be_random(model)
         self.extra_s = min(EXTRA_S, EXTRA * (deadline - time.monotonic()))
         real = self.plan.given
+        base: Sizes | None = DEFAULT
         try:
             sizes = real[0].shapes if real and not given else given
             self.shapes = default_shapes(model, sizes)
         except UnfeedableInput:
             if not real:
                 raise
-            self.shapes = {}
-        failed = self._attempt(model, given, DEFAULT, deadline)
+            base = None  # there are the real ones alone
+        failed = self._attempt(model, given, base, deadline)
         if failed is not None and not real and not isinstance(failed, Lost):
             runner = self.runner(self.model)
             found = runnable(runner, model, given, seed=self.plan.seed, deadline=deadline)
@@ -144,12 +145,12 @@ class Reference:
         return failed
 
     def _attempt(
-        self, model: ModelProto, given: Shapes | None, base: Sizes, deadline: float
+        self, model: ModelProto, given: Shapes | None, base: Sizes | None, deadline: float
     ) -> Failed | None:
-        """Run the model at the sizes `base`."""
+        """Run the model on real inputs, and on others at the sizes `base` unless that is None."""
         sets = [*self.plan.given]
         extras: list[InputSet] = []
-        if self.shapes:
+        if base is not None:
             makers = _Sets(model, self.plan, self.shapes, given or {}, base)
             sets += makers.ordinary()
             # How long a run takes is not known yet: no more are made than could be needed.
