@@ -55,6 +55,7 @@ and is IN's own graph unless it was measured to be faster.
 
 often used: --budget SECONDS, --threads N     of the run (60); of the runtime
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
+            --inputs FILE.npz                 real inputs to check and time on
             --report FILE.json, --html FILE   write what was done
             -q, -v                            say nothing, or say more
 all:        xflow optimize --help, xflow prove --help, ...; xflow --version

@@ -180,7 +180,7 @@ class EdgeCases:
         if self.integers:
             yield "integers of the whole range", self._of(self.integers, _whole_range)
             yield "integers up to 100", self._of(self.integers, _hundreds)
-        if self.planted and self.reals:
+        if self.planted and self.reals and first:
             for value, what in ((np.nan, "a NaN"), (np.inf, "an infinity"), (-np.inf, "-infinity")):
                 yield what, self._of(self.reals, _planted(value))
         if self.planted and self.reals and not first:

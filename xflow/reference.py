@@ -38,7 +38,7 @@ CHEAP_BYTES = 2**25
 """Bytes of weights up to which that is done without need, to tell how exact the model is."""
 EXTRA = 0.05
 """The part of the time that edge cases may take, of each model."""
-EXTRA_S = 20.0
+EXTRA_S = 10.0
 """Seconds that they may take at most."""
 EXTRA_BYTES = 2**26
 """Bytes of the values that may be fed and given besides the ordinary ones."""
