@@ -12,6 +12,7 @@ from xflow.cost.worker import Worker
 from xflow.difference import difference
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ModelError, UsageError
+from xflow.reference import Reference
 
 Check = Callable[..., CheckResult]
 
@@ -161,6 +162,42 @@ class TestEquivalence:
         assert result.unchecked == {"z"}
         with pytest.raises(UsageError, match="at least 1"):
             check(text, text, samples=0)
+
+    def test_a_model_without_inputs_is_compared(self, check: Check) -> None:
+        one, two = (
+            f"g () => (float[1] y) {{ a = Constant<value_floats = [{value}]>() y = Neg(a) }}"
+            for value in (1.0, 2.0)
+        )
+        assert check(one, one).ok
+        assert not check(one, two).ok
+
+    def test_a_reference_saves_the_runs_of_the_input_model(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As while the guilty one of many rewrites is looked for."""
+        before, after, wrong = (
+            model(
+                f"g (float[4] x) => (float[4] y) {{ a = Tanh(x) y = {each} }}"
+            ).SerializeToString()
+            for each in ("Add(a, a)", "Sum(a, a)", "Sub(a, a)")
+        )
+        asked: list[object] = []
+        ask = Worker.ask
+
+        def spy(worker: Worker, request: dict[str, Any], *rest: Any) -> Any:
+            asked.append(request.get("model"))
+            return ask(worker, request, *rest)
+
+        monkeypatch.setattr(Worker, "ask", spy)
+        reference = Reference(before)
+        with Worker() as worker:
+            checks = [
+                check_equivalent(before, each, worker=worker, reference=reference)
+                for each in (after, wrong, after)
+            ]
+        assert [each.ok for each in checks] == [True, False, True]
+        assert asked.count(before) == 1
+        assert asked.count(after) == 2
 
     def test_bytes_that_are_no_model_are_an_error(self) -> None:
         with pytest.raises(ModelError):

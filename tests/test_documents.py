@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import yaml
@@ -83,6 +84,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(two_products(128), folder / "model.onnx")
     (folder / "models").mkdir()
     onnx.save(two_products(32), folder / "models" / "small.onnx")
+    (folder / "samples").mkdir()
+    values = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
+    np.savez(folder / "samples" / "first.npz", x=values)
+    np.savez(folder / "worst_case.npz", x=1e4 * values)
     rules = folder / "some"
     (rules / "certificates").mkdir(parents=True)
     names = ["relu-relu-to-relu", "add-conv-conv-to-conv-add-pad"]

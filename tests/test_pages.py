@@ -9,7 +9,7 @@ import onnx
 import pytest
 from products import two_products
 
-from xflow import equivalence
+from xflow import equivalence, reference
 from xflow.cost import child
 from xflow.cost.worker import Worker
 from xflow.pages import release
@@ -81,7 +81,7 @@ def test_weights_that_the_runtime_has_mapped_are_given_back(
 def test_a_large_model_is_checked_with_its_pages_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(equivalence, "LARGE", 0)
+    monkeypatch.setattr(reference, "LARGE", 0)
     asked = []
     ask = Worker.ask
 

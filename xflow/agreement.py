@@ -13,9 +13,11 @@ from xflow import machine
 from xflow.api import Model, load_copy, settings_of
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
+from xflow.edge_cases import InputSet
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ModelError
 from xflow.inputs import AT_OTHER_SIZES, Shapes, default_shapes, load_model
+from xflow.real_inputs import Given, real_inputs
 from xflow.ties import tied_settings
 from xflow.validate import Tolerance
 
@@ -34,6 +36,10 @@ def check(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     seed: int = 0,
+    inputs: Given | Sequence[Given] | None = None,
+    refines: bool = False,
+    planted: bool = True,
+    empty: bool = True,
 ) -> CheckResult:
     """Whether two models have the same inputs and outputs, and the same results in ONNX Runtime.
 
@@ -44,7 +50,7 @@ def check(
     Neither argument is changed. Raises ModelError where a model is broken, or
     where the first one does not run, and UsageError for wrong arguments.
     """
-    tolerance = Tolerance(samples, rtol, atol, seed)
+    tolerance = Tolerance(samples, rtol, atol, seed, refines, planted, empty)
     target = Target(provider, threads or machine.usable_cores())
     with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
         source, old = load_copy(before, Path(folder) / "before.onnx")
@@ -65,6 +71,7 @@ def check(
                 worker=worker,
                 deadline=time.monotonic() + LIMIT_S,
                 name="" if not isinstance(before, str | os.PathLike) else str(before),
+                inputs=real_inputs(models[0], inputs),
             )
 
 
@@ -77,24 +84,26 @@ def compare(
     worker: Worker,
     deadline: float,
     name: str,
+    inputs: Sequence[InputSet] = (),
 ) -> CheckResult:
     """All outputs of two models at each setting: the first that differs, or the largest error.
+
+    On the real `inputs`, they are compared once.
 
     `samples` is then that of all settings together. Raises ModelError, with the `name` of the first
     model, where nothing can be said.
     """
     results = []
-    for shapes in settings:
+    for number, shapes in enumerate(settings):
         found = check_equivalent(
             *models,
-            samples=tolerance.samples,
-            rtol=tolerance.rtol,
-            atol=tolerance.atol,
-            seed=tolerance.seed,
+            **dataclasses.asdict(tolerance),
             shapes=shapes,
             limit_s=deadline - time.monotonic(),
             target=target,
             worker=worker,
+            inputs=() if number else inputs,
+            noise=True,
         )
         if found.culprit == "before":
             do = AT_OTHER_SIZES if "does not run" in found.reason else ""
@@ -107,4 +116,7 @@ def compare(
             raise ModelError(what, name)
         results.append(found)
     worst = max(results, key=lambda each: each.max_rel)
-    return dataclasses.replace(worst, samples=sum(each.samples for each in results))
+    counts = ("samples", "given", "edge_cases", "left_out", "silent")
+    return dataclasses.replace(
+        worst, **{name: sum(getattr(each, name) for each in results) for name in counts}
+    )

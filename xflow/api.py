@@ -25,7 +25,9 @@ from xflow.external_data import has_external_data
 from xflow.inputs import Shapes
 from xflow.limits import GROWTH
 from xflow.objections import PUT_RIGHT
+from xflow.onnx_types import interface
 from xflow.pipeline import Pipeline, Result
+from xflow.real_inputs import Given, real_inputs
 from xflow.rule import Rule
 from xflow.rule_files import default_directory, load_rules, select_rules
 from xflow.run import Progress, Run
@@ -59,6 +61,7 @@ def optimize(
     size_threshold: int = GROWTH,
     save_repro: str | os.PathLike[str] | None = None,
     assume: str = DEFAULT.option,
+    inputs: Given | Sequence[Given] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -79,9 +82,12 @@ def optimize(
     own domain, and then the model runs nowhere else.
     Weights that are inputs, too, become constants unless `keep_initializer_inputs`: the runtime
     cannot optimize what may change from call to call. Where a rewrite turns out to be wrong and is
-    dropped, models that show it go to the folder `save_repro`. `assume` is what may be taken for
-    granted of the model's values: ``none``, ``finite-inputs`` or ``moderate``, see
-    `xflow.analysis.assumptions`. Constant expressions are folded as
+    dropped, models that show it go to the folder `save_repro`. Besides random inputs, the result is
+    checked on the real `inputs`: .npz files, folders of them or of ONNX's test_data_set_N, or
+    mappings from names to arrays, one or several; it is timed on the first ones, at their sizes
+    unless there are `input_shapes`. `assume` is what may be taken for granted of the model's
+    values: ``none``, ``finite-inputs`` or ``moderate``, see `xflow.analysis.assumptions`. Constant
+    expressions are folded as
     long as that adds at most `size_threshold` bytes to the weights. The argument is never changed.
 
     `progress` is called at every step with the name of the phase and where that stands, by name:
@@ -129,6 +135,7 @@ def optimize(
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")
+            run.inputs = real_inputs(interface(source), inputs)
         result = Pipeline(run, source, before).optimize(chosen)
     return replace(result, source=Path(model) if isinstance(model, str | os.PathLike) else None)
 

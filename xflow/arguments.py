@@ -82,10 +82,27 @@ def add_input_shapes(add: Add, several: str = "") -> None:
     )
 
 
+def add_inputs(add: Add, what: str) -> None:
+    """Add `--inputs`; `what` is done on them."""
+    add(
+        "--inputs",
+        action="append",
+        default=[],
+        metavar="FILE.npz|DIR",
+        help=f"real inputs to {what} on, besides random ones; repeatable",
+    )
+
+
 def add_tolerances(add: Add) -> None:
     """Add `--rtol` and `--atol`."""
     add("--rtol", type=tolerance, default=1e-3, metavar="X", help="relative tolerance (1e-3)")
-    add("--atol", type=tolerance, default=1e-5, metavar="X", help="absolute tolerance (1e-5)")
+    add(
+        "--atol",
+        type=tolerance,
+        default=1e-5,
+        metavar="X",
+        help="tolerance for what is near zero, less for outputs below 1 (1e-5)",
+    )
 
 
 def add_seed(add: Add, what: str = "of everything random") -> None:

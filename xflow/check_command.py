@@ -15,9 +15,11 @@ from xflow.agreement import LIMIT_S, compare
 from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.worker import Worker
+from xflow.edge_cases import InputSet
 from xflow.equivalence import CheckResult, check_interface
 from xflow.errors import Different, ExitCode, Slower, WorkerError
 from xflow.inputs import Shapes, default_shapes, load_model
+from xflow.real_inputs import real_inputs
 from xflow.ties import tied_settings
 from xflow.validate import Tolerance
 
@@ -39,6 +41,7 @@ class Question:
     target: Target
     worker: Worker
     deadline: float
+    inputs: Sequence[InputSet] = ()
 
     def compare(self) -> CheckResult:
         """Compare all outputs at each setting.
@@ -49,25 +52,36 @@ class Question:
         found = compare(
             (self.before, self.after),
             self.settings,
-            tolerance=Tolerance(asked.samples, asked.rtol, asked.atol, asked.seed),
+            tolerance=Tolerance(
+                asked.samples,
+                asked.rtol,
+                asked.atol,
+                asked.seed,
+                refines=asked.promised,
+                planted=not asked.promised,
+                empty=not asked.promised,
+            ),
             target=self.target,
             worker=self.worker,
             deadline=self.deadline,
             name=str(self.before),
+            inputs=self.inputs,
         )
         if not found.ok:
             raise Different(found.reason, str(self.after))
         return found
 
-    def time(self) -> list[Comparison]:
+    def time(self, agreed: CheckResult) -> list[Comparison]:
         """Time both models against each other at each setting.
 
-        Before one is called slower, it is timed as often again and again, in new sessions.
+        Sizes that nothing decides are those at which they were seen to agree. Before one is called
+        slower, it is timed as often again and again, in new sessions.
         """
         percent = self.options.max_regress
         measurer = Measurer(self.target, self.worker)
         timed = []
         for shapes in self.settings:
+            real = self.inputs[0].values if self.inputs and not shapes else None
             found = measurer.compare(
                 self.before,
                 self.after,
@@ -75,7 +89,8 @@ class Question:
                 undecided=lambda compared: is_slower(compared, percent),
                 extra_s=2 * TIMING_S,
                 seed=self.options.seed,
-                shapes=shapes,
+                shapes=shapes or agreed.shapes,
+                inputs=real,
                 limit_s=self.deadline - time.monotonic(),
             )
             if not isinstance(found, Comparison):
@@ -97,18 +112,19 @@ def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progr
         raise Different(fault, str(after))
     settings = [default_shapes(old, shapes) if shapes else {} for shapes in settings]
     settings = tied_settings(loaded, settings)
+    real = real_inputs(old, options.inputs)
     target = Target(options.provider, options.threads or machine.usable_cores())
     limit = machine.free_memory() if options.provider == "cpu" else None
     with Worker(limit) as worker:
         deadline = time.monotonic() + LIMIT_S
-        question = Question(before, after, settings, options, target, worker, deadline)
+        question = Question(before, after, settings, options, target, worker, deadline, real)
         with progress:
             progress("compare", {})
             agreed = question.compare()
             timed: Sequence[Comparison] = ()
             if options.max_regress is not None:
                 progress("time", {})
-                timed = question.time()
+                timed = question.time(agreed)
     if not options.quiet:
         print(_agreement(agreed))
         print(*map(_ratio, timed), sep="\n", end="\n" if timed else "")
@@ -127,8 +143,18 @@ def is_slower(compared: Comparison, percent: float) -> bool:
 
 
 def _agreement(agreed: CheckResult) -> str:
-    difference = f"{agreed.max_rel:.2g}" if math.isfinite(agreed.max_rel) else "not finite"
-    return f"equal on {agreed.samples} sets of random inputs, largest relative error {difference}"
+    sets = [f"{agreed.samples} sets of random inputs"] if agreed.samples else []
+    sets += [f"{agreed.given} given"] if agreed.given else []
+    sets += [f"{agreed.edge_cases} edge cases"] if agreed.edge_cases else []
+    error = f"{agreed.max_rel:.2g}" if math.isfinite(agreed.max_rel) else "not finite"
+    lines = [f"equal on {' and '.join(sets)}, largest relative error {error}"]
+    if agreed.noise is not None:
+        lines.append(f"A itself differs from {agreed.yardstick} by {agreed.noise:.2g}")
+    if agreed.left_out:
+        lines.append(f"left out: {agreed.left_out} sets of inputs on which A fails")
+    if agreed.silent:
+        lines.append(f"on {agreed.silent} sets of inputs, A gives no finite number")
+    return "\n".join(lines)
 
 
 def _ratio(compared: Comparison) -> str:

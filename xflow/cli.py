@@ -15,6 +15,7 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.arguments import (
     Add,
     add_input_shapes,
+    add_inputs,
     add_provider,
     add_seed,
     add_threads,
@@ -55,6 +56,7 @@ and is IN's own graph unless it was measured to be faster.
 
 often used: --budget SECONDS, --threads N     of the run (60); of the runtime
             --input-shapes NAME:1,3,224,224   sizes for dynamic dimensions
+            --inputs FILE.npz                 real inputs to check and time on
             --report FILE.json, --html FILE   write what was done
             -q, -v                            say nothing, or say more
 all:        xflow optimize --help, xflow prove --help, ...; xflow --version
@@ -118,6 +120,7 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
         help="for all but the final timing (60)",
     )
     _add_comparison(add)
+    add_inputs(add, "check and time")
     add(
         "--objective",
         choices=OBJECTIVES,
@@ -177,7 +180,9 @@ def _add_optimize(commands: "Commands[Parser]") -> None:
 
 CHECK_EXAMPLE = """\
 All outputs are compared on random inputs that make sense: indices lie inside what
-they index, masks are mostly ones.  With --max-regress, both are timed as well.
+they index, masks are mostly ones.  And on edge cases: zeros, ties, large and small
+numbers, values around each constant of the model, NaN, infinities, other sizes.
+With --max-regress, both are timed as well.
 Exit code 0: the same, 6: not the same, 7: slower by more than --max-regress.
 """
 
@@ -192,6 +197,13 @@ def _add_check(commands: "Commands[Parser]") -> None:
     add("after", metavar="B", help="the one in question")
     add("--samples", type=count, default=3, metavar="N", help="sets of random inputs (3)")
     _add_comparison(add)
+    add_inputs(add, "compare")
+    add(
+        "--promised",
+        action="store_true",
+        help="hold B to what `xflow optimize` promises: for inputs that are numbers, and no empty "
+        "ones, and where A gives numbers",
+    )
     add(
         "--max-regress",
         type=tolerance,

@@ -79,6 +79,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             size_threshold=options.size_threshold,
             save_repro=options.save_repro,
             assume=options.assume,
+            inputs=options.inputs or None,
             progress=progress,
         )
 

@@ -1,4 +1,9 @@
-"""How much two values of a model's output differ, and whether that is too much."""
+"""How much two values of a model's output differ, and whether that is too much.
+
+Tolerances are relative: to each element, to the typical magnitude of its row, and to that of the
+output.  Where a more exact value of the output is known, it tells apart what the runtime's rounding
+does to the input model and what a rewrite does.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,102 +11,436 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-ROUNDINGS = 8  # an output's own type may be too coarse for `rtol`: so many roundings are allowed
+ROUNDINGS = 8
+"""An output's own type may be too coarse for `rtol`: so many roundings are allowed."""
+ROW = 8
+"""Elements along the last axis from which on they are a row with a magnitude of its own."""
+SAMPLED = 1024
+"""Elements of a row from which its typical magnitude is estimated."""
+AS_NEAR = 4.0
+"""A rewritten model may be so many times as far from the exact result as the input model is."""
+AMPLIFIED = 1000.0
+"""The same on extreme inputs: models of many layers amplify rounding there, and a kernel that sums
+up in another order rounds by a hundred times as much."""
+MEANINGFUL = 0.25
+"""The largest error of the input model, relative to the largest exact element, at which its result
+is an approximation at all, and not another value on the other side of a threshold."""
+RESIDUE = 1e-4
+"""Elements below this may be what is left of differences that are zero."""
+AS_MANY = 4
+"""And in so many times as many elements."""
+TURN = 8.0
+"""A sign or an order of largest elements may turn within so many times what is allowed so."""
+FLOOR = 1e-3
+"""The error of one rounding that is assumed for that at most, relative to the row's maximum."""
+TOP = 5
+"""Largest elements of a row whose order is compared."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How two values of one output differ; `reason` is empty if they agree well enough."""
+    """How two values of one output differ; `reason` is empty if they agree well enough.
+
+    `own` is the largest relative error of the value before, against the more exact one; None where
+    there is none.  `doubtful`: with a more exact value, the verdict may be another one.
+    `refined`: the only difference is that elements are numbers that were none before.
+    """
 
     max_abs: float = 0.0
     max_rel: float = 0.0
     reason: str = ""
+    own: float | None = None
+    doubtful: bool = False
+    refined: bool = False
 
 
-def difference(before: Any, after: Any, rtol: float, atol: float) -> Difference:
-    """Compare two values of one output: arrays, or lists and dictionaries of them.
+@dataclass(frozen=True)
+class Allowance:
+    """What is allowed.
 
-    Real numbers agree if |before - after| <= max(atol, rtol * max(|before|, scale)), where `scale`
-    is the lower quartile of the nonzero |before|; all else, NaNs and infinities too, must be equal.
+    A real element may differ by max(rtol * max(|before|, row), atol * min(1, largest)), where `row`
+    is the lower quartile of the nonzero magnitudes of the element's row along the last axis (if it
+    has at least 8 elements; else of the output), and `largest` the largest magnitude of the output:
+    `atol` is absolute for outputs around 1 and above, and relative to small ones.  An output that
+    is zero everywhere has no magnitude: there, it is absolute, too.  At least 8 roundings of the
+    output's type are allowed.  With `refines`, elements that are no numbers before may be anything;
+    else they must stay what they are.
+
+    `precise`: the more exact values are in float64 throughout.  Then they judge what is within
+    these tolerances, too: signs, the order of the largest elements, and what only `atol` lets pass.
+    The result after may be `near` times as far from them as the one before.
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-5
+    refines: bool = False
+    precise: bool = False
+    near: float = AS_NEAR
+
+
+def difference(
+    before: Any, after: Any, rtol: float, atol: float, *, refines: bool = False
+) -> Difference:
+    """Compare two values of one output: arrays, or lists and dictionaries of them."""
+    return compare(before, after, Allowance(rtol, atol, refines))
+
+
+def compare(before: Any, after: Any, allowance: Allowance, exact: Any = None) -> Difference:
+    """Compare two values of one output; `exact` is a more exact value, if there is one.
+
+    What differs by more than the allowance is right all the same if it is as near to the exact
+    value as the value before is: the element within the factor `near`, or all elements together,
+    the k-th largest error of the one at most so many times the k/4-th largest of the other.
     """
     if isinstance(before, list | dict) or isinstance(after, list | dict):
-        return _nested_difference(before, after, rtol, atol)
+        return _nested_difference(before, after, allowance, exact)
     if before is None or after is None:
         same = before is None and after is None
         return Difference(reason="" if same else "is present in only one of the models")
     a, b = np.asarray(before), np.asarray(after)
     if a.dtype != b.dtype:
         return Difference(reason=f"has type {a.dtype} before and {b.dtype} after")
+    e = None if exact is None else np.asarray(exact)
+    if e is not None and e.shape != a.shape:
+        # How many elements there are depends on rounding, as of boxes that do not overlap.
+        return Difference()
     if a.shape != b.shape:
-        return Difference(reason=f"has shape {list(a.shape)} before and {list(b.shape)} after")
+        reason = f"has shape {list(a.shape)} before and {list(b.shape)} after"
+        return Difference(reason=reason, doubtful=e is None)
+    if e is None and a.dtype.kind != "O" and a.tobytes() == b.tobytes():
+        return Difference()
     if a.dtype.kind not in "fcV":  # integers, booleans, strings
-        return _exact_difference(a, b)
-    rtol = max(rtol, ROUNDINGS * _epsilon(a.dtype))
+        return _exact_difference(a, b, e)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    return _real_difference(a.astype(wide), b.astype(wide), rtol, atol)
+    kind = ml_dtypes.finfo(a.dtype)  # type: ignore[no-untyped-call]
+    return _Real(
+        a.astype(wide),
+        b.astype(wide),
+        None if e is None else e.astype(wide),
+        allowance,
+        float(kind.eps),
+        float(kind.smallest_subnormal),
+    ).difference()
 
 
-def _nested_difference(before: Any, after: Any, rtol: float, atol: float) -> Difference:
+def is_another(value: Any, exact: Any) -> bool:
+    """Whether what should be the exact form of an output is no approximation of it at all."""
+    if isinstance(value, list | dict) or value is None or exact is None:
+        return type(value) is not type(exact) or (
+            isinstance(value, list | dict) and len(value) != len(exact)
+        )
+    a, e = np.asarray(value), np.asarray(exact)
+    if a.dtype.kind not in "fV":
+        return False
+    if a.shape != e.shape:
+        return True
+    both = np.isfinite(a.astype(np.float64)) & np.isfinite(e)
+    error = np.abs(np.where(both, a, 0).astype(np.float64) - np.where(both, e, 0))
+    size = np.abs(np.where(both, e, 0))
+    return bool(both.any()) and bool(error.max() > MEANINGFUL * max(size.max(), RESIDUE))
+
+
+def _nested_difference(before: Any, after: Any, allowance: Allowance, exact: Any) -> Difference:
     if type(before) is not type(after) or len(before) != len(after):
         return Difference(reason="has another number of elements")
     if isinstance(before, dict):
         if before.keys() != after.keys():
             return Difference(reason="has other keys")
-        pairs = [(value, after[key]) for key, value in before.items()]
+        keys: Any = before.keys()
+        fits = isinstance(exact, dict) and exact.keys() == keys
     else:
-        pairs = list(zip(before, after, strict=True))
-    found = [difference(a, b, rtol, atol) for a, b in pairs]
+        keys = range(len(before))
+        fits = isinstance(exact, list) and len(exact) == len(before)
+    found = [compare(before[k], after[k], allowance, exact[k] if fits else None) for k in keys]
+    own = [each.own for each in found if each.own is not None]
+    bad = [each for each in found if each.reason]
     return Difference(
         max((each.max_abs for each in found), default=0.0),
         max((each.max_rel for each in found), default=0.0),
-        next((each.reason for each in found if each.reason), ""),
+        bad[0].reason if bad else "",
+        max(own) if own else None,
+        any(each.doubtful for each in found),
+        bool(bad) and all(each.refined for each in bad),
     )
 
 
-def _exact_difference(a: np.ndarray, b: np.ndarray) -> Difference:
+def _exact_difference(a: np.ndarray, b: np.ndarray, e: np.ndarray | None) -> Difference:
+    """Compare what must be equal; where it is not, it may be what the exact value is.
+
+    Where the value before is itself not the exact one in some elements, the one after may be so in
+    up to four times as many; and as to quantized values, of eight bits, by as much.
+    """
     wrong = a != b
     if not wrong.any():
         return Difference()
-    reason = f"differs in {int(wrong.sum())} of {wrong.size} elements{_first(wrong, a, b)}"
-    if a.dtype.kind not in "iu":
-        return Difference(reason=reason)
-    return Difference(float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max()), 0.0, reason)
+    doubtful = e is None
+    count = int(wrong.sum())
+    if e is not None and e.dtype == a.dtype:
+        wrong &= b != e
+        if a.dtype.kind in "iu" and a.dtype.itemsize == 1:
+            ours, own = (np.abs(x.astype(np.float64) - e.astype(np.float64)) for x in (b, a))
+            excused = _is_dominated(ours[ours > 0], own, 1.0)
+        else:
+            excused = int((b != e).sum()) <= AS_MANY * int((a != e).sum())
+        if excused:
+            wrong = np.zeros_like(wrong)
+    size = 0.0
+    if a.dtype.kind in "iu":
+        size = float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max())
+    if not wrong.any():
+        return Difference(size)
+    reason = f"differs in {count} of {wrong.size} elements{_first(wrong, a, b)}"
+    return Difference(size, 0.0, reason, doubtful=doubtful)
 
 
-def _real_difference(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Difference:
-    wrong = np.isnan(a) != np.isnan(b)
-    if wrong.any():
-        return Difference(reason=f"is NaN in only one of the models{_first(wrong, a, b)}")
-    infinite = np.isinf(a) | np.isinf(b)
-    wrong = infinite & (a != b)
-    if wrong.any():
-        return Difference(reason=f"is infinite in only one of the models{_first(wrong, a, b)}")
-    finite = np.isfinite(a)
-    error = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
-    if not error.size:
-        return Difference()
-    size = np.abs(np.where(finite, a, 0))
-    nonzero = size[size > 0]
-    scale = float(np.percentile(nonzero, 25)) if nonzero.size else 0.0
-    # An output that is all zero has no scale but the one at which errors start to matter.
-    floor = scale or (atol / rtol if rtol > 0 and atol > 0 else 1.0)
-    worst = float((error / np.maximum(size, floor)).max())
-    wrong = error > np.maximum(atol, rtol * np.maximum(size, scale))
-    reason = ""
-    if wrong.any():
-        reason = f"differs by {worst:.2g} relative, {rtol:.2g} is allowed{_first(wrong, a, b)}"
-    return Difference(float(error.max()), worst, reason)
+@dataclass(frozen=True)
+class _Real:
+    """Two values of an output of real or complex numbers, and perhaps a more exact one."""
+
+    a: np.ndarray
+    b: np.ndarray
+    e: np.ndarray | None
+    allowance: Allowance
+    epsilon: float
+    """The distance from 1 to the next number of the output's type."""
+    least: float
+    """The smallest positive number of that type."""
+
+    def difference(self) -> Difference:
+        a, b = self.a, self.b
+        lost = np.isfinite(a) & ~np.isfinite(b)
+        other = np.zeros_like(lost) if self.allowance.refines else self._of_another_kind()
+        for wrong in (lost, other):
+            if wrong.any():
+                nan = (np.isnan(a) != np.isnan(b)) & wrong
+                what = "NaN" if nan.any() else "infinite"
+                first = _first(nan if nan.any() else wrong, a, b)
+                reason = f"is {what} in only one of the models{first}"
+                # A more exact value changes nothing about what was a number and is none.
+                doubtful = self.e is None and not lost.any()
+                found = self._of_finite(np.isfinite(a) & np.isfinite(b))
+                return Difference(
+                    found.max_abs,
+                    found.max_rel,
+                    reason,
+                    found.own,
+                    doubtful or found.doubtful,
+                    not lost.any() and not found.reason,
+                )
+        return self._of_finite(np.isfinite(a) & np.isfinite(b))
+
+    def _of_another_kind(self) -> np.ndarray:
+        """Elements that are no numbers before, and are not the same after.
+
+        What the exact value is they may be, too: then it is the runtime's own doing.
+        """
+        a, b, e = self.a, self.b, self.e
+        wrong: np.ndarray = ~np.isfinite(a) & ~_same_kind(a, b)
+        if e is not None:
+            wrong &= ~_same_kind(b, e)
+        return wrong
+
+    def _of_finite(self, finite: np.ndarray) -> Difference:
+        """Compare the elements that are numbers in both."""
+        if not finite.any():
+            return Difference()
+        a, b = np.where(finite, self.a, 0), np.where(finite, self.b, 0)
+        rtol = max(self.allowance.rtol, ROUNDINGS * self.epsilon)
+        size, error = np.abs(a), np.abs(a - b)
+        scale, whole = _magnitudes(size)
+        # An output that is all zero has no scale but the one at which errors start to matter.
+        near = self.allowance.atol * (min(1.0, float(size.max())) or 1.0)
+        floor = near / rtol if near > 0 and rtol > 0 else whole or 1.0
+        base = np.maximum(np.maximum(size, scale), max(floor, self.least))
+        relative = rtol * np.maximum(size, scale) + ROUNDINGS * self.least
+        allowed = np.maximum(relative, near)
+        max_abs, max_rel = float(error.max()), float((error / base).max())
+        wrong = error > allowed
+        own: float | None = None
+        if self.e is not None:
+            exact = finite & np.isfinite(self.e)
+            e = np.where(exact, self.e, 0)
+            ours, mine = (np.where(exact, np.abs(x - e), 0.0) for x in (b, a))
+            own = float((mine / base).max())
+            wrong &= ~(exact & (ours <= allowed))
+            # On extreme inputs, models of many layers are no approximations of anything.
+            extreme = self.allowance.near > AS_NEAR
+            if extreme or mine.max() <= MEANINGFUL * np.abs(e).max():
+                wrong &= ~(exact & (ours <= self.allowance.near * mine))
+            else:
+                exact = np.zeros_like(exact)
+            if wrong.any() and (exact | ~wrong).all():
+                large = (ours / base)[ours > allowed]
+                if _is_dominated(large, mine / base, self.allowance.near):
+                    wrong = np.zeros_like(wrong)
+        reason, doubtful = "", self.e is None and bool(wrong.any())
+        if wrong.any():
+            reason = f"differs by {max_rel:.2g} relative, {rtol:.2g} is allowed"
+            reason += _first(wrong, self.a, self.b)
+        elif a.dtype.kind == "f" and (self.e is None or self.allowance.precise):
+            differs = (error > relative) & finite
+            found = self._beyond_rounding(a, b, finite, differs, np.maximum(size, scale))
+            doubtful = bool(found) and self.e is None
+            reason = "" if self.e is None else found
+        return Difference(max_abs, max_rel, reason, own, doubtful)
+
+    def _beyond_rounding(
+        self,
+        a: np.ndarray,
+        b: np.ndarray,
+        finite: np.ndarray,
+        differs: np.ndarray,
+        basis: np.ndarray,
+    ) -> str:
+        """Say what is within the tolerance, and more than rounding explains.
+
+        That may be a sign, an order of largest elements, or an element that `differs` by more than
+        the relative tolerance to its `basis`.  Without an exact value, the one before is taken for
+        it: then it only means a suspicion.
+        """
+        exact = a if self.e is None else np.where(np.isfinite(self.e), self.e, a)
+        small = self._small_elements(a, b, exact, differs, basis)
+        if small:
+            return small
+        x, y, e, counted = map(_rows, (a, b, exact, finite))
+        if not x.size:
+            return ""
+        error = np.abs(x - e).max(1, keepdims=True)
+        if x.shape[1] < ROW:
+            error = error.max(keepdims=True)
+        rounding = min(ROUNDINGS * self.epsilon, FLOOR) * np.abs(x).max(1, keepdims=True)
+        limit = TURN * np.maximum(self.allowance.near * error, AS_NEAR * rounding)
+        far = np.abs(y - e) > limit
+        if not far.any():
+            return ""
+        signs = (x * y < 0) & (e * x > 0) & far & counted
+        if signs.any():
+            place = np.unravel_index(int(np.argmax(signs)), signs.shape)
+            return f"has another sign: {_element(_index(place, a.shape), a, b)}"
+        lines = np.flatnonzero(far.any(1) & counted.all(1))
+        for some in np.array_split(lines, len(lines) // SAMPLED + 1):
+            turned = _reordered(x[some], y[some], e[some], limit[some])
+            if turned is not None:
+                row, first, second = turned
+                one, two = (_index((some[row], each), a.shape) for each in (first, second))
+                return (
+                    f"has its largest elements in another order: {list(one)} is above {list(two)} "
+                    "before and below it after"
+                )
+        return ""
+
+    def _small_elements(
+        self, a: np.ndarray, b: np.ndarray, e: np.ndarray, differs: np.ndarray, basis: np.ndarray
+    ) -> str:
+        """Say where `atol` alone lets an element pass that the value before is far nearer to.
+
+        As the small classes of a softmax, which are as exact as the large ones, or rows that are
+        small beside others.  `basis` is what `rtol` is relative to.  Where the value before is not
+        so exact itself anywhere, nothing follows.
+        """
+        unit = np.maximum(basis, self.least / self.epsilon)
+        own = float((np.abs(a - e) / unit).max())
+        rounding = min(ROUNDINGS * self.epsilon, FLOOR)
+        limit = TURN * max(self.allowance.near * own, AS_NEAR * rounding)
+        off = differs & (np.abs(b - e) / unit > limit)
+        return f"differs by more than rounding{_first(off, self.a, self.b)}" if off.any() else ""
 
 
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    """Return the distance from 1 to the next number of a type, numpy's own or an extension."""
-    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+def _reordered(
+    x: np.ndarray, y: np.ndarray, e: np.ndarray, limit: np.ndarray
+) -> tuple[int, int, int] | None:
+    """The row, and two elements in it of which the first is larger in `x` and less in `y`.
+
+    One is among the largest in `x`, and in the exact `e` they are apart by more than the limit.
+    """
+    count = min(TOP, x.shape[1])
+    if count < 2 or not len(x):
+        return None
+    places = np.concatenate(
+        [np.argpartition(values, -count, axis=1)[:, -count:] for values in (x, y)], axis=1
+    )
+    mine, ours, true = (
+        np.take_along_axis(values, places, axis=1)[:, :, None]
+        - np.take_along_axis(values, places, axis=1)[:, None, :]
+        for values in (x, y, e)
+    )
+    far = limit[:, :, None]
+    turned = (mine > 0) & (ours < -far) & (true > 2 * far)
+    turned[:, count:, count:] = False
+    if not turned.any():
+        return None
+    row, first, second = np.unravel_index(int(np.argmax(turned)), turned.shape)
+    return int(row), int(places[row, first]), int(places[row, second])
+
+
+def _is_dominated(ours: np.ndarray, own: np.ndarray, factor: float) -> bool:
+    """Whether each of our errors is at most `factor` times as large as one of a few of the others.
+
+    That is: the k-th largest of ours and the k/4-th largest of `own`, from 0.
+    """
+    if not ours.size:
+        return True
+    ours = np.sort(ours, axis=None)[::-1]
+    own = np.sort(own[own > 0], axis=None)[::-1]
+    needed = (len(ours) - 1) // AS_MANY + 1
+    if len(own) < needed:
+        return False
+    return bool((ours <= factor * np.repeat(own[:needed], AS_MANY)[: len(ours)]).all())
+
+
+def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two values are both numbers, both NaN, or the same infinity."""
+    same: np.ndarray = (np.isfinite(a) & np.isfinite(b)) | (np.isnan(a) & np.isnan(b)) | (a == b)
+    return same
+
+
+def _rows(values: np.ndarray) -> np.ndarray:
+    """The values as a matrix, whose rows go along the last axis."""
+    return values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
+
+
+def _magnitudes(size: np.ndarray) -> tuple[np.ndarray, float]:
+    """The typical magnitude of each element's row, to be broadcast, and that of the output.
+
+    Rows with fewer than 8 elements, and those that are all zero, have none of their own: a lone
+    element near zero is judged by the others.
+    """
+    whole = float(_quartile(size.reshape(1, -1))[0])
+    if size.ndim == 0 or size.shape[-1] < ROW:
+        return np.full((1,) * size.ndim, whole), whole
+    found = _quartile(_rows(size)).reshape(*size.shape[:-1], 1)
+    return np.asarray(found), whole
+
+
+def _quartile(rows: np.ndarray) -> np.ndarray:
+    """The lower quartile of the positive elements of each row; 0 where there are none."""
+    sampled = SAMPLED if len(rows) > 1 else 2**20
+    rows = rows[:, :: max(1, -(-rows.shape[1] // sampled))]
+    count = (rows > 0).sum(1)
+    ordered = np.sort(np.where(rows > 0, rows, np.inf), axis=1)
+    ordered[count == 0] = 0.0
+    place = np.maximum(count - 1, 0) / 4
+    low, lines = place.astype(np.int64), np.arange(len(rows))
+    first = ordered[lines, low]
+    second = ordered[lines, np.minimum(low + 1, np.maximum(count - 1, 0))]
+    found: np.ndarray = first + (place - low) * (second - first)
+    return found
+
+
+def _index(place: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of an element, from its row and its place in it."""
+    row, column = (int(each) for each in place)
+    flat = row * (shape[-1] if shape else 1) + column
+    return tuple(int(each) for each in np.unravel_index(flat, shape)) if shape else ()
 
 
 def _first(wrong: np.ndarray, a: np.ndarray, b: np.ndarray) -> str:
     """Say where the first wrong element is and what it holds."""
-    index = tuple(int(each) for each in np.argwhere(wrong)[0])
-    return f": element {list(index)} is {_show(a[index])} before and {_show(b[index])} after"
+    return f": {_element(tuple(int(each) for each in np.argwhere(wrong)[0]), a, b)}"
+
+
+def _element(index: tuple[int, ...], a: np.ndarray, b: np.ndarray) -> str:
+    return f"element {list(index)} is {_show(a[index])} before and {_show(b[index])} after"
 
 
 def _show(value: Any) -> str:

@@ -6,7 +6,9 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import onnx
 import onnx_ir as ir
 
 from xflow.attribution import Replacements, prune
@@ -23,12 +25,13 @@ from xflow.cost.target import TargetModel
 from xflow.domains import within
 from xflow.errors import ModelError
 from xflow.external_data import Externalized
-from xflow.inputs import default_shapes
+from xflow.inputs import Shapes, default_shapes, free_dimensions, load_model
 from xflow.machine import usable_cores
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_types import interface
 from xflow.opset import ceiling, current_opset
 from xflow.preparation import Inside, Prepared, begin, with_bodies, with_calls
+from xflow.reference import LARGE, Runner, runnable
 from xflow.rule import Rule
 from xflow.run import AFTERWARDS_S, Run
 from xflow.search import GAIN, search
@@ -56,6 +59,8 @@ HANDLED_PER_S = 5e7, 1.2e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 LEFT = 3 / 4
 """The part of the budget that may go into this and into what comes before the search."""
+TRIAL, TRIAL_S = 0.1, 5.0
+"""The part of the budget, and the least seconds, in which sizes are tried at which a model runs."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -82,7 +87,7 @@ class Finder:
     """Searches the model `source` at the `settings` of its input shapes.
 
     `obstacle` says why it cannot be run; nothing where it can. `inside` optimizes what is in its
-    operators.
+    operators. The file `before` holds the model.
     """
 
     def __init__(
@@ -92,12 +97,16 @@ class Finder:
         settings: Sequence[dict[str, tuple[int, ...]]],
         obstacle: str,
         inside: Inside,
+        *,
+        before: Path,
     ) -> None:
         self.run = run
         self.source = source
         self.settings = settings
         self.obstacle = obstacle
         self.inside = inside
+        self.before = before
+        self._runnable: dict[str, Shapes] = {}
 
     def found(self, rules: Sequence[Rule]) -> Found | None:
         """What the search finds, with as many calls inlined as it takes; None where it cannot look.
@@ -165,10 +174,38 @@ class Finder:
         return Found(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
 
     def tie(self, imported: Imported) -> None:
-        """Choose sizes of inputs that suit each other, as far as the model tells."""
+        """Choose sizes of inputs that suit each other and at which the model runs.
+
+        As far as the model tells, and a trial. Real inputs have their sizes.
+        """
+        if self.run.sized_by_inputs:
+            return
         self.run.shapes = [with_ties(imported, each) for each in self.run.shapes]
         proto = interface(self.source)
-        self.settings = [default_shapes(proto, each) for each in self.run.shapes]
+        self.settings = [default_shapes(proto, self.sized(each, proto)) for each in self.run.shapes]
+
+    def sized(self, shapes: Shapes, proto: onnx.ModelProto) -> Shapes:
+        """The shapes, and of inputs whose sizes are free those at which the model runs.
+
+        That is tried where the model is measured, and is not too large to be loaded once more.
+        """
+        large = Externalized.weight_bytes(self.source) > LARGE
+        if not self.run.measured or large or not free_dimensions(proto, shapes):
+            return shapes
+        key = repr(sorted(shapes.items()))
+        if key not in self._runnable:
+            start = time.monotonic()
+            with self.run.phase("sizes"):
+                found = runnable(
+                    Runner.of(self.before, self.run.target, self.run.worker, large=False),
+                    load_model(self.before),
+                    shapes,
+                    seed=self.run.tolerance.seed,
+                    deadline=time.monotonic() + max(TRIAL_S, TRIAL * self.run.budget),
+                )
+            self.run.end += time.monotonic() - start
+            self._runnable[key] = shapes if found is None else found[1]
+        return self._runnable[key]
 
     def kept(self, found: Found | None) -> Found | None:
         """The one of several attempts that counts; what it has to tell is told."""

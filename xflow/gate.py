@@ -226,6 +226,7 @@ class Gate:
             prepared=self.prepared,
             growth=self.run.size_threshold,
             repro=self.repro(),
+            inputs=self.run.inputs,
         )
 
     def repro(self) -> Repro | None:
@@ -287,6 +288,7 @@ class Gate:
                 max(TIMING_S[0], seconds / len(settings)),
                 seed=self.run.tolerance.seed,
                 shapes=shapes,
+                inputs=self.run.inputs_at(shapes),
                 limit_s=(deadline - time.monotonic()) / (len(settings) - number),
                 **how,
             )

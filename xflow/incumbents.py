@@ -65,7 +65,6 @@ ANSWERS = {
     "--input-data-path": "inputs are drawn at random, with values that suit what reads them",
     "--input-fill": "inputs are drawn at random, with values that suit what reads them",
     "--initializers-as-non-constants": "weights are constants here, and rewritten with the model",
-    "--inputs": "xflow changes neither inputs nor outputs",
     "--outputs": "xflow changes neither inputs nor outputs",
     "--unused-output": "xflow changes neither inputs nor outputs",
     "--dtype": _TYPES,

@@ -5,7 +5,8 @@ import math
 import operator
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,45 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from xflow.errors import ModelError, UnfeedableInput, UsageError
 from xflow.expressions import expression
-from xflow.input_roles import Role, input_roles
+from xflow.input_roles import Role, indexed_dimensions, input_roles, place_name
 from xflow.limits import FED_BYTES
 
-# Sizes of dynamic dimensions, in two variants: the default, and another to cross-check with.
-BATCH = (1, 2)
-LENGTH = (16, 24)
-IMAGE = (224, 256)
 SEQUENCE = 2
 """Tensors in a sequence."""
 MOST_OPERATIONS = 100
 """In the name of a dimension that is an expression; a longer one is a name like others."""
-AT_OTHER_SIZES = "give sizes at which it runs with --input-shapes"
-"""What to do where a model does not run at the sizes that were chosen for it."""
+AT_OTHER_SIZES = (
+    "give inputs on which it runs with --inputs, or sizes at which it does with --input-shapes"
+)
+"""What to do where a model does not run on the inputs that were made for it."""
+FLOAT_MASK = re.compile(r"(attention|attn|padding)_?mask")
+"""Names of inputs that are masks although they are real numbers."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
 Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of dynamic dimensions: the first one of an input, those of images, and all others.
+
+    `given` has those of single dimensions, by their names (see `free_dimensions`).
+    """
+
+    batch: int = 1
+    length: int = 16
+    image: int = 224
+    given: Mapping[str, int] = field(default_factory=dict)
+
+
+DEFAULT, OTHER = Sizes(), Sizes(2, 24, 256)
+"""The sizes by default, and others to cross-check with."""
+LADDER = (
+    *(DEFAULT, Sizes(1, 64, 256), Sizes(1, 256, 512), Sizes(1, 1024, 640), Sizes(1, 4096)),
+    *(Sizes(1, 16384), Sizes(1, 65536), OTHER, Sizes(16, 16, 32), Sizes(64, 64, 64)),
+    *(Sizes(512, 512, 128), Sizes(4096, 4096), Sizes(16384, 16384), Sizes(65536, 65536)),
+    *(Sizes(1, 1, 32), Sizes(1, 2, 64), Sizes(1, 7, 96)),
+)
+"""Sizes to try one after the other, until the model runs at some: it may need longer signals."""
 OPERATORS: Mapping[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -79,39 +104,48 @@ def is_sequence(item: ValueInfoProto) -> bool:
 
 
 def default_shapes(
-    model: ModelProto, shapes: Shapes | None = None, variant: int = 0
+    model: ModelProto,
+    shapes: Shapes | None = None,
+    variant: int = 0,
+    *,
+    sizes: Sizes | None = None,
+    tables: Container[str] | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape at which every required input is fed.
 
     `shapes` decides where it names an input.  Other dynamic dimensions: the first one is 1 (a
-    batch), height and width of images are 224, all others 16; a named dimension is the same
-    everywhere, and a sum such as `past + 1` follows from its parts.  Variant 1 differs
-    wherever a size is free: 2, 256 and 24.  All tensors of a sequence have one shape.  Raises
-    `UsageError` if `shapes` names an unknown input or contradicts the model, `UnfeedableInput` if
-    an input has no rank, `ModelError` if the inputs are too large for any machine.
+    batch), height and width of images are 224, all others 16, and so is the first one of a table
+    that another input indexes; a named dimension is the same everywhere, and a sum such as
+    `past + 1` follows from its parts.  Variant 1 differs wherever a size is free: 2, 256 and 24;
+    `sizes` gives others.  `tables` are the model's `indexed_dimensions`, if they are known.  All
+    tensors of a sequence have one shape.  Raises `UsageError` if `shapes` names an unknown input or
+    contradicts the model, `UnfeedableInput` if an input has no rank, `ModelError` if the inputs are
+    too large for any machine.
     """
     shapes = shapes or {}
+    sizes = sizes or (DEFAULT, OTHER)[variant]
     inputs = [element(item) for item in required_inputs(model)]
     names = {item.name for item in inputs}
     for name in shapes:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
             raise UsageError(f"the model has no input {name!r}", do=f"its inputs are: {known}")
-    sizes: dict[str, int] = {}
+    tables = indexed_dimensions(model) if tables is None else tables
+    bound: dict[str, int] = {}
     for item in inputs:
         if item.name in shapes:
-            _bind(item, tuple(shapes[item.name]), sizes)
+            _bind(item, tuple(shapes[item.name]), bound)
     for item in inputs:
         for axis, dim in enumerate(_dims(item, shapes)):
             if dim.dim_param and _parts(dim.dim_param) is None:
-                sizes.setdefault(dim.dim_param, _default(item, axis, variant))
+                bound.setdefault(dim.dim_param, _default(item, axis, sizes, tables))
     result = {}
     for item in inputs:
         given = shapes.get(item.name)
         result[item.name] = tuple(
             given[axis]
             if given is not None
-            else _size(dim, sizes, _default(item, axis, variant), LENGTH[variant])
+            else _size(dim, bound, _default(item, axis, sizes, tables), sizes)
             for axis, dim in enumerate(_dims(item, shapes))
         )
     # A header may say anything; what it says is not believed before it is made.
@@ -121,6 +155,37 @@ def default_shapes(
         what = f"input {largest!r} is too large to be fed at {said}"
         raise ModelError(what, do="give smaller sizes with --input-shapes")
     return result
+
+
+def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str]:
+    """Return the names of the dimensions of inputs that nothing gives a size, in their order.
+
+    One without a name goes by its place, as `Sizes` has it.
+    """
+    given = shapes or {}
+    inputs = [element(item) for item in required_inputs(model)]
+    fixed: dict[str, int] = {}
+    for item in inputs:
+        if item.name in given:
+            _bind(item, tuple(given[item.name]), fixed)
+    found: dict[str, None] = {}
+    for item in inputs:
+        if item.name not in given:
+            for axis, dim in enumerate(_dims(item, given)):
+                if not is_fixed(dim) and dim.dim_param not in fixed:
+                    tree = _parts(dim.dim_param) if dim.dim_param else None
+                    names = _names_in(tree) if tree is not None else [_key(item, axis)]
+                    found.update(dict.fromkeys(name for name in names if name not in fixed))
+    return list(found)
+
+
+def _names_in(tree: ast.expr) -> list[str]:
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+
+def _key(item: ValueInfoProto, axis: int) -> str:
+    """The name of a dimension, or its place if it has none."""
+    return item.type.tensor_type.shape.dim[axis].dim_param or place_name(item.name, axis)
 
 
 def random_inputs(
@@ -133,20 +198,51 @@ def random_inputs(
     Values depend on the input's name and not on the order of the inputs.  Raises what
     `default_shapes` raises, and `UnfeedableInput` for a type that cannot be fed.
     """
-    chosen = default_shapes(model, shapes)
-    roles = input_roles(model, chosen)
-    values: dict[str, Any] = {}
-    for item in required_inputs(model):
-        generator = np.random.default_rng([seed, zlib.crc32(item.name.encode())])
-        role = roles.get(item.name, Role())
-        shape = chosen[item.name]
-        # A value of rank 0 would else be a numpy scalar, which the runtime does not take.
-        drawn = [
-            np.asarray(_values(element(item), shape, role, generator, positive=positive))
-            for _ in range(SEQUENCE if is_sequence(item) else 1)
-        ]
-        values[item.name] = drawn if is_sequence(item) else drawn[0]
-    return values
+    return Feeder.of(model, default_shapes(model, shapes)).random(seed, positive=positive)
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """Makes values for all required inputs of a model, at one setting of their shapes."""
+
+    inputs: Sequence[ValueInfoProto]
+    shapes: Mapping[str, tuple[int, ...]]
+    roles: Mapping[str, Role]
+
+    @staticmethod
+    def of(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> "Feeder":
+        """A feeder for a model at the shapes of all its required inputs."""
+        return Feeder(required_inputs(model), shapes, input_roles(model, shapes))
+
+    def random(self, seed: int, *, positive: bool = False) -> dict[str, Any]:
+        """Random values, see `random_inputs`."""
+
+        def draw(item: ValueInfoProto, generator: np.random.Generator) -> np.ndarray:
+            role, shape = self.role(item.name), self.shapes[item.name]
+            return _values(item, shape, role, generator, positive=positive)
+
+        return self.values(seed, draw)
+
+    def values(
+        self,
+        seed: int,
+        draw: Callable[[ValueInfoProto, np.random.Generator], np.ndarray],
+    ) -> dict[str, Any]:
+        """What `draw` makes for each tensor; in a sequence there are several."""
+        values: dict[str, Any] = {}
+        for item in self.inputs:
+            generator = np.random.default_rng([seed, zlib.crc32(item.name.encode())])
+            # A value of rank 0 would else be a numpy scalar, which the runtime does not take.
+            drawn = [
+                np.asarray(draw(element(item), generator))
+                for _ in range(SEQUENCE if is_sequence(item) else 1)
+            ]
+            values[item.name] = drawn if is_sequence(item) else drawn[0]
+        return values
+
+    def role(self, name: str) -> Role:
+        """What the model does with an input."""
+        return self.roles.get(name, Role())
 
 
 def _dims(item: ValueInfoProto, shapes: Shapes) -> Sequence[Any]:
@@ -175,19 +271,23 @@ def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -
         where = f"dimension {axis} of input {item.name!r}"
         if size < 0:
             raise UsageError(f"{where} cannot be {size}")
-        if _is_fixed(dim) and dim.dim_value != size:
+        if is_fixed(dim) and dim.dim_value != size:
             raise UsageError(f"{where} is {dim.dim_value} in the model, not {size}")
         if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
             raise UsageError(f"{dim.dim_param!r} cannot be both {sizes[dim.dim_param]} and {size}")
 
 
-def _default(item: ValueInfoProto, axis: int, variant: int) -> int:
+def _default(item: ValueInfoProto, axis: int, sizes: Sizes, tables: Container[str]) -> int:
     """Return the size of a dynamic dimension that nobody gave."""
-    if axis == 0:
-        return BATCH[variant]
+    dims = item.type.tensor_type.shape.dim
+    name = _key(item, axis) if axis < len(dims) else ""
+    if name in sizes.given:
+        return sizes.given[name]
+    if axis == 0 and name not in tables:
+        return sizes.batch
     if axis in _image_axes(item):
-        return IMAGE[variant]
-    return LENGTH[variant]
+        return sizes.image
+    return sizes.length
 
 
 def _image_axes(item: ValueInfoProto) -> tuple[int, ...]:
@@ -201,14 +301,14 @@ def _image_axes(item: ValueInfoProto) -> tuple[int, ...]:
         return ()
     for channels, axes in ((1, (2, 3)), (3, (1, 2))):
         sizes = [dims[axis] for axis in axes]
-        dynamic = not any(map(_is_fixed, sizes))
+        dynamic = not any(map(is_fixed, sizes))
         free = sizes[0].dim_param != sizes[1].dim_param or not sizes[0].dim_param
         if dims[channels].dim_value in {1, 3, 4} and dynamic and free:
             return axes
     return ()
 
 
-def _is_fixed(dim: Any) -> bool:
+def is_fixed(dim: Any) -> bool:
     """Tell whether a dimension has a size; old exporters write -1 where they know none."""
     return bool(dim.HasField("dim_value") and dim.dim_value >= 0)
 
@@ -235,28 +335,28 @@ def _understood(tree: ast.expr) -> bool:
     return isinstance(tree, ast.Name)
 
 
-def _evaluate(tree: ast.expr, sizes: dict[str, int], part: int) -> int:
+def _evaluate(tree: ast.expr, bound: dict[str, int], sizes: Sizes) -> int:
     if isinstance(tree, ast.BinOp):
-        left, right = _evaluate(tree.left, sizes, part), _evaluate(tree.right, sizes, part)
+        left, right = _evaluate(tree.left, bound, sizes), _evaluate(tree.right, bound, sizes)
         if isinstance(tree.op, ast.FloorDiv) and right == 0:
             return 0
         return OPERATORS[type(tree.op)](left, right)
     if isinstance(tree, ast.Constant):
         return int(str(tree.value))
     assert isinstance(tree, ast.Name)
-    return sizes.setdefault(tree.id, part)
+    return bound.setdefault(tree.id, sizes.given.get(tree.id, sizes.length))
 
 
-def _size(dim: Any, sizes: dict[str, int], default: int, part: int) -> int:
+def _size(dim: Any, bound: dict[str, int], default: int, sizes: Sizes) -> int:
     """Return the size of one dimension; what has no name has the default."""
-    if _is_fixed(dim):
+    if is_fixed(dim):
         return int(dim.dim_value)
     if not dim.dim_param:
         return default
     tree = _parts(dim.dim_param)
-    if dim.dim_param not in sizes and tree is not None:
-        return max(0, _evaluate(tree, sizes, part))
-    return sizes[dim.dim_param]
+    if dim.dim_param not in bound and tree is not None:
+        return max(0, _evaluate(tree, bound, sizes))
+    return bound[dim.dim_param]
 
 
 def _values(
@@ -282,17 +382,17 @@ def _values(
     if dtype.kind == "c":
         real, imaginary = generator.standard_normal((2, *shape))
         return np.asarray(real + 1j * imaginary, dtype)
-    if dtype.kind != "f" and kind not in _SHORT_FLOATS:
+    if dtype.kind != "f" and kind not in SHORT_FLOATS:
         raise UnfeedableInput(f"input {name!r} is of a type that cannot be fed ({UNPACKED_TYPES})")
     if role.fixed is not None:
         return np.full(shape, role.fixed).astype(dtype)
-    if re.search(r"(attention|attn|padding)_?mask", name.lower()):
+    if FLOAT_MASK.search(name.lower()):
         return _mask(shape, generator).astype(dtype)
     draw = generator.random if positive else generator.standard_normal
     return np.asarray(draw(shape)).astype(dtype)
 
 
-_SHORT_FLOATS = {
+SHORT_FLOATS = {
     TensorProto.BFLOAT16,
     TensorProto.FLOAT8E4M3FN,
     TensorProto.FLOAT8E4M3FNUZ,
@@ -305,6 +405,14 @@ def _integers(
     name: str, dtype: np.dtype, shape: tuple[int, ...], role: Role, generator: np.random.Generator
 ) -> np.ndarray:
     """Return random integers that the model can work with."""
+    if role.length is not None:
+        # The longest of a batch is often taken for the length of all of them.
+        least = min(max(1, 3 * role.length // 4), role.length)
+        values = generator.integers(least, role.length, shape, endpoint=True)
+        values.reshape(-1)[:1] = role.length
+        return values.astype(dtype)
+    if role.choices:
+        return generator.choice(np.array(role.choices), shape).astype(dtype)
     if role.high is not None:
         return generator.integers(role.low or 0, role.high, shape, endpoint=True).astype(dtype)
     if role.fixed == -1:  # a shape for Reshape: everything along its last axis

@@ -81,7 +81,11 @@ class Pipeline:
         self.settings: Sequence[dict[str, tuple[int, ...]]]
         """The shapes of all inputs, at each setting."""
         try:
-            self.settings = [default_shapes(interface(source), each) for each in run.shapes]
+            self.settings = (
+                [dict(run.inputs[0].shapes)]
+                if run.sized_by_inputs
+                else [default_shapes(interface(source), each) for each in run.shapes]
+            )
         except UnfeedableInput as error:
             self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
 
@@ -92,7 +96,14 @@ class Pipeline:
         """
         judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
         account = Account()
-        finder = Finder(self.run, self.source, self.settings, self.obstacle, self.inside(rules))
+        finder = Finder(
+            self.run,
+            self.source,
+            self.settings,
+            self.obstacle,
+            self.inside(rules),
+            before=self.before,
+        )
         found = finder.found(rules)
         self.settings = finder.settings
         prepared = found is not None and self.gains_by_preparation(found.prepared)
@@ -131,7 +142,9 @@ class Pipeline:
                 self.before,
                 samples=1,
                 seed=self.run.tolerance.seed,
-                shapes=self.settings[0],
+                shapes={} if self.run.sized_by_inputs else self.settings[0],
+                inputs=self.run.inputs,
+                edge_cases=False,
                 limit_s=max(1.0, self.run.end - time.monotonic()),
                 target=self.run.target,
                 worker=self.run.worker,

@@ -13,6 +13,7 @@ WIDTH = 80
 _BAR = 18
 _PHASE = 11
 NOTES = {
+    "sizes": "at which the model runs",
     "calibrate": "this machine, once",
     "check": "on random inputs",
     "timing": "both models, by turns",

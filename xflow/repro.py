@@ -44,7 +44,13 @@ class Repro:
             for file, data in zip(files, (before, after), strict=True):
                 file.write_bytes(data)
             found = check_equivalent(
-                *files, limit_s=max(1.0, limit_s), target=self.target, worker=self.worker
+                *files,
+                limit_s=max(1.0, limit_s),
+                target=self.target,
+                worker=self.worker,
+                refines=True,
+                planted=False,
+                empty=False,
             )
             seen = found.reason or "not in these models alone, on random inputs"
             rules = ", ".join(guilty.rules) or "none that has a name"

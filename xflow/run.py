@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import EVERYWHERE, Observed
@@ -14,6 +15,7 @@ from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.domains import Domains
+from xflow.edge_cases import InputSet
 from xflow.inputs import Shapes
 from xflow.limits import GROWTH
 from xflow.validate import Tolerance
@@ -22,7 +24,7 @@ Progress = Callable[[str, Mapping[str, object]], None]
 
 AFTERWARDS_S = 40.0
 """Seconds beyond the budget that the timing of whole models may take."""
-BESIDE = frozenset({"calibrate", "timing", "attribution"})
+BESIDE = frozenset({"sizes", "calibrate", "timing", "attribution"})
 """The phases that the budget is not for: they measure the machine, and whole models."""
 
 
@@ -59,6 +61,8 @@ class Run:
     save_repro: Path | None = None
     assumption: Assumption = DEFAULT
     """What is taken for granted of the values of the model."""
+    inputs: Sequence[InputSet] = ()
+    """Real inputs, to check and to time on."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
@@ -71,6 +75,18 @@ class Run:
     def outside(self) -> Observed:
         """What may be sensitive to the outputs: of a graph inside an operator, anything."""
         return EVERYWHERE if self.inner else Observed.NOWHERE
+
+    @property
+    def sized_by_inputs(self) -> bool:
+        """Whether the model is measured at the sizes of the first real inputs."""
+        return bool(self.inputs) and not any(self.shapes)
+
+    def inputs_at(self, shapes: Shapes) -> Mapping[str, Any] | None:
+        """Real inputs of these shapes to time on, if there are any."""
+        for each in self.inputs:
+            if all(tuple(shapes.get(name, ())) == size for name, size in each.shapes.items()):
+                return each.values
+        return None
 
     @property
     def spent(self) -> float:
@@ -100,6 +116,7 @@ class Run:
             budget=budget,
             progress=self.tell,
             shapes=[{}],
+            inputs=(),
             keep_opset=True,  # there is one for all graphs of a model
             target_opset=None,
             domains="onnx",  # likewise

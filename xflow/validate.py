@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import onnx
@@ -13,6 +13,7 @@ import onnx_ir as ir
 from xflow.checker import check_model
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
+from xflow.edge_cases import InputSet
 from xflow.equivalence import CheckResult, check_equivalent, check_interface
 from xflow.errors import ShapeError, UsageError, ValidationFailed
 from xflow.files import self_contained, write_model_atomically
@@ -23,21 +24,28 @@ from xflow.onnx_import import Imported
 from xflow.onnx_nodes import has_foreign_operators
 from xflow.onnx_types import interface
 from xflow.onnx_writer import UnwritableError
+from xflow.reference import Reference
 from xflow.repro import Repro
 from xflow.search import Replacement, apply_replacements, without
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """On how many random inputs two models are compared, and how far they may differ.
+    """On which inputs two models are compared, and how far they may differ.
 
-    Raises UsageError for numbers that make no sense.
+    For `refines`, `planted` and `empty` see `check_equivalent`; by default they are what a rewrite
+    has to stand: inputs are numbers, there is at least one element along each dimension, and where
+    the input model gives no number the other one may give any.  Raises UsageError for numbers that
+    make no sense.
     """
 
     samples: int = 3
     rtol: float = 1e-3
     atol: float = 1e-5
     seed: int = 0
+    refines: bool = True
+    planted: bool = False
+    empty: bool = False
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -85,7 +93,8 @@ class Validator:
     (time.monotonic): what has not been shown to be right by then is dropped. With `prepared`,
     the imported model is another one than that in `before`, and worth a check by itself. `growth`
     is how many bytes folded constants may take beyond those that they replace. `repro` saves models
-    that show what is wrong with a rewrite.
+    that show what is wrong with a rewrite. The models are also compared on the real `inputs`. What
+    the input model gives is kept in `references`, by setting.
     """
 
     imported: Imported
@@ -101,6 +110,8 @@ class Validator:
     prepared: bool = False
     growth: int = GROWTH
     repro: Repro | None = None
+    inputs: Sequence[InputSet] = ()
+    references: dict[int, Reference] = field(default_factory=dict)
 
     def validate(self, replacements: Sequence[Replacement]) -> Verdict:
         """Drop what breaks the model, by bisection, until the rest makes a right one.
@@ -176,18 +187,17 @@ class Validator:
     def check(self) -> CheckResult:
         """Run the model in the file at each setting of the input shapes, until it disagrees."""
         found: list[CheckResult] = []
-        for shapes in self.shapes:
+        for number, shapes in enumerate(self.shapes):
             check = check_equivalent(
                 self.before,
                 self.after,
-                samples=self.tolerance.samples,
-                rtol=self.tolerance.rtol,
-                atol=self.tolerance.atol,
-                seed=self.tolerance.seed,
+                **asdict(self.tolerance),
                 shapes=shapes,
                 limit_s=self.deadline - time.monotonic(),
                 target=self.target,
                 worker=self.worker,
+                inputs=() if number else self.inputs,
+                reference=self.references.setdefault(number, Reference(self.before)),
             )
             if not check.ok:
                 return check

@@ -109,7 +109,10 @@ class Runner:
 
     def __init__(self, runtime: Any, source: bytes | str, options: dict[str, Any]) -> None:
         session_options = runtime.SessionOptions()
-        session_options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        levels = runtime.GraphOptimizationLevel
+        session_options.graph_optimization_level = (
+            levels.ORT_ENABLE_ALL if options.get("optimized", True) else levels.ORT_DISABLE_ALL
+        )
         session_options.intra_op_num_threads = options["threads"]
         session_options.inter_op_num_threads = 1
         session_options.log_severity_level = 4
@@ -154,15 +157,33 @@ class Runner:
 
         return run
 
-    def outputs(self, feeds: dict[str, Any]) -> dict[str, Any]:
-        """Run once and return every output as a wire value, by name."""
+    def outputs(self, feeds: dict[str, Any], limit_s: float | None = None) -> dict[str, Any]:
+        """Run once and return every output as a wire value, by name.
+
+        After `limit_s` seconds the run is broken off, once the operator at work is done.
+        """
+        options = self.runtime.RunOptions()
+        if limit_s is None:
+            return self._outputs(feeds, options)
+
+        def end() -> None:
+            options.terminate = True
+
+        timer = threading.Timer(limit_s, end)
+        timer.start()
+        try:
+            return self._outputs(feeds, options)
+        finally:
+            timer.cancel()
+
+    def _outputs(self, feeds: dict[str, Any], options: Any) -> dict[str, Any]:
         results = self.session.get_outputs()
         names = [output.name for output in results]
         exotic = any("bfloat" in output.type or "float8" in output.type for output in results)
         if not exotic and not any(isinstance(array, tuple) for array in feeds.values()):
-            return dict(zip(names, self.session.run(names, feeds), strict=True))
+            return dict(zip(names, self.session.run(names, feeds, options), strict=True))
         values = {name: self.value(array, "cpu") for name, array in feeds.items()}
-        outputs = self.session.run_with_ort_values(names, values)
+        outputs = self.session.run_with_ort_values(names, values, options)
         return {name: wire(value) for name, value in zip(names, outputs, strict=True)}
 
 
@@ -276,6 +297,57 @@ def run_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[st
     return results
 
 
+def run_each(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Answer "each": load one model and run it on each set of inputs; a failure costs that set.
+
+    Returns for each set `{"outputs": values by name}` or `{"failed": why}`.  The first `needed`
+    sets are run in any case, the others as long as `extra_s` seconds and `extra_bytes` of outputs
+    last, each at most as long as these seconds: there may be fewer answers than sets.  With
+    `until_one`, nothing is run behind the first set that does not fail.  The bookmark's model is
+    the number of the set, 0 while loading.
+    """
+    steps.at(0)
+    runner = Runner(runtime, request["model"], request["options"])
+    results: list[dict[str, Any]] = []
+    size, begin, needed = 0, time.perf_counter(), request["needed"]
+    with giving_back(request.get("mapped", [])):
+        for number, feeds in enumerate(request["feeds"]):
+            if number == needed:
+                size, begin = 0, time.perf_counter()
+            elif number > needed:
+                spent = time.perf_counter() - begin
+                if spent > request["extra_s"] or size > request["extra_bytes"]:
+                    break
+            steps.at(number + 1)
+            try:
+                outputs = runner.outputs(feeds, None if number < needed else request["extra_s"])
+            except Exception as error:  # the runtime raises many types
+                if number >= needed and time.perf_counter() - begin > request["extra_s"]:
+                    break
+                results.append({"failed": reason(error)})
+                continue
+            size += sum(map(bytes_of, outputs.values()))
+            if size > RESULT_BYTES:
+                raise MemoryError
+            results.append({"outputs": outputs})
+            if request.get("until_one"):
+                break
+    steps.at(0)
+    return results
+
+
+def load_types(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[str] | None:
+    """Answer "types": the runtime's types of a model's outputs; None if it cannot be loaded."""
+    steps.at(1)
+    try:
+        runner = Runner(runtime, request["model"], request["options"])
+        found: list[str] | None = [output.type for output in runner.session.get_outputs()]
+    except Exception:  # the runtime raises many types
+        found = None
+    steps.at(0)
+    return found
+
+
 def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Answer "time": load all models and time them interleaved, round by round.
 
@@ -371,7 +443,7 @@ def main(bookmark: str) -> None:
         return
     providers = list(runtime.get_available_providers())
     send(channel, {"result": {"version": runtime.__version__, "providers": providers}})
-    handlers = {"run": run_all, "time": time_all}
+    handlers = {"run": run_all, "each": run_each, "types": load_types, "time": time_all}
     while True:
         request = requests.get()
         # Ends this process even if it hangs inside the runtime and nobody is left to end it.

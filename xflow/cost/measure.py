@@ -103,14 +103,15 @@ class Measurer:
         min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        inputs: Mapping[str, Any] | None = None,
         limit_s: float = LIMIT_S,
     ) -> list[Timing | Failed]:
         """Time all models interleaved for about `seconds`, and at least `min_rounds` rounds.
 
         All timings have one sample per round, so `samples[k]` of two models belong together.
-        Models with the same inputs get the same values.  `limit_s` bounds everything, loading
-        included; models for which no time remains are `Failed`, and those with which the process
-        was lost are `Lost`.
+        Models with the same inputs get the same values, all of them `inputs` if these are given.
+        `limit_s` bounds everything, loading included; models for which no time remains are
+        `Failed`, and those with which the process was lost are `Lost`.
         """
         if not models:
             return []
@@ -121,7 +122,11 @@ class Measurer:
         known: dict[tuple[bytes, ...], dict[str, Any]] = {}
         for index, model in enumerate(models):
             try:
-                feeds.append(_feeds(model, seed, shapes or {}, known))
+                feeds.append(
+                    _feeds(model, seed, shapes or {}, known)
+                    if inputs is None
+                    else {name: to_wire(value) for name, value in inputs.items()}
+                )
             except ModelError as error:
                 feeds.append({})
                 results[index] = Failed(str(error))
@@ -169,9 +174,12 @@ class Measurer:
         min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        inputs: Mapping[str, Any] | None = None,
         limit_s: float = LIMIT_S,
     ) -> Comparison | Failed:
         """Time two models in the order A B B A and say which is faster, and how surely.
+
+        They run on `inputs`, or on random ones of the given shapes.
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
         so there are several passes, each with new sessions that are loaded in the other order. A
@@ -194,6 +202,7 @@ class Measurer:
                     min_rounds=min_rounds,
                     seed=seed,
                     shapes=shapes,
+                    inputs=inputs,
                     limit_s=deadline - start,
                 )
                 if isinstance(pair, Failed):
