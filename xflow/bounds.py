@@ -138,10 +138,9 @@ class Floats:
         nonzero: bool = False,
     ) -> Range:
         """The result of a sum, a product or a quotient of `given`, cut off where it overflows."""
-        most = self.moderate
         if math.isnan(low) or math.isnan(high):
             low, high = -math.inf, math.inf
-        if most is not None and all(r.low > r.high or r.within(most) for r in given):
+        if (most := self.moderate) is not None and self._stays_moderate(given):
             if low <= high:
                 low, high = min(max(low, -most), most), max(min(high, most), -most)
         elif low <= high:
@@ -157,17 +156,30 @@ class Floats:
         return Range(low, high, NOWHERE if minus else None, plus, nan)
 
     def sum(self, parts: Sequence[Range]) -> Range:
-        """The sum of an element of each."""
+        """The sum of an element of each, in any order."""
         plus, minus = any(p.plus for p in parts), any(p.minus for p in parts)
+        nan = any(p.nan for p in parts) or any(
+            p.plus and other.minus for p in parts for other in parts if other is not p
+        )
+        if len(parts) > 2 and not self._stays_moderate(parts):  # a part of the sum may overflow
+            over = sum(max(p.high, 0.0) for p in parts) > self.largest
+            under = sum(min(p.low, 0.0) for p in parts) < -self.largest
+            plus, minus = plus or over, minus or under
+            nan = nan or (over and minus) or (under and plus)
         total = self.closed(
             sum(p.low for p in parts),
             sum(p.high for p in parts),
             parts,
             minus=minus,
             plus=plus,
-            nan=any(p.nan for p in parts) or (plus and minus and len(parts) > 1),
+            nan=nan,
         )
         return replace(total, low=math.inf, high=-math.inf) if any(map(_is_blank, parts)) else total
+
+    def _stays_moderate(self, given: Iterable[Range]) -> bool:
+        """Whether sums, products and quotients of `given` are taken not to overflow."""
+        most = self.moderate
+        return most is not None and all(_is_blank(r) or r.within(most) for r in given)
 
     def product(self, one: Range, other: Range) -> Range:
         """The product of an element of each."""
@@ -219,13 +231,17 @@ class Floats:
         high = _times(most, body.high) if times is not None else _times(most, max(0.0, body.high))
         if _is_blank(body):
             low, high = math.inf, -math.inf
+        opposed = body.plus and body.minus
+        if times != 2 and not self._stays_moderate((body,)):  # parts of the sum may overflow
+            over, under = high > self.largest, low < -self.largest
+            opposed = opposed or (over and (under or body.minus)) or (under and body.plus)
         return self.closed(
             low,
             high,
             (body,),
             minus=body.minus,
             plus=body.plus,
-            nan=body.nan or (body.plus and body.minus),
+            nan=body.nan or opposed,
         )
 
 

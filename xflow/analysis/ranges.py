@@ -164,13 +164,18 @@ class Ranges:
             return known
         return self._made(value, [self._given[source] for source in node.inputs], self._given)
 
-    def read(self, value: Value, part: Scalar) -> Range:
-        """The range of a part of the specification of an operator's output, see `element_of`."""
-        node = value.node
-        inputs = [
-            (self.given if trusts(node, position) else self.of)(source)
-            for position, source in enumerate(node.inputs)
-        ]
+    def of_numbers(self, value: Value, part: Scalar) -> Range:
+        """The range of a part of an operator's specification where its inputs are numbers.
+
+        See `element_of`. The numbers are those that are known of the inputs.
+        """
+        inputs = []
+        for position, source in enumerate(value.node.inputs):
+            known = (self.given if trusts(value.node, position) else self.of)(source)
+            if source.type.dtype in FLOATS and known.low <= known.high:
+                most = LARGEST[source.type.dtype]
+                known = Range(max(known.low, -most), min(known.high, most), nonzero=known.nonzero)
+            inputs.append(known)
         return _Reading(value, inputs, self.floats(_float_type(value.type.dtype))).part(part)
 
     def is_real_with(self, node: Node, value: Value, other: Range) -> bool:

@@ -190,33 +190,37 @@ class _Needs:
         scalar = element_of(value, truths)
         names = names_of(node.inputs)
         sources = dict(zip(names, node.inputs, strict=True))
-        for call in _partial(scalar):
-            if not self._ranges.read(value, call).is_real:
-                arguments = tuple(self._names.scalar(arg, sources) for arg in call.args)
-                yield Need(call.function, self._names.number(arguments), guards, lost)
+        for call in self._failing(value, scalar):
+            arguments = tuple(self._names.scalar(arg, sources) for arg in call.args)
+            yield Need(call.function, self._names.number(arguments), guards, lost)
         read = set(_read_names(scalar))
         for position, source in enumerate(node.inputs):
             if names[position] in read:
                 inner = lost or loses(node, position)
                 yield from self.of(source, guards, inner)
 
+    def _failing(self, value: Value, scalar: Scalar) -> Iterator[Call]:
+        """The calls of functions in a specification that may give no number where inputs are some.
 
-def _partial(scalar: Scalar) -> Iterator[Call]:
-    """The calls of functions in `scalar` that may give what is no number."""
-    match scalar:
-        case Plus(args) | Times(args):
-            for arg in args:
-                yield from _partial(arg)
-        case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
-            yield from _partial(body)
-        case If(_, then, other):
-            yield from _partial(then)
-            yield from _partial(other)
-        case Call(function, args):
-            if function in OVERFLOWING:
-                yield scalar
-            for arg in args:
-                yield from _partial(arg)
+        Not those within one that gives a number all the same: ``1 / (1 + exp(x))`` does where the
+        exponential overflows.
+        """
+        match scalar:
+            case Plus(args) | Times(args):
+                for arg in args:
+                    yield from self._failing(value, arg)
+            case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
+                yield from self._failing(value, body)
+            case If(_, then, other):
+                yield from self._failing(value, then)
+                yield from self._failing(value, other)
+            case Call(function, args):
+                if function in OVERFLOWING:
+                    if self._ranges.of_numbers(value, scalar).is_real:
+                        return
+                    yield scalar
+                for arg in args:
+                    yield from self._failing(value, arg)
 
 
 def _read_names(scalar: Scalar) -> Iterator[str]:
