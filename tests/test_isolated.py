@@ -160,8 +160,8 @@ def test_operators_are_added_on_constants_alone(
     constant: bool, allowed: bool, runner: Runner
 ) -> None:
     g = Draw(SMALL)
-    x, divisor = g.tokens, g.weight(SMALL.width) if constant else g.tokens
-    source, goal = imported(x / divisor), imported(x * node("Reciprocal", divisor))
+    x, other = g.tokens, g.weight(SMALL.width) if constant else g.tokens
+    source, goal = imported(x - other), imported(x + node("Neg", other))
     steps = [
         step
         for step in Steps(runner.index, source.constants).of(source.graph)

@@ -18,7 +18,7 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.ranges import Ranges
 from xflow.bounds import Range
 from xflow.decided import decided
-from xflow.graph import Opaque, TensorType, Value, apply, leaf
+from xflow.graph import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.match import no_constants
 from xflow.onnx_import import import_model
 from xflow.ops.registry import Array, operator
@@ -224,7 +224,7 @@ def test_what_may_be_no_number_is_told_apart() -> None:
     assert (root.plus, root.minus, root.nan) == (False, False, True)
     logarithm = found.of(call("Log", call("Relu", x)))
     assert (logarithm.plus, logarithm.minus, logarithm.nan) == (False, True, False)
-    assert found.of(call("Add", x, leaf("y", TensorType("FLOAT", ())))).nan
+    assert found.of(call("Add", x, anything("y", ()))).nan
     assert found.of(call("Reciprocal", x)).is_real
     large = call("Exp", call("Mul", x, call("Exp", x)))
     assert found.of(large).plus
@@ -234,19 +234,18 @@ def test_what_may_be_no_number_is_told_apart() -> None:
     assert found.of(call("Reciprocal", call("Sqrt", shifted))).is_real
 
 
+def anything(name: str, shape: tuple[int, ...]) -> Value:
+    return leaf(name, TensorType("FLOAT", shape), may_be=MayBe.ANYTHING)
+
+
 def number(value: Fraction | int) -> Value:
     return apply("Scalar", (), {"value": Fraction(value)}, dtype="FLOAT")[0]
 
 
 def test_a_choice_knows_what_it_tests() -> None:
-    total = leaf("total", TensorType("FLOAT", (4, 1)))
-    part = leaf("part", TensorType("FLOAT", (4, 3)))
+    part, weights = leaf("x", TensorType("FLOAT", (4, 3))), leaf("w", TensorType("FLOAT", (3, 3)))
     found = Ranges(no_constants)
-    for value in (total, part):
-        assert found.given(value).is_real
-        assert not found.of(value).is_real
-    weights = leaf("w", TensorType("FLOAT", (3, 3)))
-    x = call("MatMul", part, weights)  # where they enter a sum, they are numbers
+    x = call("MatMul", part, weights)
     n = call("ReduceSum", call("Mul", x, x), axes=(1,))
     zero = number(0)
     quotient = call("Div", x, n)
@@ -268,7 +267,7 @@ def test_a_choice_knows_what_it_tests() -> None:
 
 
 def test_a_comparison_with_what_may_be_nan_tells_nothing_where_it_fails() -> None:
-    x, y = (leaf(name, TensorType("FLOAT", (4,))) for name in "xy")
+    x, y = (anything(name, (4,)) for name in "xy")
     found = Ranges(no_constants)
     capped = call("Where", call("Greater", x, number(6)), number(6), x)
     assert found.of(capped).nan
@@ -290,13 +289,17 @@ def test_an_assumption_grants_no_more_than_it_says(
 ) -> None:
     found, constant = ranges(assumption, w=np.full((4, 4), 2.0))
     x = leaf("x", TensorType("FLOAT", (3, 4)))
-    assert not found.of(x).is_real
-    assert not found.of(call("Relu", x)).is_real
+    assert found.of(x).is_real is sure
+    assert found.of(call("Relu", x)).is_real is sure
     product = call("MatMul", x, constant("w"))
     assert found.of(product).is_real is rough  # it may overflow
     bounded = call("Clip", x, min=Fraction(-1), max=Fraction(1))
     assert found.of(call("MatMul", bounded, constant("w"))).is_real is sure
-    assert not found.of(bounded).is_real  # it passes what is no number
+    assert found.of(bounded).is_real is sure  # it passes what is no number
+    mask = leaf("m", TensorType("FLOAT", (3, 4)), may_be=MayBe.NEGATIVE_INFINITY)
+    assert not found.of(mask).is_real
+    assert found.of(mask).is_below_infinity is sure
+    assert not found.of(anything("z", (3, 4))).is_below_infinity
     assert not found.of(call("Exp", product)).is_real  # whatever is taken for granted
     assert not found.of(call("Div", product, product)).is_real
 

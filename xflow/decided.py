@@ -5,8 +5,9 @@ No rule says that the guard does nothing, see `xflow.ranges`. Where a fact about
 condition is put to false, and rules about choices whose condition is known do the rest.
 
 Who asks whether a weight of a softmax is a NaN asks about masks, and not about images or features:
-what is taken for granted of these holds there. Any other test has to be known to be false whatever
-the model is given: who tests a value expects that it is no number.
+what is taken for granted of these holds there, unless they are the scores themselves. Any other
+test has to be known to be false whatever the model is given: who tests a value expects that it is
+no number.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fractions import Fraction
 
 from xflow.absorbed import absorbed
 from xflow.analysis.assumptions import Assumption
+from xflow.analysis.inputs import Sources
 from xflow.analysis.ranges import Ranges
 from xflow.bounds import Range
 from xflow.errors import ShapeError
@@ -41,6 +43,7 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, ranges.constants)
     yield from absorbed(graph, strict)
+    sources = Sources(graph)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]
@@ -48,7 +51,8 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
         (tested,) = node.inputs
         assert isinstance(node.op, Opaque)
         name, is_false = TESTS[node.op.op_type]
-        if not is_false((ranges if tested.node.role == "softmax" else strict).of(tested)):
+        about_masks = tested.node.role == "softmax" and not sources.of(tested.node.inputs[0])
+        if not is_false((ranges if about_masks else strict).of(tested)):
             continue
         for user in graph.users.get(node.outputs[0], ()):
             after = _without(user, node.outputs[0])

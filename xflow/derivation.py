@@ -164,7 +164,6 @@ def local_leaves(inputs: Iterable[Value], ranges: Ranges | None = None) -> tuple
             value.type,
             constant=value.is_constant,
             known=None if ranges is None else ranges.of(value),
-            given=None if ranges is None else ranges.given(value),
         )
         for number, value in enumerate(inputs)
     )

@@ -354,7 +354,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
             constant=op.constant,
             blocked=op.blocked,
             known=op.known,
-            given=op.given,
+            may_be=op.may_be,
         )
         leaves[op.key], data[value] = value, array
     outputs = from_plain(task.form, leaves)

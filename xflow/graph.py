@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -42,21 +43,29 @@ class TensorType:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+class MayBe(Enum):
+    """What the elements of a float input may be."""
+
+    NUMBERS = "numbers"
+    NEGATIVE_INFINITY = "numbers or -inf"
+    ANYTHING = "anything"
+
+
 @dataclass(frozen=True)
 class Leaf:
     """What a leaf stands for: an input, or a constant (weight) where `constant` is set.
 
     `key` tells leaves apart; two leaves with the same key are the same tensor. `blocked` says that
     it comes in the layout with blocks of channels that the runtime uses between some operators.
-    `known` and `given` are what is known of its elements, see `xflow.analysis.ranges`: by itself,
-    and where it enters a sum; None: nothing that its type does not tell.
+    `known` is what is known of its elements, see `xflow.analysis.ranges`; None: what is taken for
+    granted of inputs that hold what `may_be` says.
     """
 
     key: str
     constant: bool = False
     blocked: bool = False
     known: Range | None = None
-    given: Range | None = None
+    may_be: MayBe = MayBe.NUMBERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +211,10 @@ def leaf(
     constant: bool = False,
     blocked: bool = False,
     known: Range | None = None,
-    given: Range | None = None,
+    may_be: MayBe = MayBe.NUMBERS,
 ) -> Value:
     """A leaf: an input of the graph, or a constant; see `Leaf`."""
-    op = Leaf(key, constant, blocked, known, given)
+    op = Leaf(key, constant, blocked, known, may_be)
     return _intern(op, (), {}, lambda: (type,), type).outputs[0]
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from xflow.bounds import ANYTHING
+from xflow.analysis.inputs import special_inputs
 from xflow.constraint import Relation
 from xflow.errors import ModelError, ShapeError
 from xflow.freeze import listed, overridable
-from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, opaque
+from xflow.graph import Graph, Leaf, MayBe, TensorType, Value, apply, leaf, opaque
 from xflow.onnx_nodes import (
     HASHED,
     PLAIN,
@@ -148,13 +148,17 @@ def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
 
     The inputs of a graph that is `inner` to an operator are computed, and may be anything.
     """
-    return _Importer(model, inner).run()
+    imported = _Importer(model, inner, {}).run()
+    special = {} if inner else special_inputs(imported.graph, imported.constants)
+    return _Importer(model, inner, special).run() if special else imported
 
 
 class _Importer:
-    def __init__(self, model: ir.Model, inner: bool) -> None:
+    def __init__(self, model: ir.Model, inner: bool, special: Mapping[str, MayBe]) -> None:
         self.model = model
-        self.unknown = ANYTHING if inner else None
+        self.others = MayBe.ANYTHING if inner else MayBe.NUMBERS
+        self.special = special
+        """What inputs may be, by their names, where that is not what others may be."""
         self.names = SymbolNames()
         self.values: dict[ir.Value, Value] = {}
         self.origin: dict[Value, ir.Value] = {}
@@ -177,8 +181,9 @@ class _Importer:
             self.warnings.append(f"The shapes in the model could not be inferred: {failure}.")
         for value in graph.inputs:
             kind = self.type(value)
-            known = self.unknown if kind.dtype in FLOATS else None
-            self.put(value, leaf(value.name or "", kind, known=known, given=known))
+            name = value.name or ""
+            may_be = self.special.get(name, self.others) if kind.dtype in FLOATS else MayBe.NUMBERS
+            self.put(value, leaf(name, kind, may_be=may_be))
         names = overridable(self.model)
         if names:
             self.warnings.append(

@@ -156,7 +156,7 @@ class Constants:
         dtype = value.type.dtype
         if dtype not in FLOATS:
             return leaf(name, value.type, constant=value.is_constant, blocked=blocked)
-        known, given = self.ranges.of(value), self.ranges.given(value)
+        known = self.ranges.of(value)
         least = coarse(known, dtype)
         if value.is_constant and known.is_real:
             plain = without_sign(least, dtype)
@@ -170,7 +170,6 @@ class Constants:
             constant=value.is_constant,
             blocked=blocked,
             known=least,
-            given=None if given is known else coarse(given, dtype),
         )
 
     def key(self, value: Value) -> str | None:

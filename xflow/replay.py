@@ -260,8 +260,7 @@ def apply_step(
     forbidden = next((dtype for dtype in touched if dtype in refused), None)
     if forbidden is not None:
         raise Unfounded(where, f"rounding forbids this direction of the rule in {forbidden}")
-    nodes = walk(match.roots, set(match.bindings.values()))
-    told = places.forbidden(instance, match, after.values, nodes)
+    told = places.forbidden(instance, match, after.values)
     if isinstance(told, str):
         raise Unfounded(where, told)
     if not places.allows(told, match.roots, graph):

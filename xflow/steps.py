@@ -268,8 +268,7 @@ class Steps:
         """The steps whose conditions on values hold, with what must not be sensitive to them."""
         for step in steps:
             assert step.instance is not None
-            nodes = step.match.nodes
-            told = self.places.forbidden(step.instance, step.match, step.after, nodes)
+            told = self.places.forbidden(step.instance, step.match, step.after)
             if not isinstance(told, str) and not (step.cancels and self._loses(step)):
                 yield replace(step, forbidden=told) if told else step
 

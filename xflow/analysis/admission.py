@@ -6,7 +6,7 @@ stands at a place is asked in this order:
 
 1. Sides that agree to the bit need nothing, whatever the inputs hold.
 2. Otherwise the conditions on values have to be known: of constants by their data, of what is
-   computed by its range. An input of the model may be taken for a number where it enters a sum.
+   computed by its range.
 3. If each result is a number anyway, what stands there afterwards must be known to be one: it must
    not overflow where the original does not.
 4. If a result may be -inf, as masks are, both sides have to agree at that limit.
@@ -21,12 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xflow import facts
-from xflow.analysis.assumptions import Assumption
-from xflow.analysis.observers import Observed, contexts, is_deciding, loses
-from xflow.analysis.ranges import Ranges, sums, trusts
+from xflow.analysis.observers import Observed, contexts, is_deciding
+from xflow.analysis.ranges import Ranges
 from xflow.bounds import Range
 from xflow.facts import BELOW_INFINITY, FINITE, Fact
-from xflow.graph import Graph, Node, Opaque, Value
+from xflow.graph import Graph, Node, Value
 from xflow.match import Match
 from xflow.ops.sorts import FLOATS
 from xflow.rule import BITS, Instance
@@ -71,20 +70,15 @@ class Places:
                 return True
         return False
 
-    def forbidden(
-        self, instance: Instance, match: Match, after: Sequence[Value], nodes: Iterable[Node]
-    ) -> Observed | str:
+    def forbidden(self, instance: Instance, match: Match, after: Sequence[Value]) -> Observed | str:
         """What must not be sensitive to the results of a rule at `match`; or why it does not apply.
 
-        `after` is what the results become, `nodes` what is matched.
+        `after` is what the results become.
         """
         if instance.exact == BITS or match.dtype not in FLOATS:
             return Observed.NOWHERE
-        nodes = tuple(nodes)
         for fact in instance.facts:
-            if fact.name in match.bindings and not self.holds(
-                fact, match.bindings[fact.name], nodes
-            ):
+            if fact.name in match.bindings and not self.holds(fact, match.bindings[fact.name]):
                 return f"it is not known whether {fact}"
         forbidden = Observed.NOWHERE if instance.exact else Observed.DISCRETE
         for old, new in zip(match.roots, after, strict=True):
@@ -108,11 +102,7 @@ class Places:
             and self._agree_at_limits(instance, match)
         ):
             return Observed.NOWHERE
-        if ranges.given(old).is_real:
-            if ranges.given(new).is_real:
-                return Observed.DIRECTLY
-            return "the result might not be a number"
-        return Observed.DIRECTLY | Observed.LATER
+        return Observed.LOST
 
     def _agree_at_limits(self, instance: Instance, match: Match) -> bool:
         """Whether no input holds more than numbers and, where the sides agree there, -inf."""
@@ -123,18 +113,14 @@ class Places:
                     return False
         return True
 
-    def holds(self, fact: Fact, value: Value, nodes: Sequence[Node] = ()) -> bool:
-        """Whether a condition on values holds of a value that `nodes` read."""
+    def holds(self, fact: Fact, value: Value) -> bool:
+        """Whether a condition on values holds of a value."""
         if value.type.dtype not in FLOATS and fact.relation in (FINITE, BELOW_INFINITY):
             return True
         array = self.ranges.data(value) if value.is_constant else None
         if array is not None:
             return fact.holds(array)
-        if _is_so(fact, self.ranges.of(value)):
-            return True
-        if self.ranges.assumption is Assumption.NONE or not enters_sum(value, nodes):
-            return False
-        return _is_so(fact, self.ranges.given(value))
+        return _is_so(fact, self.ranges.of(value))
 
 
 def _is_so(fact: Fact, known: Range) -> bool:
@@ -150,27 +136,3 @@ def _is_so(fact: Fact, known: Range) -> bool:
         case facts.NONNEGATIVE:
             return known.low >= 0
     return not known.has_zero
-
-
-def enters_sum(value: Value, nodes: Sequence[Node]) -> bool:
-    """Whether among `nodes`, all that is made of a value element by element enters a sum."""
-    inside = set(nodes)
-    waiting, seen = [value], {value}
-    entered = False
-    while waiting:
-        inner = waiting.pop()
-        for node in inside:
-            for position, source in enumerate(node.inputs):
-                if source != inner:
-                    continue
-                if trusts(node, position):
-                    entered = True
-                elif isinstance(node.op, Opaque) or sums(node) or loses(node, position):
-                    return False
-                else:
-                    new = set(node.outputs) - seen
-                    if not new:
-                        continue
-                    seen |= new
-                    waiting += new
-    return entered

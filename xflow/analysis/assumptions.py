@@ -32,14 +32,16 @@ class Assumption(IntEnum):
         return cls[option.upper().replace("-", "_")]
 
 
+_NUMBERS = (
+    "float inputs hold numbers, unless the model tests them for NaN or infinities; masks that it "
+    "adds to scores may hold -inf"
+)
 _SENTENCES = {
     Assumption.NONE: "nothing is assumed of the inputs",
-    Assumption.FINITE_INPUTS: (
-        "the float inputs that enter products, sums over axes or normalizations hold numbers"
-    ),
+    Assumption.FINITE_INPUTS: _NUMBERS,
     Assumption.MODERATE: (
-        "the float inputs that enter products, sums over axes or normalizations hold numbers, and "
-        "sums, products, quotients and casts of numbers of moderate size do not overflow"
+        f"{_NUMBERS}; sums, products, quotients and casts of numbers of moderate size do not "
+        "overflow"
     ),
 }
 

@@ -13,7 +13,7 @@ from enum import IntFlag
 
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import MOVES, decides_by
-from xflow.analysis.ranges import sums, trusts
+from xflow.analysis.ranges import sums
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
 from xflow.graph import Graph, Node, Opaque, Value
@@ -39,16 +39,14 @@ class Observed(IntFlag):
     """What is sensitive to a value, of all that depends on it."""
 
     NOWHERE = 0
-    DIRECTLY = 1
-    """Something may make a number of what is none, before the value enters a sum."""
-    LATER = 2
-    """The same, behind sums."""
-    DISCRETE = 4
+    LOST = 1
+    """Something may make a number of what is none."""
+    DISCRETE = 2
     """Something compares it, or makes integers of it, with nothing but elementwise operators and
     movements between."""
 
 
-EVERYWHERE = Observed.DIRECTLY | Observed.LATER | Observed.DISCRETE
+EVERYWHERE = Observed.LOST | Observed.DISCRETE
 _ways: dict[object, Mapping[str, tuple[bool, bool]]] = {}
 MAX_KEPT = 20_000
 """Most operators of which it is kept how they read."""
@@ -96,12 +94,7 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
     own = behind = Observed.NOWHERE
     for value in node.outputs:
         behind |= known.get(value, Observed.NOWHERE)
-    if loses(node, position):
-        own |= Observed.DIRECTLY | Observed.LATER
-    elif trusts(node, position):
-        own |= Observed.LATER if behind & (Observed.LATER | Observed.DIRECTLY) else own
-    else:
-        own |= behind & (Observed.DIRECTLY | Observed.LATER)
+    own |= Observed.LOST if loses(node, position) else behind & Observed.LOST
     if decides(node, position):
         own |= Observed.DISCRETE
     elif isinstance(node.op, Opaque):

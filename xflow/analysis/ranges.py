@@ -9,10 +9,8 @@ Known are the data of constants, and that integers and Booleans are numbers. Wha
 granted besides is an `Assumption`:
 
 - ``none``: nothing. A caller may pass infinities, and sums may overflow.
-- ``finite-inputs``: inputs of floats are numbers where they enter a sum of products or of elements,
-  as images and features do, by themselves or by way of what is elementwise or moves them. What is
-  compared, tested or added to scores stays as unknown as it is: who tests an input expects that it
-  is no number, and masks hold infinities.
+- ``finite-inputs``: inputs of floats are numbers, as images and features are, but for those that
+  the model tests and for masks, see `xflow.analysis.inputs`.
 - ``moderate``: besides, these are at most `moderate` in magnitude, and sums, products and quotients
   of what is moderate (and not 0, as a divisor) stay so. Exponentials, and powers, quotients by what
   may be 0, logarithms and roots are bounded by intervals alone, whatever is taken for granted.
@@ -32,13 +30,13 @@ import numpy as np
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.elements import element_of, names_of
-from xflow.analysis.opaque import MOVES, Made, kind_of
+from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
 from xflow.bounds import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
 from xflow.constraint import Constraint
 from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup, Folder
-from xflow.graph import Leaf, Node, Opaque, TensorType, Value, apply, leaf, walk
+from xflow.graph import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, walk
 from xflow.ops.composite import Composite
 from xflow.ops.registry import Array, Operator, broadcast_index
 from xflow.ops.sorts import BOOL, FLOATS, INTEGERS, integer_range
@@ -85,11 +83,6 @@ def moderate(dtype: str) -> float:
     return 2.0**10 if dtype == "FLOAT16" else 2.0**63
 
 
-READERS = frozenset({"contraction", "convolution", "normalization"})
-"""The roles of operators whose inputs are taken for numbers, where they are inputs of the model. So
-are those of other operators that sum up elements."""
-WEIGHTS = frozenset({"softmax", "attention"})
-"""The roles of operators whose results are no inputs any more, and that do not sum up elements."""
 GUARDED = 6
 """Most operators between what a choice tests and what it chooses."""
 
@@ -105,27 +98,15 @@ class Ranges:
         self.assumption = assumption
         self._fold = Folder(constants)
         self._known: dict[Value, Range] = {}
-        self._given: dict[Value, Range] = {}
 
     def of(self, value: Value) -> Range:
         """The range of a value of any type."""
-        return self._found(value, self._known)
-
-    def given(self, value: Value) -> Range:
-        """The range of a value where it enters a sum: inputs that it is made of are numbers there.
-
-        That is, if the assumption says so.
-        """
-        return self._found(value, self._given)
-
-    def _found(self, value: Value, where: Mapping[Value, Range]) -> Range:
-        if value not in where:
-            for node in walk([value], self._given):
+        if value not in self._known:
+            for node in walk([value], self._known):
                 for output in node.outputs:
-                    if output not in self._given:
+                    if output not in self._known:
                         self._known[output] = self._of(output)
-                        self._given[output] = self._as_given(output)
-        return where[value]
+        return self._known[value]
 
     def _of(self, value: Value) -> Range:
         node, dtype = value.node, value.type.dtype
@@ -134,35 +115,26 @@ class Ranges:
             return of_array(array)
         if dtype == BOOL or dtype in INTEGERS:
             return _of_integers(dtype)
-        if isinstance(node.op, Leaf):
-            return node.op.known or ANYTHING
         if dtype not in FLOATS:
             return ANYTHING
-        known = [
-            (self._given if trusts(node, position) else self._known)[source]
-            for position, source in enumerate(node.inputs)
-        ]
-        return self._made(value, known, self._known)
-
-    def _as_given(self, value: Value) -> Range:
-        node, dtype = value.node, value.type.dtype
-        known = self._known[value]
-        if known.is_real or dtype not in FLOATS or self.assumption is Assumption.NONE:
-            return known
         if isinstance(node.op, Leaf):
-            if value.is_constant:
-                return known
-            if node.op.given is not None or node.op.known is not None:
-                return node.op.given or known
-            bound = LARGEST[dtype]
-            if self.assumption >= Assumption.MODERATE:
-                bound = moderate(dtype)
-            return Range(-bound, bound)
-        if node.role in WEIGHTS or (isinstance(node.op, Opaque) and node.op.op_type not in MOVES):
-            return known  # what it gives is no input any more
-        if all(self._given[source] is self._known[source] for source in node.inputs):
-            return known
-        return self._made(value, [self._given[source] for source in node.inputs], self._given)
+            return node.op.known or self._of_input(value, node.op)
+        return self._made(value, [self._known[source] for source in node.inputs])
+
+    def _of_input(self, value: Value, op: Leaf) -> Range:
+        """What is taken for granted of an input of floats."""
+        unknown = self.assumption is Assumption.NONE or value.is_constant
+        if unknown or op.may_be is MayBe.ANYTHING:
+            return ANYTHING
+        numbers = self._numbers(value.type.dtype)
+        masks = op.may_be is MayBe.NEGATIVE_INFINITY
+        return replace(numbers, reached=NOWHERE) if masks else numbers
+
+    def _numbers(self, dtype: str) -> Range:
+        """Numbers of which no more is known than what is taken for granted."""
+        assumed = self.assumption >= Assumption.MODERATE
+        bound = moderate(dtype) if assumed else LARGEST[dtype]
+        return Range(-bound, bound)
 
     def of_numbers(self, value: Value, part: Scalar) -> Range:
         """The range of a part of an operator's specification where its inputs are numbers.
@@ -170,8 +142,8 @@ class Ranges:
         See `element_of`. The numbers are those that are known of the inputs.
         """
         inputs = []
-        for position, source in enumerate(value.node.inputs):
-            known = (self.given if trusts(value.node, position) else self.of)(source)
+        for source in value.node.inputs:
+            known = self.of(source)
             if source.type.dtype in FLOATS and known.low <= known.high:
                 most = LARGEST[source.type.dtype]
                 known = Range(max(known.low, -most), min(known.high, most), nonzero=known.nonzero)
@@ -182,12 +154,7 @@ class Ranges:
         """Whether an operator's results stay numbers, as far as they are, if `value` is `other`."""
         for output in node.outputs:
             if output.type.dtype in FLOATS and self.of(output).is_real:
-                inputs = [
-                    other if v == value
-                    else self.given(v) if trusts(node, position)
-                    else self.of(v)
-                    for position, v in enumerate(node.inputs)
-                ]  # fmt: skip
+                inputs = [other if v == value else self.of(v) for v in node.inputs]
                 if not self._computed(output, inputs).is_real:
                     return False
         return True
@@ -205,15 +172,15 @@ class Ranges:
         small = isinstance(size, int) and size <= FOLDED
         return self._fold(value) if value.is_constant and small else None
 
-    def _made(self, value: Value, inputs: Sequence[Range], known: Mapping[Value, Range]) -> Range:
+    def _made(self, value: Value, inputs: Sequence[Range]) -> Range:
         """The range of an operator's output, from those of its inputs."""
         node = value.node
         if isinstance(node.op, Opaque):
             return self._opaque(value, inputs)
-        bound = bound_of_quotient(value, known.__getitem__)
+        bound = bound_of_quotient(value, self._known.__getitem__)
         if bound is not None:
             return Range(-bound, bound)
-        chosen = self._chosen(value, inputs, known)
+        chosen = self._chosen(value, inputs, self._known)
         return self._computed(value, inputs) if chosen is None else chosen
 
     def _opaque(self, value: Value, inputs: Sequence[Range]) -> Range:
@@ -242,10 +209,7 @@ class Ranges:
             if source.type.dtype in FLOATS
         ]
         if kind is Made.NUMBERS or (kind is Made.SUMS and self._sums_are_numbers(node, inputs)):
-            bound = LARGEST[dtype]
-            if self.assumption >= Assumption.MODERATE:
-                bound = moderate(dtype)
-            return Range(-bound, bound)
+            return self._numbers(dtype)
         if kind is Made.ELEMENTS and floats:
             found = Range(0.0, 0.0)
             for each in floats:
@@ -473,18 +437,6 @@ NAN_TEST = "IsNaN"
 """The operator of ONNX that tells what is no number from infinities and numbers."""
 ARITHMETIC = frozenset({"Add", "Sub", "Mul"})
 """Operators of ONNX whose names say what they do to elements, at every opset and of all sizes."""
-
-
-def trusts(node: Node, position: int) -> bool:
-    """Whether an input enters a sum of products or of elements, see `Assumption`."""
-    op = node.op
-    if isinstance(op, Opaque):
-        return kind_of(op.op_type) is Made.SUMS
-    if not isinstance(op, Operator):
-        return False
-    if op.role == "attention":
-        return position != op.mask
-    return op.role in READERS or (op.role not in WEIGHTS and sums(node))
 
 
 def sums(node: Node) -> bool:
