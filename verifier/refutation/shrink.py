@@ -18,8 +18,15 @@ import numpy as np
 from xflow.ops.registry import Array
 from xflow.rule import Instance, Rule, leaf_name
 from xflow.size import evaluate, free_symbols
+from xflow.verifier.refutation.boundaries import boundaries_of
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import MAX_ELEMENTS, Sampler, compare_on, left_conditions
+from xflow.verifier.refutation.refute import (
+    MAX_ELEMENTS,
+    Sampler,
+    compare_on,
+    is_beyond_rounding,
+    left_conditions,
+)
 
 Inputs: TypeAlias = dict[str, Array]
 
@@ -63,8 +70,15 @@ class _Shrinker:
             return False
         if self.best.right_outputs is not None and outcome.right_outputs is None:
             return False  # different values say more than a right side that is not defined
+        if self.jumps and not is_beyond_rounding(self.instance, sizes, outcome):
+            return False
         self.best = outcome
         return True
+
+    @cached_property
+    def jumps(self) -> bool:
+        """Whether something may jump, so that a rounding error looks like a difference."""
+        return any(boundary.jumps for boundary in boundaries_of(self.instance))
 
     @cached_property
     def extents(self) -> frozenset[str]:
@@ -174,10 +188,10 @@ class _Shrinker:
                 if self._replace(name, np.full_like(self.best.inputs[name], number)):
                     break
         for name in self.best.inputs:
-            whole = np.sign(self.best.inputs[name]) if self._is_real(name) else None
-            if whole is not None and not self._is_whole(name):
-                _ = self._replace(name, whole) or self._replace(
-                    name, np.round(self.best.inputs[name] * 8)
+            if self._is_real(name) and not self._is_whole(name):
+                array = self.best.inputs[name]
+                _ = self._replace(name, np.asarray(np.sign(array))) or self._replace(
+                    name, np.asarray(np.round(array * 8))
                 )
         for name in self.best.inputs:
             for place in np.ndindex(*self.best.inputs[name].shape):
