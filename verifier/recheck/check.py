@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xflow.constraint import Constraint, at_least, equal, in_range
-from xflow.errors import XflowError
-from xflow.graph import Value, read, requirements
+from xflow.errors import ShapeError, XflowError
+from xflow.graph import Value, read, requirements, with_sizes
 from xflow.ops.registry import Operator
 from xflow.ops.spec import Index, Scalar, fresh_names
 from xflow.rule import Instance, Rule
@@ -18,6 +18,7 @@ from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.digits import covers, without_quotients
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
 from xflow.verifier.recheck.expand import Expansion
+from xflow.verifier.recheck.fixed import fixed_sizes
 from xflow.verifier.recheck.forms import Unreplayable, canonical
 from xflow.verifier.recheck.integers import Ranges
 from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
@@ -163,6 +164,14 @@ def _computed(value: Value, index: Index) -> Iterator[Scalar]:
         yield from _computed(sources[0], index)
 
 
+def _at(condition: Constraint, sizes: Mapping[str, Size]) -> Constraint:
+    """The condition at fixed sizes; as it is where it then divides by 0."""
+    try:
+        return condition.substitute(sizes)
+    except ZeroDivisionError:
+        return condition
+
+
 def _follow(
     conditions: Iterable[Constraint], assumed: Sequence[Constraint], ranges: Sequence[Constraint]
 ) -> bool:
@@ -201,8 +210,9 @@ class _Rank:
         questions = Questions(assumed)
         if questions.contradictory(()):
             raise Unreplayable(f"{where}, the conditions contradict each other")
+        fixed = fixed_sizes(instance.where, assumed, questions)
         for condition in dict.fromkeys([*needed, *self._equal_shapes()]):
-            if not questions.implied(condition):
+            if not questions.implied(condition) and not questions.implied(_at(condition, fixed)):
                 raise Unreplayable(f"{where}, it is not shown that {condition}, as the right needs")
         self._check_indices(questions)
         self.asked += questions.asked
@@ -214,9 +224,31 @@ class _Rank:
         # What does not follow is told after what is false: a false rule is better called that.
         least = 0 if self.data is None else min(self.cases, LEAST_CASES)
         self.points += compare_at_random(instance, assumed, self.cases, least)
-        for left, right, output in zip(instance.lhs, instance.rhs, outputs, strict=True):
-            self._check_output(left, right, output, assumed)
+        self._check_outputs(outputs, assumed, fixed)
         return self.asked, self.points
+
+    def _check_outputs(
+        self,
+        outputs: Sequence[object],
+        assumed: Sequence[Constraint],
+        fixed: Mapping[str, Size],
+    ) -> None:
+        """Each output with the sizes that are fixed put in; as it is written where that fails.
+
+        A record may have been made either way.
+        """
+        sides = (self.instance.lhs, self.instance.rhs)
+        failure: Unreplayable | None = None
+        for sizes in (fixed, {}) if fixed else ({},):
+            try:
+                lhs, rhs = (with_sizes(side, sizes) for side in sides)
+                for left, right, output in zip(lhs, rhs, outputs, strict=True):
+                    self._check_output(left, right, output, assumed)
+                return
+            except (ShapeError, ZeroDivisionError, Unreplayable) as error:
+                failure = failure or Unreplayable(str(error))
+        assert failure is not None
+        raise failure
 
     def _check_indices(self, questions: Questions) -> None:
         """Whether the right side looks up at places that exist, if the left side does."""
