@@ -92,7 +92,7 @@ class _Output:
 
     @cached_property
     def whole(self) -> tuple[Scalar, Scalar]:
-        """Both sides with all that must be defined. Raises Unreplayable, ValueError."""
+        """Both sides with all that must be defined. Raises ShapeError where there is no reading."""
         index = _index(self.left)
         return read_whole(self.left, index), read_whole(self.right, index)
 
@@ -135,6 +135,9 @@ def _compare(
     if 0 in shape or max(_steps(scalar, sizes) for scalar in output.scalars) > MAX_STEPS:
         return 0
     tensors = _inputs(instance, sizes, rng, few)
+    known = [fact for fact in instance.facts if fact.name in tensors]
+    if not all(fact.holds(tensors[fact.name].astype(np.float64)) for fact in known):
+        return 0
     compared = 0
     points = {tuple(rng.randrange(n) for n in shape) for _ in range(POINTS)}
     for point in sorted(points):
@@ -154,8 +157,9 @@ def _compare(
             if exactly is None:
                 continue
             if exactly:
+                inputs = {n: array for n, array in tensors.items() if not n.startswith("%")}
                 raise DifferError(
-                    Difference(instance.rank, sizes, tensors, output.number, point, *exactly)
+                    Difference(instance.rank, sizes, inputs, output.number, point, *exactly)
                 )
         compared += 1
     return compared
@@ -165,10 +169,10 @@ def _exactly(
     output: _Output, tensors: Mapping[str, Any], env: Sizes
 ) -> tuple[str, str] | tuple[()] | None:
     """Both sides where they differ, nothing where they do not; None where it cannot be told."""
-    whole_left, whole_right = output.whole
     try:
+        whole_left, whole_right = output.whole
         left = value_of(whole_left, tensors, env)
-    except (UndecidedError, IndexError, ZeroDivisionError):
+    except (UndecidedError, IndexError, ZeroDivisionError, ValueError, Unreplayable):
         return None
     if left is None or not left.is_defined:
         return None  # the rule says nothing of it
@@ -176,7 +180,7 @@ def _exactly(
         right = value_of(whole_right, tensors, env)
     except (IndexError, ZeroDivisionError) as error:
         return str(left), f"undefined ({error})"
-    except UndecidedError:
+    except (UndecidedError, ValueError, Unreplayable):
         return None
     if right is None or not right.is_defined:
         return str(left), "undefined"

@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,9 @@ from xflow.size import Size, opaque_integers, symbol
 from xflow.size import evaluate as evaluate_size
 
 MAX_BOUNDARIES = 24
-"""Boundaries of a rule that are kept."""
+"""Boundaries of a rule that are kept; those at which something jumps come first."""
+MAX_FOUND = 400
+"""Boundaries of a rule that are looked at."""
 MAX_STEPS = 64
 """Elements that the two numbers which are compared may be computed from."""
 MAX_ELEMENTS = 500
@@ -84,11 +87,9 @@ def boundaries_of(instance: Instance) -> list[Boundary]:
                     scalar = read(value, index)
                 except (ValueError, ArithmeticError):
                     continue  # it has no reading without numbers for its symbols
-                for boundary in _boundaries(scalar, number, ()):
+                for boundary in islice(_boundaries(scalar, number, ()), MAX_FOUND):
                     found.setdefault((boundary.left, boundary.right, boundary.whole), boundary)
-                    if len(found) == MAX_BOUNDARIES:
-                        return list(found.values())
-    return list(found.values())
+    return sorted(found.values(), key=lambda boundary: not boundary.jumps)[:MAX_BOUNDARIES]
 
 
 def _boundaries(scalar: Scalar, output: int, spans: Spans) -> Iterator[Boundary]:
@@ -117,10 +118,11 @@ def _boundaries(scalar: Scalar, output: int, spans: Spans) -> Iterator[Boundary]
             if function in ("max", "min"):
                 for arg in args[1:]:
                     yield Boundary(args[0], arg, output, spans)
-            elif function in ("abs", "sign"):
-                yield Boundary(args[0], ZERO, output, spans, jumps=function == "sign")
-            elif function == "floor":
-                yield Boundary(args[0], ZERO, output, spans, whole=True, jumps=True)
+            elif function == "abs":
+                yield Boundary(args[0], ZERO, output, spans)
+            elif function in ("sign", "floor"):
+                whole = function == "floor"
+                yield Boundary(args[0], ZERO, output, spans, whole=whole, jumps=True)
             for arg in args:
                 yield from _boundaries(arg, output, spans)
 
