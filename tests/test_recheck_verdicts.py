@@ -156,8 +156,18 @@ ROUNDED = [
     ),
     one("x[...]", "Log(Sub(Exp(Mul(x, 20)), Exp(Mul(x, 20))))", "Log(Mul(x, 0))"),
     one("x[...] y[...]", "Mul(0, Div(x, y))", "Sub(Div(x, y), Div(x, y))"),
+    one(
+        "x[n, 0] w[0, m] b[m] i[]:int",
+        "MatMul(x, Gather(w, Expand(Unsqueeze(i, axes=[0]), shape=[k]), axis=1))",
+        "Mul(MatMul(x, Gather(w, Expand(Unsqueeze(i, axes=[0]), shape=[k]), axis=1)),"
+        " Gather(b, Expand(Unsqueeze(i, axes=[0]), shape=[k]), axis=0))",
+        "  param k\n",
+    ),
 ]
-"""True equations whose sides differ in floating-point arithmetic, or where the left is undefined."""
+"""True equations whose sides differ in floating-point arithmetic, or where the left is undefined.
+
+In the last one nothing is read at an index that is out of range, on the left side.
+"""
 
 
 @pytest.mark.parametrize("rule", ROUNDED, ids=lambda rule: rule.lhs)

@@ -6,6 +6,7 @@ that are exact or enclosed by bounds; a point at which these do not tell is none
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditi
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.exact import value_of
 from xflow.verifier.recheck.forms import Unreplayable
+from xflow.verifier.recheck.ranges import indices_of
 from xflow.verifier.recheck.solver import find_integers
 from xflow.verifier.recheck.verdicts import Difference
 
@@ -153,7 +155,7 @@ def _compare(
         except (ZeroDivisionError, ValueError, IndexError):
             agrees = False
         if not agrees:
-            exactly = _exactly(output, tensors, env)
+            exactly = _exactly(instance, output, tensors, env)
             if exactly is None:
                 continue
             if exactly:
@@ -166,15 +168,16 @@ def _compare(
 
 
 def _exactly(
-    output: _Output, tensors: Mapping[str, Any], env: Sizes
+    instance: Instance, output: _Output, tensors: Mapping[str, Any], env: Sizes
 ) -> tuple[str, str] | tuple[()] | None:
     """Both sides where they differ, nothing where they do not; None where it cannot be told."""
     try:
         whole_left, whole_right = output.whole
         left = value_of(whole_left, tensors, env)
+        looks_up = _is_in_range(instance.lhs, tensors, env)
     except (UndecidedError, IndexError, ZeroDivisionError, ValueError, Unreplayable):
         return None
-    if left is None or not left.is_defined:
+    if left is None or not left.is_defined or not looks_up:
         return None  # the rule says nothing of it
     try:
         right = value_of(whole_right, tensors, env)
@@ -186,6 +189,24 @@ def _exactly(
         return str(left), "undefined"
     found = differ(left, right)
     return None if found is None else (str(left), str(right)) if found else ()
+
+
+def _is_in_range(values: Iterable[Value], tensors: Mapping[str, Any], env: Sizes) -> bool:
+    """Whether all indices under `values` are in range, those that no element is read at included.
+
+    Raises what `value_of` does.
+    """
+    for indices in indices_of(values):
+        index = _index(indices.value)
+        scalar = read_whole(indices.value, index)
+        low, high = evaluate(indices.low, env), evaluate(indices.high, env)
+        shape = [evaluate(size, env) for size in indices.value.shape]
+        for place in itertools.product(*map(range, shape)):
+            at = {**env, **{f"_i{axis}": p for axis, p in enumerate(place)}}
+            element = value_of(scalar, tensors, at)
+            if element is None or not low <= element < high:
+                return False
+    return True
 
 
 def _literals(scalars: Iterable[Scalar]) -> list[Fraction]:
