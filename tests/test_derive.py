@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from xflow.ops.registry import Operator, Shape
 from xflow.rule import Rule, parse_rules
 from xflow.rule_files import default_directory, load_rules
 from xflow.size import evaluate
+from xflow.verifier.prove import Refuted, prove
 
 CORPUS = Path(__file__).parent / "corpus"
 VECTOR = TensorType("FLOAT", (3,))
@@ -373,6 +375,53 @@ def test_the_conditions_that_an_equation_needs_are_found() -> None:
     assert isinstance(found, Derived)
     assert found.where == ("n == k",)
     assert isinstance(derive_claim(rule, SPLITS, infer=False), NotDerived)
+
+
+WITHOUT_CONDITIONS = rules("""
+rule mean-of-rows
+  in       x[m, n]
+  from     Mul(ReduceSum(x, axes=[1]), Reciprocal(ReduceSum(Ones(shape=[1, n]), axes=[1])))
+  to       ReduceMean(x, axes=[1])
+  where    n >= 1
+
+rule maximum-of-parts
+  in       x[m, n] y[m, k]
+  from     ReduceMax(Concat(x, y, axis=1), axes=[1])
+  to       Max(ReduceMax(x, axes=[1]), ReduceMax(y, axes=[1]))
+  where    n >= 1, k >= 1
+
+rule padded-and-cut
+  in       x[n]
+  param    p
+  from     x
+  to       Slice(Pad(x, pads=[p, 0]), starts=[p], ends=[n + p], axes=[0], steps=[1])
+  where    p >= 0
+""")
+
+
+@pytest.mark.parametrize("rule", WITHOUT_CONDITIONS, ids=lambda rule: rule.name)
+def test_an_equation_that_is_derived_is_claimed_under_the_conditions_that_it_needs(
+    rule: Rule,
+) -> None:
+    """At all sizes that are tried it holds, and not at those that the conditions leave out."""
+    bare = replace(rule, where=())
+    found = derive_claim(bare, [rule])
+    assert isinstance(found, Derived), found.reason
+    assert set(found.where) == set(rule.where)
+    assert isinstance(prove(bare, infer=False, both_ways=False), Refuted)
+    assert isinstance(derive_claim(bare, [rule], infer=False), NotDerived)
+
+
+def test_a_condition_on_the_elements_of_an_input_is_not_made_up_for_a_claim() -> None:
+    undone = rules("""
+rule undone
+  in       x[n] y[n]
+  from     Mul(Div(x, y), y)
+  to       x
+""")
+    found = derive_claim(equation("x[n] y[n]", "x", "Mul(Div(x, y), y)"), undone)
+    assert isinstance(found, NotDerived)
+    assert "false" in found.reason
 
 
 @pytest.mark.parametrize("rule", FALSE, ids=lambda rule: rule.name)

@@ -225,8 +225,9 @@ def bare(rule: Rule) -> Data:
 
 FALSE = [
     rule
-    for name in ("typed-bad", "bad_maxima")
+    for name in ("typed-bad", "bad_maxima", "bad_boundaries")
     for rule in parse_rules((CORPUS / f"{name}.rules").read_text(encoding="utf-8"))
+    if rule.name not in ("mean-against-a-threshold", "roots-in-order")  # the solver takes minutes
 ]
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from xflow.constraint import Constraint, equal, in_range
 from xflow.errors import ShapeError
 from xflow.facts import BELOW_INFINITY, FINITE, Fact, relations
-from xflow.graph import Value, read, requirements
+from xflow.graph import Value, read, requirements, with_sizes
 from xflow.ops.sorts import REAL
-from xflow.ops.spec import Index, Scalar, all_comparisons, fresh_names, substitute_scalar
+from xflow.ops.spec import Index, Scalar, all_comparisons, fresh_names
 from xflow.rule import BITS, NUMBERS, Instance, leaf_name
 from xflow.size import Size, divide, floor_divide, substitute, symbol
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
@@ -22,13 +22,14 @@ from xflow.verifier.algebra.terms import TooLargeError
 from xflow.verifier.certificate import obligation_record
 from xflow.verifier.defined import Domain, compares_undefined, demands, read_unfolded
 from xflow.verifier.exact import read_operations, roundings, same_bits, weakest
+from xflow.verifier.fixed import fixed_sizes
 from xflow.verifier.lookups import out_of_range, take_for_granted
 from xflow.verifier.matching.abstraction import equal_abstractly
 from xflow.verifier.matching.match import Equality
 from xflow.verifier.matching.reals import equal_reals
 from xflow.verifier.matching.witness import witness_conditions
 from xflow.verifier.reads import jumps, lacking, reads
-from xflow.verifier.refutation.refute import definitions, left_conditions
+from xflow.verifier.refutation.refute import left_conditions
 
 
 @dataclass
@@ -56,8 +57,6 @@ class InstanceProof:
         self.instance = instance
         self.thorough = thorough
         self.conditions = left_conditions(instance)
-        self.equal_symbols = definitions([c for c in instance.where if says_equal(c)])
-        """Symbols that are others under the conditions, by these: put in, they say no more."""
         self.arithmetic = Arithmetic()
         self.equality = Equality(self.arithmetic)
         self.equality.normalizer.facts = relations(instance.facts)
@@ -78,18 +77,14 @@ class InstanceProof:
             if missing:
                 words = ", ".join(map(str, missing))
                 return Attempt(f"the right side needs {words}", missing)
-            granted = take_for_granted(instance.lhs, self.arithmetic)
-            unsafe = out_of_range(
-                instance.lhs, instance.rhs, self.arithmetic, self.equality.comparisons
-            )
-            if unsafe is not None:
-                return Attempt(unsafe)
-            outputs: list[dict[str, object]] = []
-            for left, right in zip(instance.lhs, instance.rhs, strict=True):
-                outcome = self._prove_output(left, right)
-                if isinstance(outcome, Attempt):
-                    return outcome
-                outputs.append(outcome)
+            fixed = fixed_sizes(instance.where, conditions)
+            made = self._prove_outputs(fixed)
+            if isinstance(made, Attempt) and fixed and not made.needs:
+                # Written out, an index may have other digits.
+                made = self._prove_outputs({})
+            if isinstance(made, Attempt):
+                return made
+            granted, outputs = made
             exact = weakest(self.exact)
             if self.arithmetic.contradictory((), Effort.LEMMAS):
                 # Either they hold nowhere, which took products to see, or the fault is ours.
@@ -103,6 +98,31 @@ class InstanceProof:
             "outputs": outputs,
         }
         return Attempt(None, exact=exact, jumps=frozenset(self.jumps), certificate=[record])
+
+    def _prove_outputs(
+        self, sizes: Mapping[str, Size]
+    ) -> tuple[list[str], list[dict[str, object]]] | Attempt:
+        """What is taken for granted of indices, and a record of each output.
+
+        Both sides are read with `sizes` for some symbols.
+        """
+        try:
+            lhs, rhs = (with_sizes(s, sizes) for s in (self.instance.lhs, self.instance.rhs))
+        except (ShapeError, ZeroDivisionError) as error:
+            return Attempt(f"{type(error).__name__}: {error}")
+        self.exact.clear()
+        self.jumps.clear()
+        granted = take_for_granted(lhs, self.arithmetic)
+        unsafe = out_of_range(lhs, rhs, self.arithmetic, self.equality.comparisons)
+        if unsafe is not None:
+            return Attempt(unsafe)
+        outputs: list[dict[str, object]] = []
+        for left, right in zip(lhs, rhs, strict=True):
+            outcome = self._prove_output(left, right)
+            if isinstance(outcome, Attempt):
+                return outcome
+            outputs.append(outcome)
+        return granted, outputs
 
     def _missing_requirements(self) -> Iterator[Constraint]:
         """What the right side needs and the left does not give; equal shapes among it."""
@@ -273,9 +293,8 @@ class InstanceProof:
     def _compare(self, left: Value, right: Value, reading: _Reading) -> dict[str, object] | Attempt:
         before, mark = len(self.arithmetic.obligations), self.equality.recorder.mark()
         index, simpler = reading.index, reading.simpler
-        values = self.equal_symbols
         a, b, *unfolded = (
-            simpler(substitute_scalar(scalar, values) if values else scalar)
+            simpler(scalar)
             for scalar in (
                 read(left, index),
                 read(right, index),
@@ -375,12 +394,6 @@ class _Reading:
         if self.strict is not None:
             scalar = with_choices(scalar, strict=self.strict)
         return scalar if self.radix is None else self.radix.rewrite(scalar)
-
-
-def says_equal(condition: Constraint) -> bool:
-    """Whether a condition is ``g == h`` for two symbols."""
-    names = condition.symbols
-    return len(names) == 2 and condition == equal(*map(symbol, sorted(names)))
 
 
 def _readings_of(value: Value, index: Index) -> tuple[Scalar, Scalar]:

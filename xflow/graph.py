@@ -30,6 +30,7 @@ from xflow.ops.registry import (
 )
 from xflow.ops.sorts import BOOL, INT, REAL
 from xflow.ops.spec import Element, Index, Scalar, truth
+from xflow.size import Expr, Size, substitute
 
 
 @dataclass(frozen=True)
@@ -386,6 +387,37 @@ def rebuild_all(
         moved.update((old, made) for old, made in new.items() if old not in replace)
         moved.update(stay)
     return tuple(new[value] for value in values)
+
+
+def with_sizes(values: Sequence[Value], sizes: Mapping[str, Size]) -> tuple[Value, ...]:
+    """`values` with symbols replaced in the shapes of leaves and in attributes.
+
+    Raises ShapeError and ZeroDivisionError where an operator is not defined at these sizes.
+    """
+    done: dict[Value, Value] = {}
+    for node in walk(values):
+        if isinstance(node.op, Leaf):
+            kind = TensorType(node.types[0].dtype, _replaced(node.types[0].shape, sizes))
+            made: tuple[Value, ...] = (
+                leaf(node.op.key, kind, constant=node.op.constant, blocked=node.op.blocked),
+            )
+        else:
+            assert isinstance(node.op, Operator), node.op
+            attributes = {k: _attribute_at(v, sizes) for k, v in node.attributes.items()}
+            sources = [done[source] for source in node.inputs]
+            made = apply(node.op, sources, attributes, dtype=node.types[0].dtype)
+        done.update(zip(node.outputs, made, strict=True))
+    return tuple(done[value] for value in values)
+
+
+def _replaced(shape: Shape, sizes: Mapping[str, Size]) -> Shape:
+    return tuple(substitute(size, sizes) for size in shape)
+
+
+def _attribute_at(attribute: Attribute, sizes: Mapping[str, Size]) -> Attribute:
+    if isinstance(attribute, tuple):
+        return _replaced(attribute, sizes)
+    return substitute(attribute, sizes) if isinstance(attribute, Expr) else attribute
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ and at every rank of the equation, see `draws`.
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,25 +105,45 @@ def derive_claim(
 ) -> Derived | NotDerived:
     """As `derive`, for an equation of which nobody has shown that it holds.
 
-    If nothing derives it, the verifier is asked for conditions (with `infer`), and it is tried
-    under these. What the verifier refutes is not derived, and what partial operators take part in,
-    or is claimed of any rank, only if it is proved besides.
+    What the verifier proves besides is derived as it stands. Else it is asked for conditions on
+    sizes (with `infer`), and the equation is derived under these, which `Derived.where` then names:
+    it may be false without, at sizes at which it was not tried. What the verifier refutes for all
+    that is not derived, and what partial operators take part in, or is claimed of any rank, only if
+    it is proved.
     """
     found = derive(rule, rules, steps, seed)
-    if isinstance(found, Derived):
-        shown = prove(rule, infer=False, both_ways=False)
-        if isinstance(shown, Refuted):  # at sizes or numbers at which it was not derived
-            return NotDerived(f"it is false: {shown.counterexample.reason}")
-        if isinstance(shown, Proved) or not (found.is_partial or rule.any_rank):
-            return found
-        found = NotDerived("it is not shown that the right side is defined where the left one is")
-    verdict = prove(rule, both_ways=False) if infer else None
-    match verdict:
+    is_derived = isinstance(found, Derived)
+    shown = prove(rule, infer=False, both_ways=False) if is_derived else None
+    if isinstance(shown, Proved) or (shown is None and not infer):
+        return found
+    if infer:
+        # What was derived is worth a search among conditions for which samples have to ask.
+        under = prove(rule, both_ways=False, weaken=is_derived)
+        of_sizes = not isinstance(under, Proved) or not _speaks_of_values(rule, under.where)
+        shown = under if shown is None or of_sizes else shown
+    match shown:
         case Proved(where=where) if set(where) - set(rule.where):
             return derive(replace(rule, where=where), rules, steps, seed)
         case Refuted(counterexample=counterexample):
             return NotDerived(f"it is false: {counterexample.reason}")
+    if (
+        isinstance(found, Derived)
+        and not isinstance(shown, Proved)
+        and (found.is_partial or rule.any_rank)
+    ):
+        return NotDerived("it is not shown that the right side is defined where the left one is")
     return found
+
+
+def _speaks_of_values(rule: Rule, where: Sequence[str]) -> bool:
+    """Whether one of the conditions that the rule lacks is about the elements of an input."""
+    names = {
+        node.id
+        for text in set(where) - set(rule.where)
+        for node in ast.walk(ast.parse(text, mode="eval"))
+        if isinstance(node, ast.Name)
+    }
+    return bool(names & set(rule.value_names))
 
 
 def derive(

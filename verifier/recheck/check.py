@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xflow.constraint import Constraint, at_least, equal, in_range
-from xflow.errors import XflowError
+from xflow.errors import ShapeError, XflowError
 from xflow.facts import SIGNS
-from xflow.graph import Value, read, requirements
+from xflow.graph import Value, read, requirements, with_sizes
 from xflow.ops.registry import Operator
 from xflow.ops.spec import Index, Scalar, fresh_names
 from xflow.rule import BITS, Instance, Rule
@@ -20,6 +20,7 @@ from xflow.verifier.recheck.digits import covers, without_quotients
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
 from xflow.verifier.recheck.expand import Expansion
+from xflow.verifier.recheck.fixed import fixed_sizes
 from xflow.verifier.recheck.floats import check_exact, find_difference
 from xflow.verifier.recheck.forms import Unreplayable, canonical
 from xflow.verifier.recheck.integers import Ranges
@@ -28,7 +29,14 @@ from xflow.verifier.recheck.ranges import granted, out_of_range
 from xflow.verifier.recheck.reading import read_condition
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying
-from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, StepError, Verdict, Wrong
+from xflow.verifier.recheck.verdicts import (
+    BitsError,
+    Confirmed,
+    DocumentError,
+    NotConfirmed,
+    Verdict,
+    Wrong,
+)
 from xflow.verifier.recheck.witness import present_values
 
 CASES = 10
@@ -59,7 +67,9 @@ def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> Verdict
 def _recheck_direction(rule: Rule, data: object, cases: int) -> Verdict:
     try:
         return _Direction(rule, data, cases).check()
-    except StepError as error:
+    except DifferError as error:
+        return Wrong(str(error), error.difference)
+    except (BitsError, DocumentError) as error:
         return Wrong(str(error))
     except Unreplayable as error:
         return NotConfirmed(str(error))
@@ -111,17 +121,17 @@ class _Direction:
     def check(self) -> Verdict:
         data = self.data
         if not isinstance(data, dict):
-            raise StepError("there is no certificate")
+            raise DocumentError("there is no certificate")
         for key, text in statement_of(self.rule).items():
             if key == "limits" and data.get("exact") == BITS:
                 continue  # where the sides agree to the bit, they do so at -inf
             if key not in data:
-                raise StepError("the certificate does not say which rule it is of")
+                raise DocumentError("the certificate does not say which rule it is of")
             if not _says_enough(key, data[key], text):
-                raise StepError(f"the certificate is of another rule: its {key!r} differs")
+                raise DocumentError(f"the certificate is of another rule: its {key!r} differs")
         ranks = data.get("ranks")
         if not isinstance(ranks, list) or [entry(r, "rank") for r in ranks] != [*self.rule.ranks]:
-            raise StepError("the certificate does not have one part for each rank")
+            raise DocumentError("the certificate does not have one part for each rank")
         total = Confirmed()
         instances = list(self.rule.instances())
         if any(map(wraps_around, instances)):
@@ -171,6 +181,22 @@ def _computed(value: Value, index: Index) -> Iterator[Scalar]:
         yield from _computed(sources[0], index)
 
 
+def _at(condition: Constraint, sizes: Mapping[str, Size]) -> Constraint:
+    """The condition at fixed sizes; as it is where it then divides by 0."""
+    try:
+        return condition.substitute(sizes)
+    except ZeroDivisionError:
+        return condition
+
+
+def _follow(
+    conditions: Iterable[Constraint], assumed: Sequence[Constraint], ranges: Sequence[Constraint]
+) -> bool:
+    """Whether `conditions` hold wherever the index is in its ranges."""
+    questions = Questions([*assumed, *ranges])
+    return all(map(questions.implied, conditions))
+
+
 @dataclass
 class _Rank:
     """A rule at one rank."""
@@ -185,21 +211,25 @@ class _Rank:
     ranges: Ranges = field(default_factory=dict)
 
     def check(self) -> tuple[int, int]:
-        """How many questions and points it took. Raises StepError, Unreplayable."""
+        """How many questions and points it took.
+
+        Raises DifferError, DocumentError, Unreplayable.
+        """
         instance = self.instance
         where = f"at rank {instance.rank}"
         assumed = assumptions(instance)
         self.facts = {f.name: f.relation for f in instance.facts if f.relation in SIGNS}
         if any(c.decided is False for c in assumed):
-            raise StepError(f"{where}, the left side is never defined")
+            raise Unreplayable(f"{where}, the left side is never defined")
         self._compare_texts("assume", assumed)
         needed = requirements(instance.rhs)
         self._compare_texts("require", needed)
         questions = Questions(assumed)
         if questions.contradictory(()):
-            raise StepError(f"{where}, the conditions contradict each other")
+            raise Unreplayable(f"{where}, the conditions contradict each other")
+        fixed = fixed_sizes(instance.where, assumed, questions)
         for condition in dict.fromkeys([*needed, *self._equal_shapes()]):
-            if not questions.implied(condition):
+            if not questions.implied(condition) and not questions.implied(_at(condition, fixed)):
                 raise Unreplayable(f"{where}, it is not shown that {condition}, as the right needs")
         self._check_indices(questions)
         self.asked += questions.asked
@@ -207,17 +237,36 @@ class _Rank:
         if self.data is None:
             outputs = [None] * len(instance.lhs)
         if not isinstance(outputs, list) or len(outputs) != len(instance.lhs):
-            raise StepError(f"{where}, the certificate does not have one part for each output")
+            raise DocumentError(f"{where}, the certificate does not have one part for each output")
         # What does not follow is told after what is false: a false rule is better called that.
-        try:
-            least = 0 if self.data is None else min(self.cases, LEAST_CASES)
-            self.points += compare_at_random(instance, assumed, self.cases, least)
-        except DifferError as error:
-            raise StepError(f"{where}, {error}") from None
-        for left, right, output in zip(instance.lhs, instance.rhs, outputs, strict=True):
-            self._check_output(left, right, output, assumed)
+        least = 0 if self.data is None else min(self.cases, LEAST_CASES)
+        self.points += compare_at_random(instance, assumed, self.cases, least)
+        self._check_outputs(outputs, assumed, fixed)
         check_exact(instance, assumed)
         return self.asked, self.points
+
+    def _check_outputs(
+        self,
+        outputs: Sequence[object],
+        assumed: Sequence[Constraint],
+        fixed: Mapping[str, Size],
+    ) -> None:
+        """Each output with the sizes that are fixed put in; as it is written where that fails.
+
+        A record may have been made either way.
+        """
+        sides = (self.instance.lhs, self.instance.rhs)
+        failure: Unreplayable | None = None
+        for sizes in (fixed, {}) if fixed else ({},):
+            try:
+                lhs, rhs = (with_sizes(side, sizes) for side in sides)
+                for left, right, output in zip(lhs, rhs, outputs, strict=True):
+                    self._check_output(left, right, output, assumed)
+                return
+            except (ShapeError, ZeroDivisionError, Unreplayable) as error:
+                failure = failure or Unreplayable(str(error))
+        assert failure is not None
+        raise failure
 
     def _check_indices(self, questions: Questions) -> None:
         """Whether the right side looks up at places that exist, if the left side does."""
@@ -231,7 +280,7 @@ class _Rank:
 
     def _compare_texts(self, key: str, conditions: Sequence[Constraint]) -> None:
         if self.data is not None and entry(self.data, key) != [str(c) for c in conditions]:
-            raise StepError(
+            raise DocumentError(
                 f"at rank {self.instance.rank}, the certificate does not {key} what the rule does"
             )
 
@@ -240,7 +289,7 @@ class _Rank:
             return  # elementwise throughout: where it is applied, the shapes agree
         for left, right in zip(self.instance.lhs, self.instance.rhs, strict=True):
             if len(left.shape) != len(right.shape):
-                raise StepError("the ranks of the two sides differ")
+                raise Unreplayable("the ranks of the two sides differ")
             for a, b in zip(left.shape, right.shape, strict=True):
                 yield equal(a, b)
 
@@ -260,11 +309,11 @@ class _Rank:
         index, conditions = (plain, ranges) if data is None else read_index(data)
         if index != plain:
             if len(index) != len(plain):
-                raise StepError("the certificate does not have one index for each axis")
+                raise DocumentError("the certificate does not have one index for each axis")
             if not covers(index, conditions, plain, Questions([*assumed, *ranges])):
                 raise Unreplayable("the digits are not shown to reach each output index")
-        elif set(conditions) - set(map(canonical, ranges)):
-            raise StepError("the certificate does not cover each output index")
+        elif not _follow(set(conditions) - set(map(canonical, ranges)), assumed, ranges):
+            raise Unreplayable("the certificate is not shown to cover each output index")
         questions = Questions([*assumed, *conditions], ranges=self.ranges)
         witness = entry(data, "witness")
         if witness is not None:
@@ -317,7 +366,7 @@ class _Rank:
         if difference is None:
             return frozenset()
         if self.instance.exact == BITS and difference.is_certain:
-            raise StepError(f"the sides do not agree to the bit: {difference.words}")
+            raise BitsError(f"the sides do not agree to the bit: {difference.words}")
         raise Unreplayable(
             f"{reasons[0]}, and the sides are not shown to agree to the bit: {difference.words}"
         )

@@ -73,6 +73,8 @@ def _recheck_text(text: str, path: Path) -> Verdict:
         certificate = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Wrong(f"there is no certificate {path.name}")
-    except (OSError, ValueError) as error:
-        return Wrong(f"the certificate {path.name} cannot be read: {error}")
+    except OSError as error:
+        return NotConfirmed(f"the certificate {path.name} cannot be read: {error}")
+    except ValueError as error:
+        return Wrong(f"the certificate {path.name} is no JSON: {error}")
     return recheck_rule(rule, certificate)

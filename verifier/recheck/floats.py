@@ -51,7 +51,7 @@ from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.evaluate import assignments
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.ranges import indices_of
-from xflow.verifier.recheck.verdicts import StepError
+from xflow.verifier.recheck.verdicts import BitsError
 
 CASES = 6
 """Assignments of sizes at which sides that are to agree to the bit are run."""
@@ -86,7 +86,7 @@ def may_round(scalar: Scalar) -> bool:
 
 
 def check_exact(instance: Instance, assumed: Sequence[Constraint]) -> None:
-    """Check what the line ``exact`` says. Raises Unreplayable, StepError."""
+    """Check what the line ``exact`` says. Raises Unreplayable, BitsError."""
     if instance.exact is None:
         return
     if instance.exact != BITS:
@@ -100,12 +100,12 @@ def check_exact(instance: Instance, assumed: Sequence[Constraint]) -> None:
         difference = find_difference(instance, (left, right), assumed, instance.exact == BITS)
         if difference is not None:
             if difference.is_certain:
-                raise StepError(f"the sides do not agree to the bit: {difference.words}")
+                raise BitsError(f"the sides do not agree to the bit: {difference.words}")
             raise Unreplayable(f"the sides are not shown to agree to the bit: {difference.words}")
 
 
 @dataclass(frozen=True)
-class Difference:
+class OtherBits:
     """That two outputs differ, in words."""
 
     words: str
@@ -119,7 +119,7 @@ def find_difference(
     assumed: Sequence[Constraint],
     special: bool = True,
     cases: int = CASES,
-) -> Difference | None:
+) -> OtherBits | None:
     """Where the two sides of an output differ in some bit; None where none was found to.
 
     With `special`, elements are NaN and infinite, too. Raises Unreplayable where hardly any sizes
@@ -138,7 +138,7 @@ def find_difference(
             if left.shape != right.shape or not _same(left, right):
                 shown = ", ".join(f"{name} = {value}" for name, value in sorted(sizes.items()))
                 words = f"{_first_difference(left, right)}, with {shown or 'no sizes'}"
-                return Difference(words, not made.replaced)
+                return OtherBits(words, not made.replaced)
             if not left.size:
                 break
         done += compared

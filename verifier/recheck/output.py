@@ -26,7 +26,7 @@ from xflow.verifier.recheck.reals import equal_over_reals
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying
-from xflow.verifier.recheck.verdicts import StepError
+from xflow.verifier.recheck.verdicts import DocumentError
 
 
 def entry(data: object, key: str) -> Any:
@@ -35,10 +35,13 @@ def entry(data: object, key: str) -> Any:
 
 
 def read_index(data: object) -> tuple[tuple[Size, ...], list[Constraint]]:
-    """The index that an output is read at, and its conditions. Raises StepError, Unreplayable."""
+    """The index that an output is read at, and its conditions.
+
+    Raises DocumentError, Unreplayable.
+    """
     index, where = entry(data, "index"), entry(data, "where")
     if not isinstance(index, list) or not isinstance(where, list):
-        raise StepError("the certificate does not say which index an output is read at")
+        raise DocumentError("the certificate does not say which index an output is read at")
     return tuple(map(read_size, index)), [read_condition(text) for text in where]
 
 
@@ -85,7 +88,7 @@ class Output:
         self._whole = read_whole(left, index), read_whole(right, index)
 
     def check(self, in_digits: bool) -> None:
-        """Raises StepError, Unreplayable."""
+        """Raises DocumentError, Unreplayable."""
         if in_digits:
             a, b = (without_quotients(s, self._questions) for s in self._scalars)
             c, d = (without_quotients(s, self._questions) for s in self._whole)
@@ -112,7 +115,7 @@ class Output:
             raise Unreplayable(f"the normal forms are not shown equal: {replay.failure}")
         refused = replay.refused()
         if refused is not None:
-            raise StepError(f"a recorded step does not follow: {refused}")
+            raise Unreplayable(f"a recorded step is not shown to follow: {refused}")
 
     def _equal_reals(self) -> bool:
         """Whether the equation is one of real numbers that the solver shows as it stands."""
@@ -142,7 +145,7 @@ class Output:
         """A recorded normal form, once it is shown to be that side's specification."""
         recorded = self._reader.sum(entry(self._data, side))
         if not is_finite(recorded, self._questions):
-            raise StepError(f"the normal form of the {side} side has a sum without end")
+            raise Unreplayable(f"the normal form of the {side} side may have a sum without end")
         if not self._plain.equal(expanded, recorded, ()):
             raise Unreplayable(
                 f"the {side} side is not shown to have its normal form: {self._plain.failure}"
@@ -159,7 +162,7 @@ class Output:
         def member(item: object) -> tuple[Term, Change]:
             part, change = item if isinstance(item, list) and len(item) == 2 else (item, {})
             if isinstance(part, str) and part not in sides:
-                raise StepError(f"a group speaks of {part}, which is no term")
+                raise DocumentError(f"a group speaks of {part}, which is no term")
             found = sides[part] if isinstance(part, str) else self._reader.term(part)
             return found, read_map(change)
 
@@ -168,7 +171,7 @@ class Output:
         for group in made:
             # Not only terms of the two normal forms: those of what is nested in them, too.
             if not is_finite(Sum(tuple(t for t, _ in group.members)), self._questions):
-                raise StepError("a group has a sum without end")
+                raise Unreplayable("a group may have a sum without end")
         return made
 
     def _witnesses(self, steps: object) -> list[Change]:
@@ -194,7 +197,7 @@ class Output:
             weighted = group.weighted()
             if len(weighted) > 1 and _weights_key(weighted) not in listed:
                 first, _ = group.members[0]
-                raise StepError(f"there is no obligation for the group of {first}")
+                raise Unreplayable(f"there is no obligation for the group of {first}")
 
 
 def _weights_key(weighted: Sequence[tuple[Fraction, Sequence[Constraint]]]) -> str:

@@ -62,6 +62,8 @@ MAX_WITNESSES = 6
 """Orders in which the variables of two maxima are paired."""
 MAX_DIGITS = 4
 """How often bound variables are split into digits."""
+MAX_PATHS = 48
+"""Paths that are kept, for recorded groups that were not needed."""
 
 
 @dataclass
@@ -92,6 +94,8 @@ class Replay:
         self._taken = set[str]().union(*(c.symbols for c in self.questions.assumed))
         self._by_key: dict[str, list[Group]] = {}
         self._open: dict[int, str] = {}
+        self._paths: dict[tuple[str, ...], Guards] = {(): ()}
+        """Under which conditions sums were asked about."""
         self._apart_groups = list(map(apart_group, self.groups))
         for number, group in enumerate(self._apart_groups):
             self._open[number] = ""
@@ -109,6 +113,8 @@ class Replay:
         """Whether the terms sum to 0 wherever `path` holds."""
         if self._depth > MAX_DEPTH:
             return False
+        if len(self._paths) < MAX_PATHS:
+            self._paths.setdefault(tuple(map(str, path)), path)
         self._depth += 1
         try:
             rest = self._tidied(self._apart(terms, path), path)
@@ -172,15 +178,15 @@ class Replay:
         return self.cancels(weighted, path)
 
     def refused(self) -> str | None:
-        """Why a recorded group does not hold; None if each does.
+        """Why a recorded group is not shown to hold; None if each is.
 
-        One that was not needed on the way holds if it does by itself.
+        One that was not needed on the way must hold under some conditions that came up there: the
+        record does not say under which it was used, as inside of a maximum.
         """
         for number, failure in self._open.items():
-            if failure:
-                return failure
-            if not self._group_vanishes(self._apart_groups[number], ()):
-                return self.failure
+            group = self._apart_groups[number]
+            if not any(self._group_vanishes(group, path) for path in self._paths.values()):
+                return failure or self.failure
         return None
 
     def moved(self, part: Term, change: Change, target: Term, path: Guards) -> Term | None:

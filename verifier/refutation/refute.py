@@ -35,6 +35,8 @@ from xflow.size import (
     substitute,
 )
 from xflow.verifier.lookups import indices_of
+from xflow.verifier.refutation.boundaries import BoundaryDraws, boundaries_of
+from xflow.verifier.refutation.confirm import is_real
 from xflow.verifier.refutation.counterexample import Counterexample, sides, undefined_place
 
 ORDINARY = (0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5, -1, -1, -2)
@@ -62,28 +64,54 @@ def search_counterexample(
     """Evaluate both sides of `rule` at `cases` random sizes for each rank."""
     done = 0
     for instance in rule.instances():
-        rng = random.Random(f"{seed} {rule.lhs} {rule.rhs} {instance.rank}")
-        result = _search(instance, rng, cases)
+        result = _search(instance, f"{seed} {rule.lhs} {rule.rhs} {instance.rank}", cases)
         if isinstance(result, Counterexample):
             return result
         done += result.cases
     return Survived(done)
 
 
-def _search(instance: Instance, rng: random.Random, cases: int) -> Counterexample | Survived:
+def _search(instance: Instance, seed: str, cases: int) -> Counterexample | Survived:
+    """At each assignment of sizes two cases: generic inputs, and inputs at boundaries if any."""
+    rng, other_rng = random.Random(seed), random.Random(f"{seed} at boundaries")
     conditions = left_conditions(instance)
     names = size_names(instance, conditions)
     sampler = Sampler(names, conditions, rng, whole_numbers(instance, conditions))
+    boundaries = boundaries_of(instance)
+    draws = BoundaryDraws(instance, boundaries, real_numbers(instance)) if boundaries else None
+    jumps = any(boundary.jumps for boundary in boundaries)
     done = 0
-    for _ in range(3 * cases):  # a draw without elements to compare does not count
+    for number in range(3 * cases):  # a draw without elements to compare does not count
         sizes = sampler.draw() if done < cases else None
         if sizes is None:
             break
-        outcome = compare_at(instance, sizes, rng)
-        if isinstance(outcome, Counterexample):
-            return outcome
-        done += outcome
+        compared = 0
+        for source, near in ((rng, None), (other_rng, draws)):
+            if source is other_rng and (draws is None or number % 2):
+                break
+            outcome = compare_at(instance, sizes, source, near)
+            if not isinstance(outcome, Counterexample):
+                compared = max(compared, outcome)
+            elif not jumps or is_beyond_rounding(instance, sizes, outcome):
+                return outcome
+            else:
+                compared = 1
+        done += compared
     return Survived(done)
+
+
+def is_beyond_rounding(instance: Instance, sizes: Mapping[str, int], found: Counterexample) -> bool:
+    """Whether a counterexample of a rule that jumps somewhere is more than a rounding error."""
+    if found.right_outputs is None:
+        return True
+    pairs = zip(found.left_outputs, found.right_outputs, strict=True)
+    if not instance.broadcast and any(a.shape != b.shape for a, b in pairs):
+        return True
+    shapes = {name: array.shape for name, array in found.inputs.items()}
+    left, right = (
+        concretize(side, sizes, found.reals, shapes) for side in (instance.lhs, instance.rhs)
+    )
+    return is_real(left, right, found.inputs)
 
 
 def size_names(instance: Instance, conditions: Iterable[Constraint] = ()) -> list[str]:
@@ -279,9 +307,15 @@ def _to_z3(size: Size, unknowns: Mapping[str, Any], solver: Any) -> Any:
 
 
 def compare_at(
-    instance: Instance, sizes: Mapping[str, int], rng: random.Random
+    instance: Instance,
+    sizes: Mapping[str, int],
+    rng: random.Random,
+    near: BoundaryDraws | None = None,
 ) -> Counterexample | int:
-    """A counterexample at these sizes, or the number of cases (0 or 1) that were compared."""
+    """A counterexample at these sizes, or the number of cases (0 or 1) that were compared.
+
+    The inputs are generic, or at the boundaries that `near` knows of.
+    """
     shapes: dict[str, Shape] = {}
     for value in instance.inputs:
         op = value.node.op
@@ -289,10 +323,14 @@ def compare_at(
         shapes[op.key] = tuple(evaluate(size, sizes) for size in value.shape)
     if instance.broadcast:
         shapes = broadcast_shapes(shapes, rng)
+    if near is not None:
+        shapes = near.shapes(shapes, rng)
     reals = {
         name: Fraction(rng.choice((-8, -5, -1, 0, *range(1, 13))), 8)
         for name in sorted(real_symbols((*instance.lhs, *instance.rhs)))
     }
+    if near is not None:
+        reals = near.reals(reals, rng)
     for fact in instance.facts:
         if fact.name in reals and not fact.holds(reals[fact.name]):
             reals[fact.name] = abs(reals[fact.name]) or Fraction(1, 8)
@@ -305,6 +343,8 @@ def compare_at(
     }
     numbers = real_numbers(instance)
     inputs = {name: sprinkled(array, numbers, rng) for name, array in inputs.items()}
+    if near is not None:
+        inputs = near.inputs(inputs, reals, sizes, rng)
     for fact in instance.facts:
         if fact.name in inputs:
             inputs[fact.name] = satisfying(fact, inputs[fact.name])

@@ -18,8 +18,15 @@ import numpy as np
 from xflow.ops.registry import Array
 from xflow.rule import Instance, Rule, leaf_name
 from xflow.size import evaluate, free_symbols
+from xflow.verifier.refutation.boundaries import boundaries_of
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import MAX_ELEMENTS, Sampler, compare_on, left_conditions
+from xflow.verifier.refutation.refute import (
+    MAX_ELEMENTS,
+    Sampler,
+    compare_on,
+    is_beyond_rounding,
+    left_conditions,
+)
 
 Inputs: TypeAlias = dict[str, Array]
 
@@ -63,8 +70,15 @@ class _Shrinker:
             return False
         if self.best.right_outputs is not None and outcome.right_outputs is None:
             return False  # different values say more than a right side that is not defined
+        if self.jumps and not is_beyond_rounding(self.instance, sizes, outcome):
+            return False
         self.best = outcome
         return True
+
+    @cached_property
+    def jumps(self) -> bool:
+        """Whether something may jump, so that a rounding error looks like a difference."""
+        return any(boundary.jumps for boundary in boundaries_of(self.instance))
 
     @cached_property
     def extents(self) -> frozenset[str]:
