@@ -7,12 +7,11 @@ and at every rank of the equation, see `draws`.
 
 from __future__ import annotations
 
-import ast
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.facts import Fact
+from xflow.facts import SIGNS, Fact, fact_of
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.draws import draws
 from xflow.generator.saturation.egraph import EGraph, Step
@@ -136,14 +135,13 @@ def derive_claim(
 
 
 def _speaks_of_values(rule: Rule, where: Sequence[str]) -> bool:
-    """Whether one of the conditions that the rule lacks is about the elements of an input."""
-    names = {
-        node.id
-        for text in set(where) - set(rule.where)
-        for node in ast.walk(ast.parse(text, mode="eval"))
-        if isinstance(node, ast.Name)
-    }
-    return bool(names & set(rule.value_names))
+    """Whether one of the conditions that the rule lacks is about signs of elements of an input.
+
+    That elements are numbers is taken for granted: what is derived is an equation of numbers.
+    """
+    names = rule.value_names
+    facts = (fact_of(text, names) for text in set(where) - set(rule.where))
+    return any(fact is not None and fact.relation in SIGNS for fact in facts)
 
 
 def derive(

@@ -8,13 +8,13 @@ holds: its conditions and the requirements of both its sides are decided by the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 
 from xflow.errors import ShapeError
-from xflow.facts import Fact
+from xflow.facts import SIGNS, Fact
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
 from xflow.graph import Graph, Leaf, Node, TensorType, Value, apply, read, walk
@@ -33,9 +33,6 @@ MAX_MATCHES = 100_000
 MAX_EXPONENT = 64
 MAX_NUMBER = 2**100
 """Of numbers that are computed: powers beyond the first take long, no type has the second."""
-
-IMPLIED = {"!=": (">",), ">=": (">",), ">": ()}
-"""Relations to 0 that say more than another one."""
 
 
 @lru_cache(maxsize=10_000)
@@ -168,10 +165,14 @@ class Saturation:
         return list(dict.fromkeys(map(self.egraph.canonical, self._outputs)))
 
     def is_fact(self, fact: Fact, value: Value) -> bool:
-        """Whether all elements of a class are known to satisfy a condition."""
-        stronger = (fact.relation, *IMPLIED[fact.relation])
+        """Whether all elements of a class are known to satisfy a condition.
+
+        They are numbers here: what is derived is an equation of numbers.
+        """
+        if fact.relation not in SIGNS:
+            return True
         known = (f for leaf, f in self._facts if self.egraph.canonical(leaf) is value)
-        if any(f.relation in stronger for f in known):
+        if any(replace(f, name=fact.name).implies(fact) for f in known):
             return True
         number = self._number(value)
         return number is not None and fact.holds(number)
