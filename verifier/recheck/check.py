@@ -20,7 +20,9 @@ from xflow.verifier.recheck.digits import covers, without_quotients
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
 from xflow.verifier.recheck.expand import Expansion
-from xflow.verifier.recheck.floats import check_exact, find_difference
+from xflow.verifier.recheck.floats import CASES as RUNS
+from xflow.verifier.recheck.floats import LEAST as FURTHER_RUNS
+from xflow.verifier.recheck.floats import Difference, find_difference, rounded
 from xflow.verifier.recheck.forms import Unreplayable, canonical
 from xflow.verifier.recheck.integers import Ranges
 from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
@@ -183,6 +185,7 @@ class _Rank:
     points: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
+    _differences: dict[object, Difference | None] = field(default_factory=dict)
 
     def check(self) -> tuple[int, int]:
         """How many questions and points it took. Raises StepError, Unreplayable."""
@@ -216,8 +219,36 @@ class _Rank:
             raise StepError(f"{where}, {error}") from None
         for left, right, output in zip(instance.lhs, instance.rhs, outputs, strict=True):
             self._check_output(left, right, output, assumed)
-        check_exact(instance, assumed)
+        self._check_exact(assumed)
         return self.asked, self.points
+
+    def _check_exact(self, assumed: Sequence[Constraint]) -> None:
+        """Whether the sides agree to the bit as far as the rule says."""
+        if self.instance.exact is None:
+            return
+        if self.instance.exact != BITS and (value := rounded(self.instance)) is not None:
+            raise Unreplayable(f"{value} may round: for numbers, too, the sides may differ")
+        for left, right in zip(self.instance.lhs, self.instance.rhs, strict=True):
+            difference = None
+            if left != right:
+                difference = self._difference(left, right, assumed, self.instance.exact == BITS)
+            if difference is None:
+                continue
+            if difference.is_certain:
+                raise StepError(f"the sides do not agree to the bit: {difference.words}")
+            words = difference.words
+            raise Unreplayable(f"the sides are not shown to agree to the bit: {words}")
+
+    def _difference(
+        self, left: Value, right: Value, assumed: Sequence[Constraint], special: bool = True
+    ) -> Difference | None:
+        key = left, right, special
+        if key not in self._differences:
+            runs = RUNS if self.data is not None else FURTHER_RUNS
+            self._differences[key] = find_difference(
+                self.instance, (left, right), assumed, special, runs
+            )
+        return self._differences[key]
 
     def _check_indices(self, questions: Questions) -> None:
         """Whether the right side looks up at places that exist, if the left side does."""
@@ -313,7 +344,7 @@ class _Rank:
             reasons.append(reason)
         if self.instance.exact != BITS and len(self.instance.lhs) == 1:
             raise Unreplayable(reasons[0])
-        difference = find_difference(self.instance, (left, right), assumed)
+        difference = self._difference(left, right, assumed)
         if difference is None:
             return frozenset()
         if self.instance.exact == BITS and difference.is_certain:
