@@ -108,12 +108,14 @@ def find_difference(
     sides: tuple[Value, Value],
     assumed: Sequence[Constraint],
     special: bool = True,
+    *,
     cases: int = CASES,
+    least: int = LEAST,
 ) -> Difference | None:
     """Where the two sides of an output differ in some bit; None where none was found to.
 
-    With `special`, elements are NaN and infinite, too. Raises Unreplayable where hardly any sizes
-    are found at which both can be run.
+    With `special`, elements are NaN and infinite, too. Raises Unreplayable where fewer than `least`
+    assignments of sizes are found at which both can be run.
     """
     rng = random.Random(f"{sides} {instance.rank}")
     done = 0
@@ -142,7 +144,7 @@ def find_difference(
         done += compared
         if done == cases:
             break
-    if done < LEAST:
+    if done < least:
         raise Unreplayable("hardly any sizes were found at which both sides can be run in floats")
     return None
 
