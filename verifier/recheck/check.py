@@ -326,12 +326,10 @@ class _Rank:
         do, or where an output of several may, that is enough.
         """
         reasons: list[str] = []
-        for index, conditions in self._indices(left, data):
+        for index, conditions, resolved in self._indices(left, data, assumed):
             questions = Questions([*assumed, *conditions], ranges=self.ranges)
             try:
-                found = elements_of(
-                    (left, right), index, questions, self.instance.facts, bool(reasons)
-                )
+                found = elements_of((left, right), index, questions, self.instance.facts, resolved)
                 reason = found.unshown() or self._without_limit(found)
             except Unreplayable as error:
                 reason = str(error)
@@ -340,6 +338,8 @@ class _Rank:
             if reason is None:
                 return found.unbounded(self.instance.limits)
             reasons.append(reason)
+            if self.instance.exact == BITS:
+                break
         if self.instance.exact != BITS and len(self.instance.lhs) == 1:
             raise Unreplayable(reasons[0])
         difference = self._difference(left, right, assumed)
@@ -352,16 +352,25 @@ class _Rank:
         )
 
     def _indices(
-        self, left: Value, data: object
-    ) -> Iterator[tuple[tuple[Size, ...], list[Constraint]]]:
-        """The output's index as it is, and in the digits that the certificate names."""
+        self, left: Value, data: object, assumed: Sequence[Constraint]
+    ) -> Iterator[tuple[tuple[Size, ...], list[Constraint], bool]]:
+        """Ways to write the output's index, each with its conditions.
+
+        The last is whether quotients are to be resolved that what is known there determines: of
+        the index as it is, or in the digits that the certificate names.
+        """
         plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
         ranges = [c for i, n in zip(plain, left.shape, strict=True) for c in in_range(i, n)]
-        yield plain, [c for c in ranges if c.decided is None]
+        ranges = [c for c in ranges if c.decided is None]
+        yield plain, ranges, False
+        yield plain, ranges, True
         if isinstance(entry(data, "where"), list):
             index, conditions = read_index(data)
-            if index != plain:
-                yield index, conditions  # it is shown elsewhere that they cover each index
+            if len(index) != len(plain) or index == plain:
+                return
+            questions = Questions([*assumed, *ranges])
+            if covers(index, conditions, plain, questions):
+                yield index, conditions, True
 
     def _without_limit(self, found: Elements) -> str | None:
         names = sorted(self.instance.limits & found.unsteady)
