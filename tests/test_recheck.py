@@ -147,8 +147,9 @@ def proofs() -> Callable[[str], tuple[Rule, Data]]:
         if name not in made:
             verdict = prove(KINDS[name], both_ways=False)
             assert isinstance(verdict, Proved), str(verdict)
-            found = {"where": verdict.where, "exact": verdict.exact, "limits": verdict.limits}
-            rule = replace(KINDS[name], **found)
+            rule = replace(
+                KINDS[name], where=verdict.where, exact=verdict.exact, limits=verdict.limits
+            )
             made[name] = rule, json.loads(json.dumps(verdict.certificate))
         rule, certificate = made[name]
         return rule, copy.deepcopy(certificate)

@@ -20,10 +20,10 @@ from xflow.ops.sorts import REAL
 from xflow.rule import Rule, parse_rules, parse_sorts
 from xflow.size import symbol
 from xflow.verifier.prove import Proved, prove
-from xflow.verifier.recheck import check
 from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.floats import concrete
+from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
 
@@ -256,7 +256,7 @@ def test_elements_that_are_shown_to_be_numbers_are_numbers(left: str, right: str
     try:
         if elements(rule).unshown() is not None:
             return
-    except check.Unreplayable:
+    except Unreplayable:
         return
     instance = rule.instance(0)
     for n, chosen in itertools.product(range(2, 6), (False, True)):

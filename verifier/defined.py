@@ -377,7 +377,7 @@ class Domain:
 
     def _without_exponentials(self, normal: Normal) -> Normal:
         """`normal` divided by common exponentials that are positive: of -inf they are 0."""
-        powers = {
+        powers: dict[Base, int] = {
             base: exponent
             for base, exponent in split_exponentials(normal)[0].items()
             if isinstance(base, Function) and not self._signs.may_vanish(base.args[0])

@@ -330,7 +330,7 @@ def _random_function(node: Node, arrays: Sequence[Array]) -> Array:
         if plain.dtype.kind == "f":
             plain = np.where(np.isnan(plain), np.float32(np.nan), plain)
         state = _mixed(state ^ _mixed(plain.view(np.uint32).astype(np.uint64)))
-    return (state >> np.uint64(11)).astype(np.float64) / 2.0**51 - 2
+    return np.asarray((state >> np.uint64(11)).astype(np.float64) / 2.0**51 - 2)
 
 
 def _mixed(state: Any) -> Any:
