@@ -136,7 +136,11 @@ Data = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def proofs() -> Callable[[str], tuple[Rule, Data]]:
-    """The rule of that name with its certificate, as a file would hold it."""
+    """The rule of that name and its certificate, as files would hold them.
+
+    The rule has the conditions that the prover finds, that elements are numbers, and says how its
+    sides agree.
+    """
     made: dict[str, tuple[Rule, Data]] = {}
 
     def proof(name: str) -> tuple[Rule, Data]:
@@ -165,9 +169,11 @@ def test_a_proved_rule_is_confirmed(name: str, proofs: Proofs) -> None:
 
 
 def test_both_directions_are_checked() -> None:
-    verdict = prove(KINDS["matmul-associates"])
+    rule = KINDS["matmul-associates"]
+    verdict = prove(rule)
     assert isinstance(verdict, Proved)
-    rule = replace(KINDS["matmul-associates"], where=verdict.where, reverse=verdict.reverse)
+    assert verdict.reverse is not None
+    rule = replace(rule, where=verdict.where, reverse=verdict.reverse)
     certificate = json.loads(json.dumps(verdict.certificate))
     assert isinstance(recheck_rule(rule, certificate), Confirmed)
     del certificate["reverse"]

@@ -113,15 +113,23 @@ CORPUS = Path(__file__).parent / "corpus"
 
 @pytest.fixture(scope="module")
 def proofs() -> Proofs:
-    """The rule of that name with its certificate, as a file would hold it."""
-    made: dict[str, Data] = {}
+    """The rule of that name and its certificate, as files would hold them.
+
+    The rule has the conditions that the prover finds, that elements are numbers, and says how its
+    sides agree.
+    """
+    made: dict[str, tuple[Rule, Data]] = {}
 
     def proof(name: str) -> tuple[Rule, Data]:
         if name not in made:
-            verdict = prove(KINDS[name], infer=False, both_ways=False)
+            verdict = prove(KINDS[name], both_ways=False)
             assert isinstance(verdict, Proved), str(verdict)
-            made[name] = json.loads(json.dumps(verdict.certificate))
-        return KINDS[name], copy.deepcopy(made[name])
+            rule = replace(
+                KINDS[name], where=verdict.where, exact=verdict.exact, limits=verdict.limits
+            )
+            made[name] = rule, json.loads(json.dumps(verdict.certificate))
+        rule, certificate = made[name]
+        return rule, copy.deepcopy(certificate)
 
     return proof
 

@@ -301,7 +301,7 @@ class Domain:
                 both = (*demand.path, *each.path)
                 if self._arithmetic.contradictory(both):
                     continue
-                if self._multiple(demand.argument, each.argument, both):
+                if self._multiple(demand.argument, each.argument, both, each.function):
                     if self._reaches(demand.path, each.path):
                         return True
                     parts.append(each.path)
@@ -357,11 +357,19 @@ class Domain:
     def _reaches(self, path: Guards, given: Guards) -> bool:
         return all(self._arithmetic.implied(guard, path) for guard in given)
 
-    def _multiple(self, left: Normal, right: Normal, path: Guards) -> bool:
-        """Whether one is a positive multiple of the other."""
+    def _multiple(self, left: Normal, right: Normal, path: Guards, given: str = "") -> bool:
+        """Whether `left` is a positive multiple of `right`, which a function `given` is applied to.
+
+        Exponentials that both sides have apart do not count. One that may be 0 does; but where a
+        product is not 0, neither are its factors.
+        """
         if not left.terms or not right.terms:
             return left == right
-        left, right = self._without_exponentials(left), self._without_exponentials(right)
+        left = self._without_exponentials(left)
+        if given in ("reciprocal", "log"):
+            right = split_exponentials(right)[1]
+        else:
+            right = self._without_exponentials(right)
         a, b = abs(left.terms[0].coefficient), abs(right.terms[0].coefficient)
         return self._equality.equal(
             make_normal(scale(left.terms, 1 / a)), make_normal(scale(right.terms, 1 / b)), path
@@ -401,7 +409,7 @@ class Domain:
         for given in self._given:
             if given.function != "reciprocal" or not self._reaches(path, given.path):
                 continue
-            if self._multiple(normal, given.argument, path):
+            if self._multiple(normal, given.argument, path, given.function):
                 return True
             # A product that is not 0 has no factor that is. That what it divides by is not 0 is a
             # demand of its own.

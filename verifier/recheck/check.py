@@ -21,7 +21,7 @@ from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
 from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.fixed import fixed_sizes
-from xflow.verifier.recheck.floats import check_exact, find_difference
+from xflow.verifier.recheck.floats import OtherBits, find_difference, rounded
 from xflow.verifier.recheck.forms import Unreplayable, canonical
 from xflow.verifier.recheck.integers import Ranges
 from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
@@ -209,6 +209,7 @@ class _Rank:
     points: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
+    _differences: dict[object, OtherBits | None] = field(default_factory=dict)
 
     def check(self) -> tuple[int, int]:
         """How many questions and points it took.
@@ -242,7 +243,7 @@ class _Rank:
         least = 0 if self.data is None else min(self.cases, LEAST_CASES)
         self.points += compare_at_random(instance, assumed, self.cases, least)
         self._check_outputs(outputs, assumed, fixed)
-        check_exact(instance, assumed)
+        self._check_exact(assumed)
         return self.asked, self.points
 
     def _check_outputs(
@@ -267,6 +268,34 @@ class _Rank:
                 failure = failure or Unreplayable(str(error))
         assert failure is not None
         raise failure
+
+    def _check_exact(self, assumed: Sequence[Constraint]) -> None:
+        """Whether the sides agree to the bit as far as the rule says."""
+        if self.instance.exact is None:
+            return
+        if self.instance.exact != BITS and (value := rounded(self.instance)) is not None:
+            raise Unreplayable(f"{value} may round: for numbers, too, the sides may differ")
+        for left, right in zip(self.instance.lhs, self.instance.rhs, strict=True):
+            difference = None
+            if left != right:
+                difference = self._difference(left, right, assumed, self.instance.exact == BITS)
+            if difference is None:
+                continue
+            if difference.is_certain:
+                raise BitsError(f"the sides do not agree to the bit: {difference.words}")
+            words = difference.words
+            raise Unreplayable(f"the sides are not shown to agree to the bit: {words}")
+
+    def _difference(
+        self, left: Value, right: Value, assumed: Sequence[Constraint], special: bool = True
+    ) -> OtherBits | None:
+        key = left, right, special
+        if key not in self._differences:
+            sides = left, right
+            # What holds at a rank of the certificate does at a higher one, slice by slice.
+            runs = {} if self.data is not None else {"cases": FURTHER_CASES, "least": 0}
+            self._differences[key] = find_difference(self.instance, sides, assumed, special, **runs)
+        return self._differences[key]
 
     def _check_indices(self, questions: Questions) -> None:
         """Whether the right side looks up at places that exist, if the left side does."""
@@ -346,12 +375,10 @@ class _Rank:
         do, or where an output of several may, that is enough.
         """
         reasons: list[str] = []
-        for index, conditions in self._indices(left, data):
+        for index, conditions, resolved in self._indices(left, data, assumed):
             questions = Questions([*assumed, *conditions], ranges=self.ranges)
             try:
-                found = elements_of(
-                    (left, right), index, questions, self.instance.facts, bool(reasons)
-                )
+                found = elements_of((left, right), index, questions, self.instance.facts, resolved)
                 reason = found.unshown() or self._without_limit(found)
             except Unreplayable as error:
                 reason = str(error)
@@ -360,9 +387,11 @@ class _Rank:
             if reason is None:
                 return found.unbounded(self.instance.limits)
             reasons.append(reason)
+            if self.instance.exact == BITS:
+                break
         if self.instance.exact != BITS and len(self.instance.lhs) == 1:
             raise Unreplayable(reasons[0])
-        difference = find_difference(self.instance, (left, right), assumed)
+        difference = self._difference(left, right, assumed)
         if difference is None:
             return frozenset()
         if self.instance.exact == BITS and difference.is_certain:
@@ -372,16 +401,25 @@ class _Rank:
         )
 
     def _indices(
-        self, left: Value, data: object
-    ) -> Iterator[tuple[tuple[Size, ...], list[Constraint]]]:
-        """The output's index as it is, and in the digits that the certificate names."""
+        self, left: Value, data: object, assumed: Sequence[Constraint]
+    ) -> Iterator[tuple[tuple[Size, ...], list[Constraint], bool]]:
+        """Ways to write the output's index, each with its conditions.
+
+        The last is whether quotients are to be resolved that what is known there determines: of
+        the index as it is, or in the digits that the certificate names.
+        """
         plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
         ranges = [c for i, n in zip(plain, left.shape, strict=True) for c in in_range(i, n)]
-        yield plain, [c for c in ranges if c.decided is None]
+        ranges = [c for c in ranges if c.decided is None]
+        yield plain, ranges, False
+        yield plain, ranges, True
         if isinstance(entry(data, "where"), list):
             index, conditions = read_index(data)
-            if index != plain:
-                yield index, conditions  # it is shown elsewhere that they cover each index
+            if len(index) != len(plain) or index == plain:
+                return
+            questions = Questions([*assumed, *ranges])
+            if covers(index, conditions, plain, questions):
+                yield index, conditions, True
 
     def _without_limit(self, found: Elements) -> str | None:
         names = sorted(self.instance.limits & found.unsteady)

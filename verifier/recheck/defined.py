@@ -283,13 +283,15 @@ class Definedness:
         return (
             given.function in enough
             and all(self._questions.implied(g, need.path) for g in given.path)
-            and self._proportional(
-                need.argument, given.argument, need.path, need.function == "reciprocal"
-            )
+            and self._proportional(need.argument, given, need.path, need.function == "reciprocal")
         )
 
-    def _proportional(self, left: Sum, right: Sum, path: Guards, any_sign: bool) -> bool:
-        left, right = (without_exponentials(side, self._unbounded) for side in (left, right))
+    def _proportional(self, left: Sum, given: Need, path: Guards, any_sign: bool) -> bool:
+        """Whether `left` is a multiple of what `given` is about, by what is not 0."""
+        left = without_exponentials(left, self._unbounded)
+        # Where a product is not 0, its factors are not; that one is not negative tells nothing.
+        vanishing = self._unbounded if given.function == "sqrt" else frozenset[str]()
+        right = without_exponentials(given.argument, vanishing)
         if not left.terms or not right.terms:
             return False
         for a in dict.fromkeys(abs(t.coefficient) for t in left.terms):
@@ -333,7 +335,7 @@ class Definedness:
                 continue
             if not all(self._questions.implied(g, path) for g in given.path):
                 continue
-            if self._proportional(total, given.argument, path, True):
+            if self._proportional(total, given, path, True):
                 return True
             if len(given.argument.terms) == 1:
                 (only,) = given.argument.terms

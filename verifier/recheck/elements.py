@@ -246,20 +246,23 @@ class Elements:
 
     def _is_number(self, use: Use) -> bool:
         """Whether the left side has no value wherever the element is none."""
-        if self._questions.contradictory(use.path):
-            return True
         *_, use = self._in_digits(use)
-        parts: list[Guards] = []
+        parts: dict[Guards, None] = {}
         for given in self._given.get(use.name, ()):
             for values in islice(_solutions(given, use), MAX_SOLUTIONS):
                 needed = _needed(given, use, values)
-                if needed is None:
-                    continue
-                if all(self._questions.implied(c, use.path) for c in needed):
+                if needed is not None:
+                    parts[needed] = None
+                if not needed and needed is not None:
                     return True
-                parts.append(needed)
-        parts = list(dict.fromkeys(parts))[:MAX_PARTS]
-        return len(parts) > 1 and self._questions.covered(use.path, parts)
+        # The fewer conditions are not known as they stand, the less there is to ask.
+        known = {*use.path, *self._questions.assumed}
+        rest = sorted(parts, key=lambda needed: sum(c not in known for c in needed))
+        if any(all(self._questions.implied(c, use.path) for c in needed) for needed in rest):
+            return True
+        if len(rest) > 1 and self._questions.covered(use.path, rest[:MAX_PARTS]):
+            return True
+        return self._questions.contradictory(use.path)  # mostly it is not, which takes long to see
 
     def _in_digits(self, use: Use) -> list[Use]:
         """The same places as they are, and with bound variables in digits if that is another way.

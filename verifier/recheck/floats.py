@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from typing import Any
 
@@ -44,14 +45,13 @@ from xflow.ops.spec import (
     Times,
     truth,
 )
-from xflow.rule import BITS, Instance
+from xflow.rule import Instance
 from xflow.size import Expr, evaluate, symbol
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.evaluate import assignments
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.ranges import indices_of
-from xflow.verifier.recheck.verdicts import BitsError
 
 CASES = 6
 """Assignments of sizes at which sides that are to agree to the bit are run."""
@@ -85,23 +85,13 @@ def may_round(scalar: Scalar) -> bool:
     return False
 
 
-def check_exact(instance: Instance, assumed: Sequence[Constraint]) -> None:
-    """Check what the line ``exact`` says. Raises Unreplayable, BitsError."""
-    if instance.exact is None:
-        return
-    if instance.exact != BITS:
-        for value in (*instance.lhs, *instance.rhs):
-            index = tuple(symbol(f"_i{axis}") for axis in range(len(value.shape)))
-            if may_round(read_whole(value, index)):
-                raise Unreplayable(
-                    f"{value} may round: the sides are not shown to agree for numbers"
-                )
-    for left, right in zip(instance.lhs, instance.rhs, strict=True):
-        difference = find_difference(instance, (left, right), assumed, instance.exact == BITS)
-        if difference is not None:
-            if difference.is_certain:
-                raise BitsError(f"the sides do not agree to the bit: {difference.words}")
-            raise Unreplayable(f"the sides are not shown to agree to the bit: {difference.words}")
+def rounded(instance: Instance) -> Value | None:
+    """An output of either side of which some operation may round its result; None where none is."""
+    for value in (*instance.lhs, *instance.rhs):
+        index = tuple(symbol(f"_i{axis}") for axis in range(len(value.shape)))
+        if may_round(read_whole(value, index)):
+            return value
+    return None
 
 
 @dataclass(frozen=True)
@@ -118,33 +108,43 @@ def find_difference(
     sides: tuple[Value, Value],
     assumed: Sequence[Constraint],
     special: bool = True,
+    *,
     cases: int = CASES,
+    least: int = LEAST,
 ) -> OtherBits | None:
     """Where the two sides of an output differ in some bit; None where none was found to.
 
-    With `special`, elements are NaN and infinite, too. Raises Unreplayable where hardly any sizes
-    are found at which both can be run.
+    With `special`, elements are NaN and infinite, too. Raises Unreplayable where fewer than `least`
+    assignments of sizes are found at which both can be run.
     """
     rng = random.Random(f"{sides} {instance.rank}")
     done = 0
-    for sizes in assignments(instance, assumed, rng, TRIES * cases):
+    for sizes in assignments(instance, assumed, rng, TRIES * CASES):
+        made = _Sides.of(instance, sides, sizes, rng)
+        if made is None:
+            continue
         compared = False
         for _ in range(DRAWS):
-            made = _Run.of(instance, sides, sizes, rng, special)
-            if made is None:
+            run = _Run(made, made.inputs(rng, special), special)
+            try:
+                left, right = map(run.array, made.values)
+            except (
+                IndexError,
+                ShapeError,
+                ZeroDivisionError,
+            ):  # a place, or an extent, that is none
                 break
-            left, right = (made.array(value) for value in made.sides)
             compared |= bool(left.size)
             if left.shape != right.shape or not _same(left, right):
                 shown = ", ".join(f"{name} = {value}" for name, value in sorted(sizes.items()))
                 words = f"{_first_difference(left, right)}, with {shown or 'no sizes'}"
-                return OtherBits(words, not made.replaced)
+                return OtherBits(words, not run.replaced)
             if not left.size:
                 break
         done += compared
         if done == cases:
             break
-    if done < LEAST:
+    if done < least:
         raise Unreplayable("hardly any sizes were found at which both sides can be run in floats")
     return None
 
@@ -165,17 +165,17 @@ def _first_difference(left: Array, right: Array) -> str:
 
 
 @dataclass
-class _Run:
-    """Both sides at some sizes and on some inputs."""
+class _Sides:
+    """Both sides of an output at some sizes."""
 
-    sides: tuple[Value, ...]
-    inputs: Mapping[str, Array]
-    special: bool
-    replaced: bool = False
-    """Whether random numbers took the place of what some operator computes."""
+    instance: Instance
+    values: tuple[Value, ...]
+    sizes: Mapping[str, int]
 
     def __post_init__(self) -> None:
-        self._known: dict[Node, list[Array]] = {}
+        self._relations = _relations(self.instance)
+        self._spans = _spans(self.values[:1])
+        self._roles: dict[Node, _Role] = {}
 
     @classmethod
     def of(
@@ -184,8 +184,7 @@ class _Run:
         sides: Sequence[Value],
         sizes: Mapping[str, int],
         rng: random.Random,
-        special: bool,
-    ) -> _Run | None:
+    ) -> _Sides | None:
         """None where the sides cannot be made, or are too large."""
         relations = _relations(instance)
         reals = {name: _real(rng, relations.get(name, ())) for name in sorted(_real_symbols(sides))}
@@ -194,25 +193,69 @@ class _Run:
         except (ShapeError, ZeroDivisionError):
             return None
         values = [value for node in walk(made) for value in node.outputs]
-        if sum(_count(value) for value in values) > MAX_ELEMENTS:
+        if sum(map(_count, values)) > MAX_ELEMENTS:
             return None
-        spans = _spans(made[:1])
-        inputs: dict[str, Array] = {}
-        for value in instance.inputs:
+        return cls(instance, tuple(made), sizes)
+
+    def inputs(self, rng: random.Random, special: bool) -> dict[str, Array]:
+        """Random elements of all inputs."""
+        found = {}
+        for value in self.instance.inputs:
             assert isinstance(value.node.op, Leaf)
             name = value.node.op.key
-            shape = [evaluate(size, sizes) for size in value.shape]
-            drawn = _draw(value.type.dtype, relations.get(name, ()), spans.get(name), rng, special)
-            flat = [drawn() for _ in range(int(np.prod(shape)))]
-            kind = {REAL: np.float32, BOOL: np.bool_, INT: np.int64}[value.type.dtype]
-            inputs[name] = _stored(np.array(flat, dtype=kind).reshape(shape), value.type)
-        run = cls(tuple(made), inputs, special)
-        try:
-            for value in run.sides:
-                run.array(value)
-        except (IndexError, ShapeError, ZeroDivisionError):  # a place, or an extent, that is none
-            return None
-        return run
+            shape = [evaluate(size, self.sizes) for size in value.shape]
+            generator = np.random.default_rng(rng.getrandbits(32))
+            relations = self._relations.get(name, ())
+            if value.type.dtype == BOOL:
+                drawn = generator.integers(0, 2, shape)
+            elif value.type.dtype == INT:
+                low, high = self._spans.get(name, (-2, 3))
+                drawn = generator.integers(low, max(high, low + 1), shape)
+            else:
+                drawn = _numbers(generator, shape, relations)
+                if special and set(relations) <= {BELOW_INFINITY}:
+                    drawn = _planted(generator, drawn, SPECIAL if not relations else (-np.inf,))
+            found[name] = _stored(drawn, value.type)
+        return found
+
+    def role(self, node: Node) -> _Role:
+        """What is known of the bits that an operator gives."""
+        if node not in self._roles:
+            self._roles[node] = _role(node)
+        return self._roles[node]
+
+
+class _Role(Enum):
+    """What is known of the bits that an operator gives."""
+
+    MOVES = "each element is one of an input, or a number"
+    ONCE = "it is one operation on elements"
+    FUNCTION = "it computes each element from elements, in some way"
+    KERNEL = "it computes tensors from tensors, in some way"
+
+
+def _role(node: Node) -> _Role:
+    op = node.op
+    assert isinstance(op, Operator)
+    if not node.inputs or all(map(_selects, _specified(node))):
+        return _Role.MOVES
+    if not op.elementwise:
+        return _Role.KERNEL
+    return _Role.ONCE if _roundings(node) <= 1 else _Role.FUNCTION
+
+
+@dataclass
+class _Run:
+    """Both sides on some inputs."""
+
+    sides: _Sides
+    inputs: Mapping[str, Array]
+    special: bool
+    replaced: bool = False
+    """Whether random numbers took the place of what some operator computes."""
+
+    def __post_init__(self) -> None:
+        self._known: dict[Node, list[Array]] = {}
 
     def array(self, value: Value) -> Array:
         """What a value is."""
@@ -232,51 +275,41 @@ class _Run:
         op = node.op
         assert isinstance(op, Operator)
         arrays = [self.array(source) for source in node.inputs]
-        if not node.inputs or all(map(_selects, _specified(node))):
-            return op.numpy([_wide(array) for array in arrays], node.attributes)
-        if not self.special:  # nothing rounds: any reading will do, the definition's first of all
-            return self._defined(node, arrays)
-        if not op.elementwise:
-            return self._replaced(node, arrays)
-        if _roundings(node) > 1:
-            return [self._element_by_element(node, arrays, self._random)]
-        if isinstance(op, Composite):
-            return self._defined(node, arrays)
-        return [self._element_by_element(node, arrays, _one_operation)]
+        match self.sides.role(node):
+            case _Role.MOVES:
+                return op.numpy([_wide(array) for array in arrays], node.attributes)
+            case _Role.FUNCTION if self.special:
+                self.replaced = True
+                return [_random_function(node, arrays)]
+            case _Role.KERNEL if self.special:
+                return self._replaced(node, arrays)
+        # Of numbers alone it is asked where nothing rounds: any reading will do.
+        return self._defined(node, arrays)
 
     def _defined(self, node: Node, arrays: Sequence[Array]) -> list[Array]:
+        """What an operator computes: in 64 bits, of which rounding to 32 makes the nearest float.
+
+        For sums, products, quotients and roots, 53 digits are enough for 24, see S. A. Figueroa,
+        When is double rounding innocuous?, SIGNUM 30 (1995).
+        """
         op = node.op
         assert isinstance(op, Operator)
         if isinstance(op, Composite):
             return [self.array(value) for value in op.define(node.inputs, node.attributes)]
-        return op.numpy([_wide(array) for array in arrays], node.attributes)
-
-    def _element_by_element(
-        self,
-        node: Node,
-        arrays: Sequence[Array],
-        function: Callable[[Node, Sequence[Array]], Array],
-    ) -> Array:
-        spread = np.broadcast_arrays(*arrays)
-        shape = spread[0].shape
-        flat = [array.reshape(-1) for array in spread]
-        made = [function(node, [array[k : k + 1] for array in flat]) for k in range(flat[0].size)]
-        kind = {REAL: np.float64, BOOL: np.bool_, INT: np.int64}.get(
-            node.types[0].dtype, np.float64
-        )
-        return np.array([array.reshape(-1)[0] for array in made], dtype=kind).reshape(shape)
-
-    def _random(self, node: Node, operands: Sequence[Array]) -> Array:
-        """A random number for what an operator makes of some elements."""
-        self.replaced = True
-        return _generator(node, operands, 0).normal(size=1)
+        wide = [_wide(array) for array in arrays]
+        if not op.elementwise:
+            return op.numpy(wide, node.attributes)
+        # For powers by one number numpy does as kernels may do or not, and takes a root for some.
+        spread = np.broadcast_arrays(*wide)
+        flat = [array.reshape(-1).copy() for array in spread]
+        return [array.reshape(spread[0].shape) for array in op.numpy(flat, node.attributes)]
 
     def _replaced(self, node: Node, arrays: Sequence[Array]) -> list[Array]:
         """Random numbers for what an operator makes of tensors."""
         self.replaced = True
         made: list[Array] = []
         for number, kind in enumerate(node.types):
-            generator = _generator(node, arrays, number)
+            generator = np.random.default_rng(_seed(node, arrays, number))
             shape = [evaluate(size, {}) for size in kind.shape]
             if kind.dtype == BOOL:
                 made.append(generator.integers(0, 2, shape).astype(bool))
@@ -288,14 +321,25 @@ class _Run:
         return made
 
 
-def _one_operation(node: Node, operands: Sequence[Array]) -> Array:
-    """What an operator computes: in 64 bits, of which rounding to 32 makes the nearest float.
-
-    For sums, products, quotients and roots, 53 digits are enough for 24, see S. A. Figueroa, When
-    is double rounding innocuous?, SIGNUM 30 (1995).
-    """
+def _random_function(node: Node, arrays: Sequence[Array]) -> Array:
+    """Random numbers for what an elementwise operator makes of elements, equal for equal ones."""
     assert isinstance(node.op, Operator)
-    return np.asarray(node.op.numpy([_wide(array) for array in operands], node.attributes)[0])
+    state = np.uint64(_seed(node, [], 0))
+    for array in np.broadcast_arrays(*arrays):
+        plain = array.astype(np.float32) if array.dtype.kind == "f" else array.astype(np.int32)
+        if plain.dtype.kind == "f":
+            plain = np.where(np.isnan(plain), np.float32(np.nan), plain)
+        state = _mixed(state ^ _mixed(plain.view(np.uint32).astype(np.uint64)))
+    return np.asarray((state >> np.uint64(11)).astype(np.float64) / 2.0**51 - 2)
+
+
+def _mixed(state: Any) -> Any:
+    """Bits in which each depends on all, see G. L. Steele, D. Lea, C. H. Flood, Fast splittable
+    pseudorandom number generators, OOPSLA 2014."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
 
 
 def _wide(array: Array) -> Array:
@@ -314,7 +358,8 @@ def _stored(array: Array, kind: TensorType) -> Array:
         return np.asarray(array).astype(np.float32) + np.float32(0)
 
 
-def _generator(node: Node, arrays: Iterable[Array], output: int) -> np.random.Generator:
+def _seed(node: Node, arrays: Iterable[Array], output: int) -> int:
+    """A number that depends on an operator, its attributes and what it is given alone."""
     assert isinstance(node.op, Operator)
     attributes = sorted((key, str(value)) for key, value in node.attributes.items())
     digest = hashlib.blake2b(f"{node.op.name} {attributes} {output}".encode())
@@ -322,7 +367,7 @@ def _generator(node: Node, arrays: Iterable[Array], output: int) -> np.random.Ge
         digest.update(str((array.shape, array.dtype)).encode())
         plain = np.where(np.isnan(array), np.nan, array) if array.dtype.kind == "f" else array
         digest.update(np.ascontiguousarray(plain).astype(array.dtype).tobytes())
-    return np.random.default_rng(int.from_bytes(digest.digest()[:8], "big"))
+    return int.from_bytes(digest.digest()[:8], "big")
 
 
 # What operators are -------------------------------------------------------------------------------
@@ -461,42 +506,23 @@ def _real(rng: random.Random, relations: Sequence[str]) -> Fraction:
     return abs(value) if NONNEGATIVE in relations else value
 
 
-def _draw(
-    dtype: str,
-    relations: Sequence[str],
-    span: tuple[int, int] | None,
-    rng: random.Random,
-    special: bool,
-) -> Callable[[], Any]:
-    """What draws the elements of an input."""
-    if dtype == BOOL:
-        return lambda: rng.random() < 0.5
-    if dtype == INT:
-        low, high = span or (-2, 3)
-        return lambda: rng.randrange(low, max(high, low + 1))
-    share = rng.choice((0.0, 0.2, 0.5)) if special else 0.0
-    scale = rng.choice((1.0, 1.0, 1.0, 1e-30, 1e30))
-    met: list[float] = []
+def _numbers(generator: np.random.Generator, shape: Sequence[int], relations: Sequence[str]) -> Any:
+    """Numbers that are in these relations to 0, with integers and ties among them."""
+    scale = generator.choice((1.0, 1.0, 1.0, 1e-30, 1e30))
+    numbers = generator.uniform(-4, 4, shape) * scale
+    numbers = np.where(generator.random(shape) < 0.2, generator.integers(-3, 4, shape), numbers)
+    if numbers.size:  # ties, of a number and its opposite as well
+        others = generator.choice(numbers.reshape(-1), shape) * generator.choice((1, 1, -1), shape)
+        numbers = np.where(generator.random(shape) < 0.2, others, numbers)
+    if POSITIVE in relations or NONNEGATIVE in relations:
+        numbers = np.abs(numbers)
+    if POSITIVE in relations or NONZERO in relations:
+        numbers = np.where(numbers.astype(np.float32) == 0, 1.0, numbers)
+    return numbers
 
-    def number() -> float:
-        if met and rng.random() < 0.2:
-            value = rng.choice(met) * rng.choice((1, 1, -1))
-        elif rng.random() < 0.2:
-            value = float(rng.randrange(-3, 4))
-        else:
-            value = rng.uniform(-4, 4) * scale
-        met.append(value)
-        if POSITIVE in relations or NONNEGATIVE in relations:
-            value = abs(value)
-        if (POSITIVE in relations or NONZERO in relations) and not np.float32(value):
-            value = 1.0
-        return value
 
-    def element() -> float:
-        if rng.random() >= share:
-            return number()
-        if not relations:
-            return rng.choice(SPECIAL)
-        return -np.inf if set(relations) == {BELOW_INFINITY} else number()
-
-    return element
+def _planted(generator: np.random.Generator, numbers: Array, kinds: Sequence[float]) -> Array:
+    """The numbers with some others among them, at times."""
+    share = generator.choice((0.0, 0.2, 0.5))
+    planted = generator.choice(kinds, numbers.shape)
+    return np.where(generator.random(numbers.shape) < share, planted, numbers)
