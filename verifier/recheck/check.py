@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -256,18 +257,38 @@ class _Rank:
 
         A record may have been made either way.
         """
-        sides = (self.instance.lhs, self.instance.rhs)
+        ways = list(self._readings_at((fixed, {}) if fixed else ({},)))
+        unbounded = [
+            self._check_any_elements([(lhs[k], rhs[k]) for lhs, rhs in ways], output, assumed)
+            for k, output in enumerate(outputs)
+        ]
         failure: Unreplayable | None = None
-        for sizes in (fixed, {}) if fixed else ({},):
+        for lhs, rhs in ways:
             try:
-                lhs, rhs = (with_sizes(side, sizes) for side in sides)
-                for left, right, output in zip(lhs, rhs, outputs, strict=True):
-                    self._check_output(left, right, output, assumed)
+                for left, right, output, names in zip(lhs, rhs, outputs, unbounded, strict=True):
+                    self._check_output(left, right, output, assumed, names)
                 return
-            except (ShapeError, ZeroDivisionError, Unreplayable) as error:
-                failure = failure or Unreplayable(str(error))
-        assert failure is not None
-        raise failure
+            except Unreplayable as error:
+                failure = failure or error
+        raise failure or Unreplayable("the sizes that the conditions fix do not fit")
+
+    def _readings_at(self, ways: Iterable[Mapping[str, Size]]) -> Iterator[list[tuple[Value, ...]]]:
+        """Both sides with sizes put in, where that leaves sense."""
+        for sizes in ways:
+            with contextlib.suppress(ShapeError, ZeroDivisionError):
+                yield [with_sizes(side, sizes) for side in (self.instance.lhs, self.instance.rhs)]
+
+    def _check_any_elements(
+        self, ways: Iterable[tuple[Value, Value]], data: object, assumed: Sequence[Constraint]
+    ) -> frozenset[str]:
+        """`_check_elements` of one of several ways to write the two sides of an output."""
+        failure: Unreplayable | None = None
+        for left, right in ways:
+            try:
+                return self._check_elements(left, right, data, assumed)
+            except Unreplayable as error:
+                failure = failure or error
+        raise failure or Unreplayable("the sizes that the conditions fix do not fit")
 
     def _check_exact(self, assumed: Sequence[Constraint]) -> None:
         """Whether the sides agree to the bit as far as the rule says."""
@@ -323,12 +344,16 @@ class _Rank:
                 yield equal(a, b)
 
     def _check_output(
-        self, left: Value, right: Value, data: object, assumed: Sequence[Constraint]
+        self,
+        left: Value,
+        right: Value,
+        data: object,
+        assumed: Sequence[Constraint],
+        unbounded: frozenset[str],
     ) -> None:
         if left == right:
             return
         plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
-        unbounded = self._check_elements(left, right, data, assumed)
         if _readings(left, plain) == _readings(right, plain):
             return  # the same number, defined in the same places
         if isinstance(entry(data, "same expression"), str):
@@ -374,6 +399,8 @@ class _Rank:
         Sides that agree to the bit do so whatever the elements are: where the rule says that they
         do, or where an output of several may, that is enough.
         """
+        if left == right:
+            return frozenset()
         reasons: list[str] = []
         for index, conditions, resolved in self._indices(left, data, assumed):
             questions = Questions([*assumed, *conditions], ranges=self.ranges)
