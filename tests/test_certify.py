@@ -177,6 +177,61 @@ def test_a_fact_is_found_anew(
         assert "rewrite 1" in said.err
 
 
+GREATEST_AND_LEAST = """
+rule greatest-and-least
+  in       x[...] y[...]
+  from     Add(Max(x, y), Min(x, y))
+  to       Add(x, y)
+  where    x < inf, y < inf
+  types    reals
+"""
+SUM = "(float[4] x, float[4] y) => (float[4] z) { a = Max(x, y) b = Min(x, y) z = Add(a, b) }"
+SCORES = """(float[1,4,4] x) => (float[1,4,4] y)
+<float[4,4] w = {1, 2, 3, 4, -5, 6, 7, 8, 9, 1, -2, 3, 4, 5, 6, 7}, float[4,4] mask = {0, -1e9, -1e9, -1e9, 0, 0, -1e9, -1e9, 0, 0, 0, -1e9, 0, 0, 0, 0},
+ float zero = {0}> {
+    scores = MatMul(x, w) masked = Add(scores, mask) p = Softmax<axis = -1>(masked)
+    odd = IsNaN(p) y = Where(odd, zero, p)
+}"""
+RESTING: dict[str, tuple[str, str, str]] = {
+    "a rule": (SUM, GREATEST_AND_LEAST, "finite-inputs"),
+    "a fact": (SCORES, GUARD, "moderate"),
+}
+
+
+@pytest.mark.parametrize("kind", RESTING)
+def test_what_rests_on_an_assumption_is_told_and_refused_without_it(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body, rules, option = RESTING[kind]
+    text = f'<ir_version: 9, opset_import: ["" : 20]> g {body}'
+    model = onnx.parser.parse_model(text)
+    before, after, report = optimized(model, tmp_path, rules)
+    told = json.loads(report.read_text())
+    jsonschema.validate(told, json.loads((resources("xflow") / "report.schema.json").read_text()))
+    (assumed,) = told["assumed"]
+    assert assumed["option"] == option
+    assert assumed["rewrites"] == sum(
+        item["assume"] == option for items in told["log"]["rounds"] for item in items
+    )
+    line = ["certify", str(before), str(after), str(report)]
+    assert cli.main(line) == ExitCode.OK
+    assert f"that {assumed['sentence']}" in capfd.readouterr().out
+    assert cli.main([*line, "--assume", option]) == ExitCode.OK
+    capfd.readouterr()
+    assert cli.main([*line, "--assume", "none"]) == ExitCode.NOT_CERTIFIED
+    said = capfd.readouterr().err
+    assert "rewrite 1" in said
+    assert said.count("\n") == 1
+
+
+def test_what_rests_on_an_assumption_is_not_done_without_it(tmp_path: Path) -> None:
+    body, rules, _ = RESTING["a rule"]
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g {body}')
+    _, after, report = optimized(model, tmp_path, rules, "--assume", "none")
+    assert [node.op_type for node in onnx.load(after).graph.node] == ["Max", "Min", "Add"]
+    assert json.loads(report.read_text())["assumed"] == []
+
+
 SCALED = """
 rule scale-later
   in       x[N, K] s[] w[K, M]
@@ -600,7 +655,7 @@ def test_a_replayed_model_needs_the_model_of_the_log(run_files: tuple[Path, Path
     log = read_report(report)[1]
     assert same_digest(before, log)
     assert not same_digest(after, log)
-    _, model = replayed(files.load_model(before), log)
+    model = replayed(files.load_model(before), log).model
     assert [node.op_type for node in model.graph].count("MatMul") == 1
 
 

@@ -24,7 +24,7 @@ from fractions import Fraction
 from xflow.constraint import Constraint, equal
 from xflow.errors import ShapeError
 from xflow.graph import Leaf, Value, format_attribute, read, read_leaf
-from xflow.ops.registry import Operator, Reader, broadcast_index
+from xflow.ops.registry import Attributes, Operator, Reader, broadcast_index
 from xflow.ops.sorts import BOOL
 from xflow.ops.spec import (
     ONE,
@@ -130,8 +130,8 @@ def read_operations(value: Value, index: Index) -> Scalar:
     def reader(source: Value) -> Reader:
         return lambda i: read_operations(source, i)
 
-    def at(readers: Sequence[Reader]) -> Scalar:
-        return op.at(readers, shapes, node.attributes, value.index, tuple(index))
+    def at(readers: Sequence[Reader], attributes: Attributes = node.attributes) -> Scalar:
+        return op.at(readers, shapes, attributes, value.index, tuple(index))
 
     readers = [reader(source) for source in node.inputs]
     markers = [_marker(position, source) for position, source in enumerate(node.inputs)]
@@ -150,7 +150,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
         compared = _comparison(plain, args)
         if compared is not None:
             return compared
-    elif kept and roundings(plain) <= 1:
+    elif kept and roundings(at(markers, _without_zeros(node.attributes))) <= 1:
         made = _single_operation(at, markers, args)
         if made is not None:
             return made
@@ -180,6 +180,18 @@ def _single_operation(
         return _operations(scalar, args)
     except ShapeError:
         return None
+
+
+def _without_zeros(attributes: Attributes) -> Attributes:
+    """The attributes with another number for each that is 0.
+
+    A factor 0 makes a product disappear from the specification that the kernel computes all the
+    same: a LeakyRelu of slope 0 is NaN at -inf, where Relu is 0.
+    """
+    return {
+        name: Fraction(3, 7) if isinstance(value, Fraction) and not value else value
+        for name, value in attributes.items()
+    }
 
 
 def _always(scalar: Scalar) -> Reader:

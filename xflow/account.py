@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xflow.analysis.assumptions import Assumption
 from xflow.blocks.account import account_for_blocks
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
@@ -17,7 +19,7 @@ from xflow.onnx_import import Imported
 from xflow.opset import ceiling
 from xflow.preparation import Prepared
 from xflow.replay import Unfounded
-from xflow.report import Block, Missed
+from xflow.report import Assumed, Block, Missed
 from xflow.rule import Rule
 from xflow.run import Run
 from xflow.search import Replacement
@@ -32,6 +34,35 @@ class Account:
     drawing: Mapping[str, Any] | None = None
     missed: tuple[Missed, ...] = ()
     blocks: tuple[Block, ...] = ()
+
+    @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        """What the rewrites of the log take for granted, those of graphs inside others included."""
+        rules: dict[Assumption, Counter[str]] = {}
+        rewrites: Counter[Assumption] = Counter()
+        for item in _items(self.log):
+            level = Assumption.named(item["assume"])
+            rewrites[level] += 1
+            rules.setdefault(level, Counter()).update(item["rules"])
+        return tuple(
+            Assumed(
+                level.option,
+                level.sentence,
+                rewrites[level],
+                tuple(name for name, _ in rules[level].most_common()),
+            )
+            for level in sorted(rewrites)
+            if level != Assumption.NONE
+        )
+
+
+def _items(log: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """The rewrites of a log, and of those inside it."""
+    if log is not None:
+        for items in log["rounds"]:
+            yield from items
+        for inner in log["bodies"]:
+            yield from _items(inner["log"])
 
 
 def account_for(

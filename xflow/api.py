@@ -120,7 +120,9 @@ def optimize(
             worker,
             folder,
             budget,
-            tolerance=Tolerance(check, rtol, atol, seed),
+            tolerance=Tolerance(
+                check, rtol, atol, seed, planted=Assumption.named(assume) == Assumption.NONE
+            ),
             shapes=settings_of(input_shapes),
             objective=objective,
             measured=cost == "measured",

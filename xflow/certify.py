@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from xflow.numerics import Numerics
 from xflow.onnx_export import export_model
 from xflow.onnx_import import Imported, import_model
 from xflow.onnx_writer import UnwritableError
-from xflow.replay import Unfounded, replay
+from xflow.replay import Replay, Unfounded
 from xflow.rule import Rule
 
 Prover = Callable[[Rule], str]
@@ -65,6 +66,18 @@ class Certified:
     """Rewrites behind which a mask was raised by one unit in the last place, see `xflow.masks`."""
     calls: int = 0
     """Calls of the model's functions that were inlined."""
+    assumed: Mapping[Assumption, int] = field(default_factory=dict)
+    """Rewrites, by the least that each takes for granted of the model's values."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A model as a graph, what a log makes of it, and what that takes for granted."""
+
+    imported: Imported
+    model: ir.Model
+    assumed: Counter[Assumption]
+    """How many rewrites, those of graphs inside operators included, by the least that they need."""
 
 
 def same_digest(path: Path, log: Log) -> bool:
@@ -74,7 +87,7 @@ def same_digest(path: Path, log: Log) -> bool:
 
 def replayed(
     model: ir.Model, log: Log, assumption: Assumption | None = None, *, inner: bool = False
-) -> tuple[Imported, ir.Model]:
+) -> Replayed:
     """The model that the log speaks of as a graph, and what the log makes of it.
 
     `assumption` is what may be taken for granted of its values; by default what the run took. The
@@ -83,47 +96,59 @@ def replayed(
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
     assumption = log.assumption if assumption is None else assumption
-    imported = import_model(_prepared(model, log, assumption), inner=inner)
-    outside = EVERYWHERE if inner else Observed.NOWHERE
+    prepared, assumed = _prepared(model, log, assumption)
+    imported = import_model(prepared, inner=inner)
+    again = Replay(
+        log.directions,
+        imported.constants,
+        assumption=assumption,
+        outside=EVERYWHERE if inner else Observed.NOWHERE,
+    )
+    graph = imported.graph
     try:
-        graph = replay(
-            imported.graph,
-            log.rounds,
-            log.directions,
-            imported.constants,
-            assumption=assumption,
-            outside=outside,
-        )
-        return imported, export_model(imported, graph, log.target_opset, log.size_threshold)
+        for items in log.rounds:
+            after = again.round(graph, items)
+            assumed.update(again.weakest(graph, items))
+            graph = after
+        made = export_model(imported, graph, log.target_opset, log.size_threshold)
+        return Replayed(imported, made, assumed)
     except Unfounded as error:
         raise NotCertified(error.why, error.where) from None
     except (UnwritableError, ShapeError) as error:
         raise NotCertified(str(error), "the last rewrite") from None
 
 
-def _prepared(model: ir.Model, log: Log, assumption: Assumption) -> ir.Model:
-    """The model with what the log says was done to it before any rewrite of its main graph."""
+def _prepared(
+    model: ir.Model, log: Log, assumption: Assumption
+) -> tuple[ir.Model, Counter[Assumption]]:
+    """The model with what the log says was done to it before any rewrite of its main graph.
+
+    And what the rewrites of the graphs inside its operators take for granted.
+    """
+    assumed: Counter[Assumption] = Counter()
     model = frozen(model) if log.frozen else model
     if log.inlined:
         model = _with_calls(model, log.inlined)
     if not log.bodies:
-        return model
+        return model, assumed
 
     def again(place: Place, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
         inner = log.bodies.get(place)
         if inner is None:
             return None
         try:
-            return replayed(body, inner, assumption, inner=True)[1], ()
+            made = replayed(body, inner, assumption, inner=True)
         except (NotCertified, ModelError) as error:
             raise NotCertified(str(error), f"in the {place[1]} of operator {place[0]}") from None
+        assumed.update(made.assumed)
+        return made.model, ()
 
     found = optimize_bodies(model, again)
     places = () if found is None else found.places
     for number, attribute in log.bodies.keys() - set(places):
         raise NotCertified("there is no such graph to rewrite", f"the {attribute} of {number}")
     assert found is not None
-    return found.model
+    return found.model, assumed
 
 
 def _with_calls(model: ir.Model, calls: frozenset[Call]) -> ir.Model:
@@ -168,9 +193,9 @@ def certify(
             raise NotCertified(f"not shown to be true: {reason}", f"rule {rule.name}")
     progress("replay", {})
     checked = _with_rounding(log, rounding or measure_again)
-    imported, expected = replayed(source, checked, assumption)
+    again = replayed(source, checked, assumption)
     progress("compare", {})
-    fault = difference(expected, written, _weights(imported, source, log))
+    fault = difference(again.model, written, _weights(again.imported, source, log))
     if fault is not None:
         raise NotCertified(f"behind the last step, {fault}", str(after))
     items = [item for each in logs for some in each.rounds for item in some]
@@ -179,7 +204,9 @@ def certify(
     masks = sum(item.fact == RAISED for item in items)
     weights_kept = len(overridable(source)) if log.frozen else 0
     calls = sum(len(each.inlined) for each in logs)
-    return Certified(len(rules), len(items), steps, facts, weights_kept, masks, calls)
+    return Certified(
+        len(rules), len(items), steps, facts, weights_kept, masks, calls, again.assumed
+    )
 
 
 def _with_rounding(log: Log, rounding: Rounding) -> Log:

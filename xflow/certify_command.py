@@ -52,10 +52,10 @@ def replay(options: argparse.Namespace) -> ExitCode:
         if log.empty:  # unchanged means unchanged: the very bytes
             files.write_model_atomically(source.read_bytes(), options.output, source=source)
         else:
-            imported, model = replayed(given, log)
+            again = replayed(given, log)
             progress("check", {})
-            _check(imported, model, source, shapes, options)
-            files.write_model_atomically(model, options.output, source=source)
+            _check(again.imported, again.model, source, shapes, options)
+            files.write_model_atomically(again.model, options.output, source=source)
     if not options.quiet:
         made = [item for each in log.all() for items in each.rounds for item in items]
         steps = sum(len(item.steps or ()) for item in made)
@@ -120,6 +120,10 @@ def run_certify(options: argparse.Namespace) -> ExitCode:
         )
         if found.facts:
             print(f"{_count(found.facts, 'rewrite')} by facts about its values, found anew")
+        for level, rewrites in sorted(found.assumed.items()):
+            if level != Assumption.NONE:
+                verb = "assumes" if rewrites == 1 else "assume"
+                print(f"{_count(rewrites, 'rewrite')} {verb} that {level.sentence}")
         if found.masks:
             print(
                 f"{_count(found.masks, 'rewrite')} with masks raised by one unit in the last place"

@@ -28,7 +28,7 @@ from xflow.graph import Graph
 from xflow.limits import GROWTH
 from xflow.onnx_import import Imported
 from xflow.preparation import DEPTH, Prepared
-from xflow.replay import Rewrite, Round, Unfounded, replay
+from xflow.replay import Replay, Rewrite, Round, Unfounded
 from xflow.report import FORMAT_VERSION
 from xflow.rule import Rule, parse_rules
 from xflow.search import Replacement, apply_replacements, rounds
@@ -154,14 +154,14 @@ def record(
     }
     log = json.loads(json.dumps(log))  # what a reader will see
     again = _read(log)
-    graph = replay(
-        imported.graph,
-        again.rounds,
-        again.directions,
-        imported.constants,
-        assumption=assumption,
-        outside=outside,
+    made_again = Replay(
+        again.directions, imported.constants, assumption=assumption, outside=outside
     )
+    graph = imported.graph
+    for items, written in zip(again.rounds, log["rounds"], strict=True):
+        for least, item in zip(made_again.weakest(graph, items), written, strict=True):
+            item["assume"] = least.option
+        graph = made_again.round(graph, items)
     if graph.outputs != apply_replacements(imported.graph, replacements).outputs:
         raise Unfounded("the last rewrite", "repeating all of them leads to another model")
     return log

@@ -12,7 +12,7 @@ from typing import Any
 from xflow.errors import RuleFileError
 from xflow.graph import Graph, Leaf, Value
 from xflow.numerics import Numerics
-from xflow.report import Report, format_amount, format_seconds
+from xflow.report import Report, assumed_lines, format_amount, format_seconds
 from xflow.rule import Instance, Rule, parse_rules
 
 Json = Mapping[str, Any]
@@ -56,11 +56,12 @@ def summary(report: Report) -> str:
     counts.append(("all operators", report.before.nodes, report.after.nodes))
     uses = sorted(report.rules, key=lambda use: -use.gain)
     gains = [(use.name, use.count, format_amount(use.gain, report.objective)) for use in uses]
+    notes = (*assumed_lines(report.assumed), *report.messages, *report.warnings)
     return (
         f"<p><b>{html.escape(verdict(plain))}</b></p>"
         + _table(("operator", "before", "after"), counts)
         + (_table(("rule applied", "times", "gain"), gains) if gains else "")
-        + "".join(f"<p>{html.escape(text)}</p>" for text in (*report.messages, *report.warnings))
+        + "".join(f"<p>{html.escape(text)}</p>" for text in notes)
     )
 
 

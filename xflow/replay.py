@@ -89,38 +89,87 @@ def replay(
     `assumption` is what may be taken for granted of values, `outside` what is sensitive to the
     graph's outputs. Raises Unfounded.
     """
-    folder, ranges = Folder(constants), Ranges(constants, assumption)
-    numbers = itertools.count(1)
+    made = Replay(rules, constants, assumption=assumption, outside=outside)
     for items in rounds:
+        graph = made.round(graph, items)
+    return graph
+
+
+class Replay:
+    """Rewrites repeated round by round; for the arguments see `replay`."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        constants: ConstantLookup,
+        *,
+        assumption: Assumption = DEFAULT,
+        outside: Observed = Observed.NOWHERE,
+    ) -> None:
+        self._rules = rules
+        self._folder = Folder(constants)
+        self._outside = outside
+        self._assumption = assumption
+        self._ranges = {
+            level: Ranges(constants, level) for level in Assumption if level <= assumption
+        }
+        self._made = 0
+
+    def round(self, graph: Graph, items: Round) -> Graph:
+        """What one round of rewrites makes of `graph`. Raises Unfounded."""
         mapping: dict[Value, Value] = {}
-        by_facts = any(item.fact and item.steps is None for item in items)
-        facts = list(decided(graph, ranges)) if by_facts else []  # found anew, not believed
-        surroundings = Surroundings(graph, ranges, outside, rules, folder)
+        surroundings = self._surroundings(graph, self._assumption)
         for item in items:
-            where = f"rewrite {next(numbers)}"
-            if item.fact and item.steps is None:
-                before, after = _by_fact(graph, item, facts, where)
-            else:
-                before, after = _rewritten(surroundings, item, where)
+            self._made += 1
+            where = f"rewrite {self._made}"
+            before, after = _made(surroundings, item, where)
             if not mapping.keys().isdisjoint(before):
                 raise Unfounded(where, "it replaces what another one of its round does")
             mapping.update(zip(before, after, strict=True))
         try:
-            graph = Graph(rebuild_all(graph.outputs, mapping))
+            return Graph(rebuild_all(graph.outputs, mapping))
         except ShapeError as error:
-            raise Unfounded(f"the round up to rewrite {next(numbers) - 1}", str(error)) from None
-    return graph
+            raise Unfounded(f"the round up to rewrite {self._made}", str(error)) from None
+
+    def weakest(self, graph: Graph, items: Round) -> tuple[Assumption, ...]:
+        """The least that has to be taken for granted for each rewrite of a round in `graph`."""
+        levels = [level for level in Assumption if level < self._assumption]
+        surroundings = {level: self._surroundings(graph, level) for level in levels}
+
+        def is_founded(item: Rewrite, level: Assumption) -> bool:
+            try:
+                _made(surroundings[level], item, "")
+            except Unfounded:
+                return False
+            return True
+
+        return tuple(
+            next((level for level in levels if is_founded(item, level)), self._assumption)
+            for item in items
+        )
+
+    def _surroundings(self, graph: Graph, level: Assumption) -> Surroundings:
+        return Surroundings(graph, self._ranges[level], self._outside, self._rules, self._folder)
+
+
+def _made(
+    surroundings: Surroundings, item: Rewrite, where: str
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """What a rewrite replaces, and by what. Raises Unfounded."""
+    if item.fact and item.steps is None:
+        return _by_fact(surroundings, item, where)
+    return _rewritten(surroundings, item, where)
 
 
 def _by_fact(
-    graph: Graph, item: Rewrite, facts: Sequence[tuple[Value, Value, str]], where: str
+    surroundings: Surroundings, item: Rewrite, where: str
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """What a fact about values replaces in `graph`, and by what."""
+    """What a fact about values replaces in a graph, and by what."""
     try:
-        before = tuple(value_at(graph, place) for place in item.before)
+        before = tuple(value_at(surroundings.graph, place) for place in item.before)
     except LookupError:
         raise Unfounded(where, "it speaks of a place that the model does not have") from None
-    for old, new, name in facts:
+    for old, new, name in surroundings.facts:
         if before == (old,) and name == item.fact:
             return before, (new,)
     raise Unfounded(where, f"it does not follow from the values that {item.fact}")
@@ -138,6 +187,11 @@ class Surroundings:
     """The directions of rules, by their names."""
     constants: ConstantLookup
     """The data of constants, and of constant expressions."""
+
+    @cached_property
+    def facts(self) -> Sequence[tuple[Value, Value, str]]:
+        """What is known of the values: found anew, and not believed."""
+        return list(decided(self.graph, self.ranges))
 
     @cached_property
     def _sensitive(self) -> Mapping[Value, Observed]:

@@ -85,6 +85,20 @@ class RuleUse:
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """What so many rewrites take for granted of the model's values, and by which rules they go.
+
+    `option` is that of ``--assume``; `sentence` says it in words. Each rewrite counts for the least
+    that it needs, and what needs nothing is not among them.
+    """
+
+    option: str
+    sentence: str
+    rewrites: int
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Missed:
     """What was left as it is in so many places, and why."""
 
@@ -176,6 +190,8 @@ class Report:
     missed: tuple[Missed, ...] = ()
     blocks: tuple[Block, ...] = ()
     """What stands in the input model, in its order, see `xflow.blocks`."""
+    assumed: tuple[Assumed, ...] = ()
+    """What the rewrites rest on besides proofs."""
     log: Mapping[str, Any] | None = None
     """All that is needed to do the same again, see `xflow.log`."""
 
@@ -207,6 +223,7 @@ class Report:
             total = sum(self.phases.values())
             lines.append(Text(f"Seconds: {spent}; {total:.1f} in all"))
         lines += [Text(sentence) for sentence in block_lines(self.blocks)]
+        lines += [Text(sentence) for sentence in assumed_lines(self.assumed)]
         lines += [Text(sentence) for sentence in self.messages]
         lines += [Text(f"Warning: {sentence}", style="yellow") for sentence in self.warnings]
         return Group(*parts, *(Padding(line, (0, 1), expand=False) for line in lines))
@@ -217,6 +234,17 @@ def _shown(name: str) -> "Text":
     from rich.text import Text  # noqa: PLC0415 - `import xflow` stays light
 
     return Text(printable(name))
+
+
+def assumed_lines(assumed: Sequence[Assumed], most: int = 3) -> list[str]:
+    """Return a sentence for each assumption: how many rewrites rest on it, and by which rules."""
+    lines = []
+    for each in assumed:
+        named = ", ".join(each.rules[:most])
+        rest = f" and {len(each.rules) - most} more" if len(each.rules) > most else ""
+        count = f"{each.rewrites} rewrite{' assumes' if each.rewrites == 1 else 's assume'}"
+        lines.append(f"{count} that {each.sentence} (--assume {each.option}): {named}{rest}")
+    return lines
 
 
 def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:

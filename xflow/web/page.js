@@ -407,6 +407,10 @@
 
   // The page -----------------------------------------------------------------------------------
 
+  for (const { option, sentence, rewrites, rules } of report.assumed ?? []) {
+    const count = rewrites === 1 ? "1 rewrite assumes" : `${rewrites} rewrites assume`;
+    byId("notes").append(element("li", { title: rules.join("\n") }, `${count} that ${sentence} (--assume ${option}).`));
+  }
   for (const text of report.messages) byId("notes").append(element("li", {}, text));
   for (const text of report.warnings) byId("notes").append(element("li", { class: "warning" }, `Warning: ${text}`));
   drawLatency(byId("latency"));
