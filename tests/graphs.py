@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, run
@@ -28,3 +30,13 @@ def assert_same(before: Graph, after: Graph) -> None:
         feeds[value.node.op.key] = random.standard_normal([int(str(n)) for n in value.shape])
     for old, new in zip(run(before.outputs, feeds), run(after.outputs, feeds), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
+
+
+def weights(value: Value) -> Array | None:
+    """Random numbers for a constant, always the same; a `ConstantLookup`."""
+    op = value.node.op
+    if not isinstance(op, Leaf) or not value.is_constant:
+        return None
+    random = np.random.default_rng(zlib.crc32(op.key.encode()))
+    numbers: Array = random.uniform(-1, 1, [int(str(n)) for n in value.shape])
+    return numbers.astype(np.float32)

@@ -23,6 +23,13 @@ rule relu-of-relu
   in       x[...]
   from     Relu(Relu(x))
   to       Relu(x)
+  exact    bits
+
+rule bounds-together
+  in       x[...] v[...] w[...]
+  from     Max(Max(x, v), w)
+  to       Max(x, Max(v, w))
+  exact    bits
 """
 )
 

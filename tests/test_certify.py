@@ -237,6 +237,7 @@ rule scale-later
   in       x[N, K] s[] w[K, M]
   from     MatMul(Mul(x, s), w)
   to       Mul(MatMul(x, w), s)
+  where    finite(s)
 """
 
 
@@ -270,6 +271,8 @@ rule where-less-to-max
   in       x[...] y[...]
   from     Where(Less(x, y), y, x)
   to       Max(x, y)
+  where    finite(x), finite(y)
+  exact    numbers
 """
 
 

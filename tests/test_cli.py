@@ -286,7 +286,7 @@ def test_a_run_writes_the_model_and_the_report_and_shows_the_table(
     ):
         assert word in table
     content = json.loads(written.read_text())
-    assert content["version"] == 2
+    assert content["version"] == 3
     assert content["output"] == str(out)
     assert content["rules"] == [{"name": "swap", "count": 2, "gain": 0.01, "gain_from": "region"}]
     assert set(content["phases"]) == {"search", "write"}

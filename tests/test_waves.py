@@ -7,7 +7,7 @@ import time
 from functools import cache
 
 import pytest
-from graphs import assert_same, call, tensor
+from graphs import assert_same, call, tensor, weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recognition import rules_of
@@ -66,7 +66,7 @@ def network(parts: int = 3, channels: int = UNFILLED) -> Graph:
 
 def looking(work: float = math.inf) -> Waves:
     index = index_for_waves(rules())
-    return Waves(index, EstimatedCost().estimate, no_constants, BLOCK, work=work)
+    return Waves(index, EstimatedCost().estimate, weights, BLOCK, work=work)
 
 
 def waves(graph: Graph) -> list[State]:
@@ -74,7 +74,8 @@ def waves(graph: Graph) -> list[State]:
 
 
 def found(graph: Graph) -> SearchResult:
-    return search(graph, rules(), EstimatedCost(), deadline=time.monotonic() + 60.0)
+    deadline = time.monotonic() + 60.0
+    return search(graph, rules(), EstimatedCost(), deadline=deadline, constants=weights)
 
 
 def names(graph: Graph) -> list[str]:
@@ -118,7 +119,7 @@ def test_the_search_makes_waves_and_can_repeat_what_they_did() -> None:
         made.trail,
     )
     known = {each.name: each for rule in rules() for each in rule.directions()}
-    again = replay(graph, [[rewrite]], known, no_constants)
+    again = replay(graph, [[rewrite]], known, weights)
     assert again.outputs == result.graph.outputs
 
 
@@ -127,7 +128,9 @@ def test_what_waves_led_to_is_remembered() -> None:
     results = []
     for _ in range(2):
         asked = cost.asked
-        results.append(search(network(), rules(), cost, deadline=time.monotonic() + 60.0))
+        results.append(
+            search(network(), rules(), cost, deadline=time.monotonic() + 60.0, constants=weights)
+        )
     assert results[0].replacements == results[1].replacements
     assert cost.asked - asked < asked / 4
 

@@ -33,6 +33,10 @@ TURN = 8.0
 """A sign or an order of largest elements may turn within so many times what is allowed so."""
 FLOOR = 1e-3
 """The error of one rounding that is assumed for that at most, relative to the row's maximum."""
+EXACTLY = 1e-6
+"""By how much results in float64 that are the same may differ, relative to an element."""
+NEARER = 1e-4
+"""Or relative to how far they are apart in their own type: 64 bits have 29 digits more than 32."""
 TOP = 5
 """Largest elements of a row whose order is compared."""
 
@@ -44,6 +48,8 @@ class Difference:
     `own` is the largest relative error of the value before, against the more exact one; None where
     there is none.  `doubtful`: with a more exact value, the verdict may be another one.
     `refined`: the only difference is that elements are numbers that were none before.
+    `tolerated`: all elements are within the tolerances, and what differs is more than rounding
+    explains.
     """
 
     max_abs: float = 0.0
@@ -52,6 +58,7 @@ class Difference:
     own: float | None = None
     doubtful: bool = False
     refined: bool = False
+    tolerated: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,23 @@ def compare(before: Any, after: Any, allowance: Allowance, exact: Any = None) ->
     ).difference()
 
 
+def is_by_rounding(before: Any, after: Any, exact: Any, other: Any) -> bool:
+    """Whether two values of an output differ by rounding: their float64 forms hardly do."""
+    if any(isinstance(each, list | dict) or each is None for each in (before, exact, other)):
+        return False
+    a, b, one, two = map(np.asarray, (before, after, exact, other))
+    if not a.shape == b.shape == one.shape == two.shape or one.dtype != two.dtype:
+        return False
+    if one.dtype.kind != "f":
+        return bool(np.array_equal(one, two))
+    numbers = np.isfinite(one) & np.isfinite(a) & np.isfinite(b)
+    a, b, one, two = (each[numbers].astype(np.float64) for each in (a, b, one, two))
+    size = np.abs(one)
+    floor = ROUNDINGS**2 * np.finfo(np.float64).eps * size.max(initial=0.0)
+    allowed = np.maximum(np.maximum(EXACTLY * size, NEARER * np.abs(a - b)), floor)
+    return bool((np.abs(one - two) <= allowed).all())
+
+
 def is_another(value: Any, exact: Any) -> bool:
     """Whether what should be the exact form of an output is no approximation of it at all."""
     if isinstance(value, list | dict) or value is None or exact is None:
@@ -161,6 +185,7 @@ def _nested_difference(before: Any, after: Any, allowance: Allowance, exact: Any
         max(own) if own else None,
         any(each.doubtful for each in found),
         bool(bad) and all(each.refined for each in bad),
+        bool(bad) and all(each.tolerated for each in bad),
     )
 
 
@@ -282,7 +307,8 @@ class _Real:
             found = self._beyond_rounding(a, b, finite, differs, np.maximum(size, scale))
             doubtful = bool(found) and self.e is None
             reason = "" if self.e is None else found
-        return Difference(max_abs, max_rel, reason, own, doubtful)
+        tolerated = bool(reason) and not wrong.any()
+        return Difference(max_abs, max_rel, reason, own, doubtful, tolerated=tolerated)
 
     def _beyond_rounding(
         self,

@@ -167,9 +167,10 @@ class _Converter:
                 constants[node.output[0]] = tensor
             return [helper.make_node("Constant", [], node.output, value=tensor)]
         _retarget(node)
-        unfolded = self._convolution(node, types)
-        if unfolded is not None:
-            return unfolded
+        for spelled_out in (self._convolution, self._skip_normalization):
+            made = spelled_out(node, types)
+            if made is not None:
+                return made
         found = self._types(node, types, constants)
         if found is not None:
             return self._settled(node, found, types)
@@ -319,6 +320,36 @@ class _Converter:
         else:
             made.op("Reshape", product, image, output=y)
         types[y] = types[x]
+        return made.nodes
+
+    def _skip_normalization(
+        self, node: NodeProto, types: dict[str, str]
+    ) -> Sequence[NodeProto] | None:
+        """A SkipLayerNormalization as what it stands for: the runtime has it in 32 bits alone.
+
+        None where the node is none, or gives more than the normalized sum.
+        """
+        if (node.domain, node.op_type) != ("com.microsoft", "SkipLayerNormalization"):
+            return None
+        given = [name for name in node.input if name]
+        rank = len(self.shapes.get(node.input[0], ()))
+        if any(node.output[1:]) or not rank or any(types[n] != _tensor(DOUBLE) for n in given):
+            return None
+        made = _Nodes(self._fresh)
+        x, skip, gain, shift, bias = [*node.input, "", ""][:5]
+        total = made.op("Add", x, skip)
+        total = made.op("Add", total, bias) if bias else total
+        mean, variance = self._fresh(total), self._fresh(total)
+        made.mean(total, mean, [rank - 1], self._opset())
+        apart = made.op("Sub", total, mean)
+        made.mean(made.op("Mul", apart, apart), variance, [rank - 1], self._opset())
+        epsilon = next((each.f for each in node.attribute if each.name == "epsilon"), 1e-5)
+        number = numpy_helper.from_array(np.asarray(np.float32(epsilon), np.float64))
+        root = made.op("Sqrt", made.op("Add", variance, made.op("Constant", value=number)))
+        result = made.op("Mul", made.op("Div", apart, root), gain)
+        last = [result, shift] if shift else [result]
+        made.op("Add" if shift else "Identity", *last, output=node.output[0])
+        types[node.output[0]] = _tensor(DOUBLE)
         return made.nodes
 
     def _opset(self) -> int:
