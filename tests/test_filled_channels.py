@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from graphs import assert_same, call, tensor
+from graphs import assert_same, call, tensor, weights
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.backtrack import Explorer, Limits
@@ -17,7 +17,6 @@ from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.vocabularies import filled_channels
 from xflow.generator.vocabulary import Vocabulary
 from xflow.graph import Graph, Value
-from xflow.match import no_constants
 from xflow.ops.registry import Operator
 from xflow.rule import parse_rules
 from xflow.rule_index import RuleIndex
@@ -138,7 +137,9 @@ def test_a_cell_comes_into_blocks_whatever_makes_its_image(channels: int, before
     """24 channels fill no blocks, which keeps out the pool; 42 are not converted at all."""
     graph = cell(channels)
     assert len(outside(graph)) == before
-    result = search(graph, RULES, EstimatedCost(), deadline=time.monotonic() + 60.0)
+    result = search(
+        graph, RULES, EstimatedCost(), deadline=time.monotonic() + 60.0, constants=weights
+    )
     assert outside(result.graph) == []
     assert bool(result.replacements) == bool(before)
     rules = [rule for item in result.replacements for rule in item.rules]
@@ -153,7 +154,7 @@ def test_what_gains_at_once_is_found_before_any_detour() -> None:
     cost = EstimatedCost()
     limits = Limits(expansions=1, states=8)
     explorer = Explorer(
-        RuleIndex(RULES), cost.estimate, no_constants, limits, layout=Layout(block=16)
+        RuleIndex(RULES), cost.estimate, weights, limits, layout=Layout(block=16)
     )
     best = min(explorer.explore(graph, 5), key=lambda state: state.cost)
     assert sorted(best.path) == ["deeper", "depthwise.reverse", "depthwise.reverse", "pool.reverse"]

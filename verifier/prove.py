@@ -232,11 +232,19 @@ class _Search:
                 attempt = self.prove_all(rule)
         if attempt.failure is not None:
             return Unknown(attempt.failure), rule.where
+        needed = _needs_among(rule)
         shorter = _without_redundant(rule, given)
         if shorter != rule.where:
             again = self.prove_all(replace(rule, where=shorter))
             if again.failure is None:
                 rule, attempt = replace(rule, where=shorter), again
+        if set(_without_needs(rule)) - set(given):
+            # What was needed before those conditions were known may not be needed any more.
+            anew, again = self.with_needs(
+                replace(rule, where=tuple(t for t in rule.where if t in given or t not in needed))
+            )
+            if again.failure is None:
+                rule, attempt = anew, again
         limits = tuple(
             name
             for name, sort in parse_sorts(rule.inputs).items()
@@ -246,6 +254,14 @@ class _Search:
         certificate = {"rule": rule.name, **statement(claimed), "ranks": attempt.certificate}
         proved = Proved(certificate, rule.where, exact=attempt.exact, limits=limits)
         return proved, rule.where
+
+    def with_needs(self, rule: Rule) -> tuple[Rule, Attempt]:
+        """The rule with what its proof needs of its inputs, and that proof."""
+        attempt = self.prove_all(rule)
+        while attempt.failure is not None and attempt.needs:
+            rule = replace(rule, where=_with_needs(rule, attempt.needs))
+            attempt = self.prove_all(rule)
+        return rule, attempt
 
     def weakest(self, rule: Rule, conditions: tuple[str, ...]) -> tuple[str, ...] | None:
         """The `where` with those of `conditions` that a proof needs; None where there is none."""

@@ -21,7 +21,17 @@ from xflow.graph import Graph, Leaf, MayBe, Node, Opaque, Value
 from xflow.ops.registry import Operator
 from xflow.ops.shape import Movement
 from xflow.ops.sorts import BOOL, FLOATS
-from xflow.ops.spec import Call, Element, MaxOver, Plus, Scalar, SumOver, Times
+from xflow.ops.spec import (
+    Call,
+    Element,
+    If,
+    Literal,
+    MaxOver,
+    Plus,
+    Scalar,
+    SumOver,
+    Times,
+)
 from xflow.size import product
 
 FARTHEST = 12
@@ -122,11 +132,48 @@ def _added(value: Value, sources: Sources, depth: int) -> Iterator[Value]:
     if len(node.inputs) > 1 and _adds(node):
         for number, operand in enumerate(node.inputs):
             others = [sources.of(v) for k, v in enumerate(node.inputs) if k != number]
-            for source in sources.of(operand):
+            for source in sources.of(operand).intersection(_passed(operand, depth)):
                 if any(source not in other for other in others):
                     yield source
     for operand in node.inputs:
         yield from _added(operand, sources, depth - 1)
+
+
+def _passed(value: Value, depth: int) -> Iterator[Value]:
+    """The inputs of which elements that are -inf may be so in a value.
+
+    Of a product with another input that is not to be expected: a scale of scores is no mask.
+    """
+    node = value.node
+    if not node.inputs:
+        yield value
+    elif depth and carries(node):
+        computed = [each for each in node.inputs if not each.is_constant]
+        if len(computed) < 2 or _selects_or_adds(node):
+            for operand in computed:
+                yield from _passed(operand, depth - 1)
+
+
+def _selects_or_adds(node: Node) -> bool:
+    """Whether each element of an operator's results is one of its inputs' elements, or a sum."""
+    if not isinstance(node.op, Operator) or not node.op.elementwise:
+        return True
+    try:
+        scalar = element_of(node.outputs[0])
+    except ShapeError:
+        return True
+    return _is_no_product(scalar)
+
+
+def _is_no_product(scalar: Scalar) -> bool:
+    match scalar:
+        case Plus(args) | Call("max" | "min", args):
+            return all(map(_is_no_product, args))
+        case If(_, then, other):
+            return _is_no_product(then) and _is_no_product(other)
+        case Times(args):
+            return sum(not isinstance(arg, Literal) for arg in args) < 2
+    return isinstance(scalar, Element | Literal)
 
 
 def _adds(node: Node) -> bool:
