@@ -1,0 +1,413 @@
+"""Random guarded models, rewritten with nothing that looks at the result but this test.
+
+xflow compares each rewritten model with its original before it writes it. That is switched off here,
+so that the rules, the analysis of what is a number, and the search are judged by themselves: what
+was a number and right is one afterwards, and the same up to rounding; what is discrete is the same.
+Every other model is searched with a cost that is a whim, so that unlikely rewrites are made as well.
+
+Bugs that are put into the analysis have to be found: otherwise the models would tell nothing. Many
+thousands of models: `pytest -m many tests/test_guarded_models.py`, in parts that several processes
+may share (`-n 2`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+import suites
+from guarded_models import Guarded, feeds, guarded_model
+from onnx import helper, numpy_helper
+from test_random_models import Whim
+
+import xflow
+from xflow import decided, explorers, finder, pipeline, search, steps
+from xflow.account import Account
+from xflow.analysis import admission, assumptions, inputs, observers, ranges
+from xflow.analysis.assumptions import Assumption
+from xflow.bounds import Range
+from xflow.checker import check_model
+from xflow.equivalence import CheckResult
+from xflow.exact import NoExactForm, in_double, widened
+from xflow.graph import Graph
+from xflow.ops.registry import Array
+from xflow.rule import BITS
+from xflow.validate import Broken, Checked, Validator, write_temporary
+
+IN_CI, MANY, PART = 200, 20_000, 500
+WORK_PER_S, BUDGET_S = 700, 2.0
+"""The work of a search, see `xflow.search`, that ends it long before its time is over."""
+
+Feed = dict[str, Array]
+
+
+# Optimization without a check --------------------------------------------------------------------
+
+
+def believed(self: Validator, model: ir.Model) -> Checked | Broken:
+    """In the place of `Validator.compare`: what the ONNX checker takes is right."""
+    write_temporary(model, self.after)
+    check_model(self.after)
+    return Checked(model, self.after, CheckResult(True))
+
+
+class Salted(Whim):
+    """A whim that is another one for each model."""
+
+    salt = 0
+
+    def estimate(self, graph: Graph) -> float:
+        """Something between 0.5 and 1."""
+        return 0.5 + (2 * super().estimate(graph) * (2 * self.salt + 1)) % 1 / 2
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of little work whose results nobody compares with the model; one index for all."""
+    suites.keep_index(monkeypatch)
+    monkeypatch.setattr(Validator, "compare", believed)
+    monkeypatch.setattr(pipeline, "account_for", lambda *_, **__: Account())
+    monkeypatch.setattr(search, "WORK_PER_S", WORK_PER_S)
+
+
+def optimized(guarded: Guarded, number: int, *, anything: bool) -> onnx.ModelProto | None:
+    """The model as it is rewritten; None where it stays as it is."""
+    whimsical = number % 2 == 0
+    with pytest.MonkeyPatch.context() as patch:
+        if whimsical:
+            patch.setattr(Salted, "salt", number)
+            patch.setattr(finder, "EstimatedCost", Salted)
+        result = xflow.optimize(
+            guarded.model,
+            objective="latency" if whimsical else "nodes",
+            cost="estimated",
+            budget=BUDGET_S,
+            threads=1,
+            check=1,
+            rules=suites.rules(),
+            assume="none" if anything else assumptions.DEFAULT.option,
+        )
+    dropped = [text for text in result.report.warnings if "dropped" in text]
+    assert not dropped, dropped
+    return ir.to_proto(result.model) if result.report.changed else None
+
+
+# The judge ---------------------------------------------------------------------------------------
+
+DRAWN = 8
+"""How often a model is run with its values perturbed."""
+ROUNDING, DIGITS, TIMES = 16.0, 512.0, 8.0
+"""By how many roundings a value is perturbed, by how many of 1 where it is larger, since a rewrite
+may lose eight bits, see `xflow.cancellation`; and what multiple of what this does is allowed."""
+SUMS = frozenset(
+    "MatMul Gemm Conv ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
+    "ReduceSumSquare AveragePool Softmax LayerNormalization".split()
+)
+"""Operators behind which what is discrete may turn by rounding."""
+CHOSEN = frozenset("ArgMax TopK Floor Ceil Round Sign".split())
+"""Discrete operators that can be told by their names; others give integers or Booleans."""
+MODERATE = {"float16": 2.0**10, "float32": 2.0**63, "float64": 2.0**63}
+ARITHMETIC = frozenset(
+    "Add Sub Mul Div Cast ReduceProd BatchNormalization Softmax ReduceMax ReduceMin".split()
+)
+UNDEFINED = np.iinfo(np.int64).min
+"""What becomes of a float that no integer has, most often."""
+
+
+def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """A session that runs a model operator by operator, as it is written."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+@dataclass
+class Judge:
+    """Tells whether another model gives what a model does, for sets of inputs."""
+
+    guarded: Guarded
+    number: int
+    anything: bool
+
+    def objection(self, after: onnx.ModelProto) -> str:
+        """What the first set of inputs tells on which a right element becomes a wrong one."""
+        before, written = session(self.guarded.model), session(after)
+        names = [item.name for item in before.get_outputs()]
+        assert names == [item.name for item in written.get_outputs()]
+        sets = feeds(self.guarded, self.number, anything=self.anything)
+        for place, feed in enumerate(sets):
+            results = zip(names, before.run(None, feed), written.run(None, feed), strict=True)
+            for name, old, new in results:
+                assert old.dtype == new.dtype and old.shape == new.shape, name
+                wrong = self._wrong(name, old, new, feed)
+                if wrong.any():
+                    where = tuple(np.argwhere(wrong)[0].tolist())
+                    return f"set {place}, {name}{list(where)}: {old[where]} became {new[where]}"
+        return ""
+
+    def _wrong(self, name: str, old: Array, new: Array, feed: Feed) -> Array:
+        """Which elements of an output are wrong."""
+        if old.dtype.kind != "f":
+            wrong = (old != new) & ~((old == UNDEFINED) if old.dtype.kind == "i" else False)
+        else:
+            with np.errstate(all="ignore"):
+                wrong = np.isfinite(old) & ~(_distance(old, new) <= self._unit * np.abs(old))
+        if not wrong.any() or not (self.anything or self._is_moderate(feed)):
+            return np.zeros_like(wrong)
+        allowed = self._allowed(name, old, feed)
+        if old.dtype.kind != "f":
+            return wrong & ~allowed.astype(bool)
+        exact = self._exactly(name, feed)
+        lost = wrong & ~np.isfinite(new)
+        far = wrong & ~lost & ~(_distance(old, new) <= allowed)
+        if exact is not None and exact.shape == old.shape:
+            # Far from the exact value, it was not right. Near a threshold it may be far and right.
+            right = (_distance(exact, old) <= allowed) | (name in self._strictly_decided)
+            lost &= right | ~np.isfinite(allowed)
+            far &= right & ~(_distance(exact, new) <= allowed)
+        return lost | far
+
+    @property
+    def _unit(self) -> float:
+        return 32 * float(np.finfo(self.guarded.dtype).eps)
+
+    # Rounding -----------------------------------------------------------------------------------
+
+    def _allowed(self, name: str, old: Array, feed: Feed) -> Array:
+        """By how much elements may differ, from what perturbations do; whether at all, of others."""
+        noisy, shapes = self._perturbed
+        names = [item.name for item in noisy.get_outputs()]
+        kind = np.finfo(self.guarded.dtype)
+        eps = float(kind.eps)
+        sizes = min(ROUNDING * eps, 1 / 64), min(DIGITS * eps, 1 / 16)
+        rng = np.random.default_rng(self.number)
+        spread = np.zeros(old.shape)
+        for _ in range(DRAWN):
+            noise = {
+                key: (rng.uniform(-1, 1, shape) * sizes[key.startswith("digits")]).astype(kind.dtype)
+                for key, shape in shapes.items()
+            }
+            drawn = noisy.run(None, {**feed, **noise})[names.index(name)]
+            if old.dtype.kind != "f":
+                spread = np.maximum(spread, drawn != old)
+            else:
+                with np.errstate(all="ignore"):
+                    spread = np.fmax(spread, np.where(np.isfinite(drawn), _distance(drawn, old), np.inf))
+        if old.dtype.kind != "f":
+            return spread
+        with np.errstate(all="ignore"):
+            return TIMES * spread + self._unit * np.abs(old.astype(np.float64)) + 16 * float(kind.tiny)
+
+    @cached_property
+    def _perturbed(self) -> tuple[onnxruntime.InferenceSession, dict[str, tuple[int, ...]]]:
+        """The model with noise on its values of floats, and the shapes of the inputs of that.
+
+        There is none on what something discrete is made of element by element: that is promised to
+        stay the same to the bit.
+        """
+        graph = self.guarded.model.graph
+        floats = self._shapes
+        noise: dict[str, tuple[int, ...]] = {}
+        renamed: dict[str, str] = {}
+        nodes: list[onnx.NodeProto] = []
+        limits = [numpy_helper.from_array(np.asarray(v, self.guarded.dtype), n) for v, n in
+                  ((-1.0, "least/noise"), (1.0, "most/noise"), (1.0, "one/noise"))]  # fmt: skip
+
+        def perturb(name: str) -> None:
+            if name not in floats:
+                return
+            for part in ("rounding", "digits"):
+                noise[f"{part}/{name}"] = floats[name]
+            made = [f"{name}/{k}" for k in ("factor", "product", "cut", "rest", "noisy")]
+            nodes.extend([
+                helper.make_node("Add", [f"rounding/{name}", "one/noise"], [made[0]]),
+                helper.make_node("Mul", [name, made[0]], [made[1]]),
+                helper.make_node("Clip", [name, "least/noise", "most/noise"], [made[2]]),
+                helper.make_node("Mul", [made[2], f"digits/{name}"], [made[3]]),
+                helper.make_node("Add", [made[1], made[3]], [made[4]]),
+            ])  # fmt: skip
+            renamed[name] = made[4]
+
+        for item in graph.input:
+            perturb(item.name)
+        for node in graph.node:
+            new = onnx.NodeProto()
+            new.CopyFrom(node)
+            for place, name in enumerate(node.input):
+                if name in renamed and (name not in self._strict or node.op_type in SUMS):
+                    new.input[place] = renamed[name]
+            nodes.append(new)
+            for name in node.output:
+                perturb(name)
+        element = helper.np_dtype_to_tensor_dtype(self.guarded.dtype)
+        added = [helper.make_tensor_value_info(n, element, s) for n, s in noise.items()]
+        outputs = []
+        for item in graph.output:
+            new_item = onnx.ValueInfoProto()
+            new_item.CopyFrom(item)
+            outputs.append(new_item)
+            if item.name in renamed:  # the noise of the output itself counts
+                back = f"{item.name}/plain"
+                for node in nodes:
+                    for names in (node.input, node.output):
+                        for place, name in enumerate(names):
+                            if name == item.name:
+                                names[place] = back
+                nodes.append(helper.make_node("Identity", [renamed[item.name]], [item.name]))
+        made = helper.make_graph(
+            nodes, "noisy", [*graph.input, *added], outputs, [*graph.initializer, *limits]
+        )
+        model = helper.make_model(
+            made, opset_imports=self.guarded.model.opset_import, ir_version=9
+        )
+        return session(model), noise
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of all values of floats, constants aside."""
+        inferred = onnx.shape_inference.infer_shapes(self.guarded.model).graph
+        element = helper.np_dtype_to_tensor_dtype(self.guarded.dtype)
+        return {
+            item.name: tuple(d.dim_value for d in item.type.tensor_type.shape.dim)
+            for item in (*inferred.input, *inferred.value_info, *inferred.output)
+            if item.type.tensor_type.elem_type == element
+        }
+
+    @cached_property
+    def _strict(self) -> frozenset[str]:
+        """Values of floats of which something discrete is made, with no sum between."""
+        found: set[str] = set()
+        for node in reversed(self.guarded.model.graph.node):
+            is_discrete = node.op_type in CHOSEN or any(n not in self._shapes for n in node.output)
+            if is_discrete or (node.op_type not in SUMS and not found.isdisjoint(node.output)):
+                found.update(name for name in node.input if name in self._shapes)
+        return frozenset(found)
+
+    @cached_property
+    def _strictly_decided(self) -> frozenset[str]:
+        """Values that are made of something discrete."""
+        found: set[str] = set()
+        for node in self.guarded.model.graph.node:
+            is_discrete = node.op_type in CHOSEN or any(n not in self._shapes for n in node.output)
+            if is_discrete or not found.isdisjoint(node.input):
+                found.update(node.output)
+        return frozenset(found)
+
+    # What is right ------------------------------------------------------------------------------
+
+    def _exactly(self, name: str, feed: Feed) -> Array | None:
+        """An output in float64, if the model has such a form."""
+        if self._double is None:
+            return None
+        names = [item.name for item in self._double.get_outputs()]
+        results = self._double.run(None, {k: widened(v) for k, v in feed.items()})
+        return np.asarray(results[names.index(name)])
+
+    @cached_property
+    def _double(self) -> onnxruntime.InferenceSession | None:
+        def probe(model: onnx.ModelProto) -> Sequence[str] | None:
+            try:
+                return [item.type for item in session(model).get_outputs()]
+            except Exception:  # the runtime throws what its C++ side throws
+                return None
+
+        whole = onnx.ModelProto()
+        whole.CopyFrom(self.guarded.model)
+        shapes = {item.name: item.shape for item in self.guarded.inputs}
+        try:
+            return session(in_double(whole, shapes, probe).model)
+        except NoExactForm:
+            return None
+
+    def _is_moderate(self, feed: Feed) -> bool:
+        """Whether arithmetic with moderate numbers gave moderate numbers, as is taken for granted."""
+        most = MODERATE[self.guarded.dtype.name]
+        names, everything = self._everything
+        known = dict(zip(names, everything.run(None, feed), strict=True)) | feed
+        with np.errstate(all="ignore"):
+            for node in self.guarded.model.graph.node:
+                if node.op_type not in ARITHMETIC | SUMS or node.output[0] not in self._shapes:
+                    continue
+                read = [known.get(name, self._weights.get(name)) for name in node.input]
+                floats = [r for r in read if r is not None and r.dtype.kind == "f"]
+                made = known[node.output[0]]
+                ordinary = all(np.all(np.abs(r) <= most) for r in floats)
+                large = ~(np.abs(made) <= most)
+                if node.op_type == "Div":
+                    large &= np.broadcast_to(read[1], made.shape) != 0
+                if (ordinary and large.any()) or np.any(np.isfinite(made) & large):
+                    return False
+        return True
+
+    @cached_property
+    def _weights(self) -> dict[str, Array]:
+        graph = self.guarded.model.graph
+        return {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+
+    @cached_property
+    def _everything(self) -> tuple[list[str], onnxruntime.InferenceSession]:
+        """The model with all values of floats as outputs."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.guarded.model)
+        fed = {item.name for item in model.graph.input}
+        names = [name for name in self._shapes if name not in fed]
+        element = helper.np_dtype_to_tensor_dtype(self.guarded.dtype)
+        del model.graph.output[:]
+        model.graph.output.extend(
+            helper.make_tensor_value_info(n, element, self._shapes[n]) for n in names
+        )
+        return names, session(model)
+
+
+def _distance(one: Array, other: Array) -> Array:
+    """How far elements are from one another; NaN where one is none."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.abs(one.astype(np.float64) - other.astype(np.float64)))
+
+
+# The models --------------------------------------------------------------------------------------
+
+
+def examine(number: int) -> tuple[bool, str]:
+    """Whether the model of that number was rewritten, and what is wrong with it then."""
+    anything = number % 3 == 0
+    guarded = guarded_model(number)
+    after = optimized(guarded, number, anything=anything)
+    if after is None:
+        return False, ""
+    return True, Judge(guarded, number, anything).objection(after)
+
+
+def examine_all(numbers: range) -> None:
+    """Rewrite and judge models; at least half of them have to be rewritten."""
+    found = {number: examine(number) for number in numbers}
+    wrong = {number: reason for number, (_, reason) in found.items() if reason}
+    rewritten = sum(changed for changed, _ in found.values())
+    print(f"\n{len(found)} models: {rewritten} rewritten, {len(wrong)} wrong")
+    assert not wrong, "\n".join(f"model {number}: {reason}" for number, reason in wrong.items())
+    assert rewritten >= len(found) / 2
+
+
+def test_guarded_models_stay_right() -> None:
+    examine_all(range(IN_CI))
+
+
+@pytest.mark.many
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("start", range(IN_CI, IN_CI + MANY, PART))
+def test_thousands_of_guarded_models_stay_right(start: int) -> None:
+    examine_all(range(start, start + PART))
