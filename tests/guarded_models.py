@@ -26,14 +26,14 @@ FEWEST, MOST = 3, 15
 ORDINARY = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -2.0, 0.1, 10.0, 0.25, 100.0, -0.3)
 EXTREME = (1e-6, 1e6, -1e6, 1e-3, 1e3, -1e4, -1e-6, 3e5)
 LARGEST_CONSTANT = {"float16": 100.0, "float32": 1e6, "float64": 1e6}
-UNARY = ("Relu", "Neg", "Abs", "Sigmoid", "Tanh", "Softplus", "Erf", "LeakyRelu", "Sign", "Identity")
+UNARY = ("Relu", "Neg", "Abs", "Sigmoid", "Tanh", "LeakyRelu", "Sign", "Identity")
 COMPARISONS = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2",
               "ReduceL1", "ReduceLogSumExp", "ReduceLogSum", "ReduceProd")  # fmt: skip
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 6)
+    (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 6), (48,), (4, 16)
 )  # fmt: skip
-FEEDS = 14
+FEEDS = 15
 """Sets of inputs for each model."""
 
 
@@ -367,7 +367,7 @@ def cancelling_pair(b: Builder) -> None:
 
 def observed(b: Builder, r: Typed) -> None:
     """Something that may make a number of what is none."""
-    kind = b.number(0, 7)
+    kind = b.number(0, 9)
     one = b.constant(b.scalar())
     if kind == 0:
         b.where(b.holds("IsNaN", r), one, r)
@@ -380,11 +380,58 @@ def observed(b: Builder, r: Typed) -> None:
     elif kind == 4:
         b.apply(b.among(("Min", "Max")), r, one)
     elif kind == 5:
-        b.apply(b.among(("Tanh", "Sigmoid", "Erf")), r)
+        b.apply(b.among(("Tanh", "Sigmoid")), r)
     elif kind == 6:
         b.cast(b.holds(b.among(("Less", "Greater")), r, one), "f")
-    else:
+    elif kind == 7:
         b.apply("Div", one, r)
+    else:
+        _comparison(b, r, one)
+
+
+def negated(b: Builder) -> None:
+    """Comparisons that say the same in other words, unless something is no number."""
+    x = _partial(b, b.some()) if b.flip(0.6) else b.some()
+    y = b.like(x) if b.flip(0.4) else b.parameter(x)
+    kind = b.number(0, 3)
+    if kind == 0:
+        test = b.holds("Not", b.holds(b.among(("Less", "Greater")), x, y))
+    elif kind == 1:
+        test = b.holds("Not", b.holds(b.among(("LessOrEqual", "GreaterOrEqual")), x, y))
+    elif kind == 2:
+        test = b.holds(b.among(COMPARISONS), b.apply("Sub", x, y), b.constant(0.0))
+    else:
+        test = b.holds(b.among(("Equal", "LessOrEqual")), x, x)
+    if b.flip(0.3):
+        b.where(test, b.constant(b.scalar()), b.constant(b.scalar()))
+
+
+def collapsing(b: Builder) -> None:
+    """What is simpler for numbers, of something that may be none, and what observes it."""
+    x = b.some()
+    y = _partial(b, b.like(x)) if b.flip(0.7) else b.like(x)
+    kind = b.number(0, 9)
+    if kind == 0:
+        r = b.apply("Div", x, b.apply("Div", x, y))
+    elif kind == 1:
+        r = b.apply("Div", x, b.apply("Mul", x, y))
+    elif kind == 2:
+        r = b.apply("Reciprocal", b.apply("Div", x, y))
+    elif kind == 3:
+        r = b.apply("Sub", y, b.apply("Min", y, b.constant(0.0)))
+    elif kind == 4:
+        r = b.apply(b.among(("Max", "Min")), b.apply("Sub", y, y), x)
+    elif kind == 5:
+        r = b.apply("Max", b.apply("Sub", x, y), b.apply("Sub", b.like(x), y))
+    elif kind == 6:
+        r = b.apply("Log", b.apply("Exp", y))
+    elif kind == 7:
+        r = b.apply("Reciprocal", b.apply("Reciprocal", y))
+    elif kind == 8:
+        r = b.apply("Sub", x, b.apply("Max", x, y))
+    else:
+        r = b.where(b.holds(b.among(("Greater", "Less")), y, b.constant(0.0)), y, b.apply("Neg", y))
+    observed(b, r)
 
 
 # Masks -------------------------------------------------------------------------------------------
@@ -458,7 +505,8 @@ def kept(b: Builder) -> None:
 def normalized(b: Builder) -> None:
     """LayerNormalization, spelled out or not, and lengths of 1."""
     x = b.some(lambda v: bool(v.shape))
-    epsilon = (1e-5, 1e-12, 1e-3, 0.0)[b.number(0, 3)]
+    # An attribute of ONNX has 32 bits, which are to be enough.
+    epsilon = (2.0**-17, 2.0**-40, 2.0**-10, 0.0)[b.number(0, 3)]
     kind = b.number(0, 3)
     if kind == 0 and epsilon:
         scale = b.constant([b.scalar() for _ in range(x.shape[-1])])
@@ -536,11 +584,16 @@ def discrete(b: Builder) -> None:
 
 def scaled_twice(b: Builder, x: Typed) -> Typed:
     """Two scalings by ordinary numbers that cancel, or nearly."""
-    first, second = ((0.1, 10.0), (3.0, 1 / 3), (0.3, 5.0), (3.0, 3.0), (0.7, 0.1))[b.number(0, 4)]
-    ops = ("Mul", "Div") if b.flip(0.4) else ("Mul", "Mul")
-    for op, value in zip(ops, (first, second), strict=True):
-        x = b.apply(op, x, b.constant(value))
-    return x
+    first, second = SCALES[b.number(0, len(SCALES) - 1)]
+    x = b.apply("Mul", x, b.constant(first))
+    if b.flip(0.3):
+        return b.apply("Div", x, b.constant(1 / second))
+    return b.apply("Mul", x, b.constant(second))
+
+
+SCALES = ((0.1, 10.0), (3.0, 1 / 3), (1 / 3, 3.0), (0.7, 1 / 0.7), (0.01, 100.0), (10.0, 0.1),
+          (0.3, 5.0), (1 / 7, 7.0))  # fmt: skip
+"""Pairs of scales with which whole numbers often stay so, up to rounding."""
 
 
 # Surroundings ------------------------------------------------------------------------------------
@@ -729,6 +782,7 @@ def of_integers(b: Builder) -> None:
 
 GUARDS: tuple[Callable[[Builder], object], ...] = (
     *(guarded_partial, guarded_partial, guarded_total, clamped_partial, clamped_partial, tested),
+    *(negated, negated, collapsing, collapsing, collapsing, discrete),
     *(tested, cancelling_pair, cancelling_pair, masked_softmax, masked_softmax, masked_mean),
     *(cast_mask, kept, kept, normalized, spelled_softmax, sigmoid, discrete, discrete, discrete),
     *(of_integers,),
@@ -818,7 +872,7 @@ def _mixed(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int,
 
 
 DRAWS: tuple[Draw, ...] = (
-    *(_ordinary, _zero_rows, _whole, _constants, _mixed, _magnitudes, _offset, _counts),
+    *(_ordinary, _zero_rows, _whole, _constants, _mixed, _magnitudes, _offset, _counts, _counts),
     *(_equal, _hundreds, _positive, _zeros, _mixed, _constants),
 )
 ODD = (math.nan, math.inf, -math.inf)
@@ -855,7 +909,7 @@ def _feed(
         if item.name in guarded.masks:
             data = np.where(rng.random(item.shape) < 0.4, -math.inf, 0.0).astype(guarded.dtype)
         elif anything or (item.name in guarded.tested and rng.random() < 0.7):
-            data = _planted(rng, data, float(kind.max), largest=anything)
+            data = _planted(rng, data, float(kind.max), largest=anything and place % 2 == 1)
         made[item.name] = data
     return made
 

@@ -297,11 +297,11 @@ def _exponential(x: Range, floats: Floats) -> Range:
 
 def _reciprocal(x: Range, floats: Floats) -> Range:
     small = floats.smallest
-    if x.low >= small or x.high <= -small:
+    if _is_blank(x):
+        found = Range(math.inf, -math.inf, nan=x.nan)
+    elif x.low >= small or x.high <= -small:
         low, high = sorted((1 / x.low, 1 / x.high))
         found = Range(low, high, nan=x.nan)
-    elif _is_blank(x):
-        found = Range(math.inf, -math.inf, nan=x.nan)
     else:
         # A quotient by less than the smallest is infinite, and so is one by 0, of either sign; but
         # where no element is 0, that is excluded as overflow is.
