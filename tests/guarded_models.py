@@ -334,6 +334,22 @@ def tested(b: Builder) -> None:
         b.where(test, fill, p)
 
 
+def tested_input(b: Builder) -> None:
+    """An input that the model tests, and something else that is made of it."""
+    x = b.inputs[b.number(0, len(b.inputs) - 1)]
+    if x.kind != "f" or x.name in b.masks:
+        return
+    c = b.constant(b.scalar())
+    b.where(b.holds("IsNaN" if b.flip(0.7) else "IsInf", x), c, x)
+    kind = b.number(0, 2)
+    if kind == 0:
+        _comparison_kept(b, x)
+    elif kind == 1:
+        b.holds("Not", b.holds(b.among(COMPARISONS[:4]), x, b.parameter(x)))
+    else:
+        b.apply("Mul", x, b.cast(_comparison(b, b.like(x), c), "f"))
+
+
 def cancelling_pair(b: Builder) -> None:
     """``x * y / y``, ``log(exp(x))``, ``sqrt(x) ** 2`` and the like, and perhaps what observes it."""
     x = b.some()
@@ -494,6 +510,10 @@ def cast_mask(b: Builder) -> None:
 def kept(b: Builder) -> None:
     """``Where(x < c, x, c)``, which is a Clip of numbers only, and ``Where(c, x, 0)``."""
     x = _partial(b, b.some()) if b.flip(0.4) else b.some()
+    _comparison_kept(b, x)
+
+
+def _comparison_kept(b: Builder, x: Typed) -> None:
     c = b.constant(b.scalar())
     condition = _comparison(b, x, c)
     b.where(condition, *((x, c) if b.flip() else (c, x)))
@@ -559,7 +579,7 @@ def discrete(b: Builder) -> None:
     """Integers, orders and Booleans, most often behind two scalings."""
     x = b.some()
     if b.flip(0.7):
-        x = scaled_twice(b, x)
+        x = scaled_twice(b, b.inputs[0] if b.flip() else x)
     kind = b.number(0, 8)
     if kind <= 2:
         b.apply(b.among(("Floor", "Ceil", "Round", "Sign")), x)
@@ -582,18 +602,18 @@ def discrete(b: Builder) -> None:
         b.where(_comparison(b, x, b.parameter(x)), x, b.constant(b.scalar()))
 
 
+SCALES = (
+    ("Div", 1 / 3, "Div", 0.1), ("Div", 0.1, "Div", 1 / 3), ("Mul", 10.0, "Div", 1 / 0.9),
+    ("Div", 1 / 7, "Mul", 10.0), ("Div", 0.01, "Div", 10 / 3), ("Mul", 0.1, "Mul", 10.0),
+    ("Mul", 3.0, "Mul", 1 / 3), ("Mul", 1 / 7, "Mul", 7.0), ("Div", 0.2, "Div", 1 / 3),
+)  # fmt: skip
+"""Pairs of scalings of which a whole number often stays one, or not by a rounding."""
+
+
 def scaled_twice(b: Builder, x: Typed) -> Typed:
     """Two scalings by ordinary numbers that cancel, or nearly."""
-    first, second = SCALES[b.number(0, len(SCALES) - 1)]
-    x = b.apply("Mul", x, b.constant(first))
-    if b.flip(0.3):
-        return b.apply("Div", x, b.constant(1 / second))
-    return b.apply("Mul", x, b.constant(second))
-
-
-SCALES = ((0.1, 10.0), (3.0, 1 / 3), (1 / 3, 3.0), (0.7, 1 / 0.7), (0.01, 100.0), (10.0, 0.1),
-          (0.3, 5.0), (1 / 7, 7.0))  # fmt: skip
-"""Pairs of scales with which whole numbers often stay so, up to rounding."""
+    first, one, second, other = SCALES[b.number(0, len(SCALES) - 1)]
+    return b.apply(second, b.apply(first, x, b.constant(one)), b.constant(other))
 
 
 # Surroundings ------------------------------------------------------------------------------------
@@ -608,15 +628,21 @@ def affine(b: Builder, x: Typed | None = None) -> Typed:
 
 
 def offset_layer(b: Builder) -> None:
-    """A mean taken off, a division by a deviation, and a product with a matrix."""
+    """A mean taken off, a division by a deviation, and a product with a matrix or another sum."""
     x = b.some(lambda v: len(v.shape) == 2)
-    d = b.apply(b.among(("Sub", "Add")), x, b.parameter(x))
-    if b.flip(0.7):
+    x = b.inputs[0] if b.flip(0.4) else x
+    large = min((1e3, 1e5, 1e6, 3e5)[b.number(0, 3)], LARGEST_CONSTANT[b.dtype.name])
+    mean = b.constant(large) if b.flip() else b.parameter(x)
+    d = b.apply(b.among(("Sub", "Add")), x, mean)
+    if b.flip(0.6):
         d = b.apply(b.among(("Div", "Mul")), d, b.parameter(x, nonzero=True))
-    if len(d.shape) == 2:
-        b.node("MatMul", [d, b.weight(d.shape[1], 2)], (d.shape[0], 2), mixes=True)
-    elif b.flip():
-        affine(b, d)
+    if len(d.shape) == 2 and b.flip(0.7):
+        w = b.weight(d.shape[1], 2)
+        y = b.node("MatMul", [d, w], (d.shape[0], 2), mixes=True)
+        if b.flip():
+            b.apply("Add", y, b.constant([b.scalar(), b.scalar()]))
+    else:
+        b.apply(b.among(("Sub", "Add")), d, b.parameter(x))
 
 
 def chain(b: Builder) -> None:
@@ -783,6 +809,7 @@ def of_integers(b: Builder) -> None:
 GUARDS: tuple[Callable[[Builder], object], ...] = (
     *(guarded_partial, guarded_partial, guarded_total, clamped_partial, clamped_partial, tested),
     *(negated, negated, collapsing, collapsing, collapsing, discrete),
+    *(tested_input, tested_input),
     *(tested, cancelling_pair, cancelling_pair, masked_softmax, masked_softmax, masked_mean),
     *(cast_mask, kept, kept, normalized, spelled_softmax, sigmoid, discrete, discrete, discrete),
     *(of_integers,),
@@ -855,7 +882,7 @@ def _hundreds(rng: np.random.Generator, _: Sequence[float], shape: tuple[int, ..
 def _offset(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
     large = [n for n in numbers if 100 <= abs(n) <= 1e6]
     centre = float(rng.choice(large)) if large and rng.random() < 0.7 else 10.0 ** rng.uniform(2, 6)
-    return rng.choice((-1.0, 1.0)) * centre + rng.standard_normal(shape)
+    return rng.choice((-1.0, 1.0, 1.0)) * centre + rng.standard_normal(shape)
 
 
 def _constants(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:

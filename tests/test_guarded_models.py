@@ -231,7 +231,7 @@ class Judge:
             wrong = (old != new) & ~((old == UNDEFINED) if old.dtype.kind == "i" else False)
         else:
             with np.errstate(all="ignore"):
-                wrong = np.isfinite(old) & ~(_distance(old, new) <= self._unit * np.abs(old))
+                wrong = np.isfinite(old) & (old != UNDEFINED) & ~(_distance(old, new) <= self._unit * np.abs(old))
         if not wrong.any() or not (self.anything or self._is_moderate(feed)):
             return np.zeros_like(wrong)
         allowed = self._allowed(name, old, feed)
@@ -242,7 +242,9 @@ class Judge:
         far = wrong & ~lost & ~(_distance(old, new) <= allowed)
         if exact is not None and exact.shape == old.shape:
             # Far from the exact value, it was not right. Near a threshold it may be far and right.
+            # So it may be behind an infinity, which has to lead to the same number.
             right = (_distance(exact, old) <= allowed) | (name in self._strictly_decided)
+            right |= not self.anything and not self._is_finite(feed)
             lost &= right | ~np.isfinite(allowed)
             far &= right & ~(_distance(exact, new) <= allowed)
         return lost | far
@@ -435,6 +437,10 @@ class Judge:
                     return False
         return True
 
+    def _is_finite(self, feed: Feed) -> bool:
+        """Whether all values are numbers."""
+        return all(np.isfinite(each).all() for each in self._everything[1].run(None, feed))
+
     @cached_property
     def _weights(self) -> dict[str, Array]:
         graph = self.guarded.model.graph
@@ -590,6 +596,12 @@ BUGS: dict[str, tuple[Callable[[Patch], None], range]] = {
     "facts": (assuming_in_facts, range(0, 200)),
     "digits": (losing_digits, range(0, 200)),
 }
+
+
+def losing_nothing_at_all(patch: Patch) -> None:
+    """Believe that no operator makes a number of what is none, step by step and from end to end."""
+    losing_nothing(patch)
+    admitting_all(patch)
 
 
 def found_at(numbers: Iterable[int]) -> int | None:

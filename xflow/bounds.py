@@ -401,6 +401,8 @@ def _least(*args: Range | Floats) -> Range:
 
 def _raised(x: Range, y: Range, floats: Floats) -> Range:
     """A power, whose exponent is one number or of a number that is not small."""
+    if _is_blank(x) or _is_blank(y):  # nothing of it is a number
+        return ANYTHING
     if y.low == y.high and y.is_real:
         exponent = y.low
         if exponent == int(exponent) and 0 < exponent <= MAX_EXPONENT:
