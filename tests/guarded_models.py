@@ -33,7 +33,7 @@ REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSqu
 SHAPES: tuple[tuple[int, ...], ...] = (
     (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 6), (48,), (4, 16)
 )  # fmt: skip
-FEEDS = 15
+FEEDS = 16
 """Sets of inputs for each model."""
 
 
@@ -631,9 +631,10 @@ def offset_layer(b: Builder) -> None:
     """A mean taken off, a division by a deviation, and a product with a matrix or another sum."""
     x = b.some(lambda v: len(v.shape) == 2)
     x = b.inputs[0] if b.flip(0.4) else x
+    op = b.among(("Sub", "Add"))
     large = min((1e3, 1e5, 1e6, 3e5)[b.number(0, 3)], LARGEST_CONSTANT[b.dtype.name])
-    mean = b.constant(large) if b.flip() else b.parameter(x)
-    d = b.apply(b.among(("Sub", "Add")), x, mean)
+    mean = b.constant(-large if op == "Add" else large) if b.flip(0.6) else b.parameter(x)
+    d = b.apply(op, x, mean)
     if b.flip(0.6):
         d = b.apply(b.among(("Div", "Mul")), d, b.parameter(x, nonzero=True))
     if len(d.shape) == 2 and b.flip(0.7):
@@ -815,9 +816,9 @@ GUARDS: tuple[Callable[[Builder], object], ...] = (
     *(of_integers,),
 )
 AROUND: tuple[Callable[[Builder], object], ...] = (
-    *(affine, chain, chain, offset_layer, offset_layer, unary, binary, distributed, product),
-    *(product, convolution, convolution, pooling, padding, reduction, transpose, reshape, concat),
-    *(slice_, split, gather),
+    *(affine, chain, chain, offset_layer, offset_layer, offset_layer, unary, binary, distributed, product),
+    *(product, convolution, convolution, pooling, padding, reduction, transpose, reshape),
+    *(concat, slice_, split, gather),
 )
 
 
@@ -882,7 +883,7 @@ def _hundreds(rng: np.random.Generator, _: Sequence[float], shape: tuple[int, ..
 def _offset(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
     large = [n for n in numbers if 100 <= abs(n) <= 1e6]
     centre = float(rng.choice(large)) if large and rng.random() < 0.7 else 10.0 ** rng.uniform(2, 6)
-    return rng.choice((-1.0, 1.0, 1.0)) * centre + rng.standard_normal(shape)
+    return rng.choice((-1.0, 1.0, 1.0, 1.0)) * centre + rng.standard_normal(shape)
 
 
 def _constants(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
@@ -900,7 +901,7 @@ def _mixed(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int,
 
 DRAWS: tuple[Draw, ...] = (
     *(_ordinary, _zero_rows, _whole, _constants, _mixed, _magnitudes, _offset, _counts, _counts),
-    *(_equal, _hundreds, _positive, _zeros, _mixed, _constants),
+    *(_equal, _hundreds, _positive, _zeros, _mixed, _constants, _offset),
 )
 ODD = (math.nan, math.inf, -math.inf)
 
