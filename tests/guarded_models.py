@@ -31,7 +31,7 @@ COMPARISONS = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2",
               "ReduceL1", "ReduceLogSumExp", "ReduceLogSum", "ReduceProd")  # fmt: skip
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 6), (48,), (4, 16)
+    (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 2, 3, 4), (1, 6), (48,), (4, 16)
 )  # fmt: skip
 FEEDS = 16
 """Sets of inputs for each model."""
@@ -450,6 +450,25 @@ def collapsing(b: Builder) -> None:
     observed(b, r)
 
 
+def behind_infinity(b: Builder) -> None:
+    """What overflows, or not if it is rewritten, and what makes a number of an infinity."""
+    x = b.some()
+    e = b.apply("Exp", x)
+    if b.flip(0.7):
+        r = b.apply("Log", e)
+    else:
+        big = LARGEST_CONSTANT[b.dtype.name]
+        r = b.apply("Mul", b.apply("Mul", e, b.constant(big)), b.constant(1 / big))
+    kind = b.number(0, 3)
+    if kind == 0:
+        b.apply("Reciprocal", r)
+    elif kind == 1 or len(b.inputs) > 3 or b.dtype.name != "float32":
+        b.apply("Div", b.constant(b.scalar()), r)
+    else:  # with bounds that are computed, nothing but the name of a Clip is known
+        low, high = b.constant(0.0), b.input(())
+        b.node("Clip", [r, low, high], r.shape)
+
+
 # Masks -------------------------------------------------------------------------------------------
 
 
@@ -704,12 +723,18 @@ def convolution(b: Builder) -> None:
 
 
 def pooling(b: Builder) -> None:
+    """Maxima and means over windows, of which the runtime's maxima leave NaN out."""
     x = _image(b)
     if x is None:
         return
-    if b.flip(0.4):
-        x = _layer(b, x)
-    if b.flip(0.4):
+    if b.flip(0.5):
+        x = _partial(b, x)
+    if b.flip(0.5):
+        x = b.apply("Relu", x) if b.flip() else _layer(b, x)
+    if b.flip(0.2):
+        b.node("GlobalMaxPool", [x], (*x.shape[:2], 1, 1), mixes=True)
+        return
+    if b.flip(0.3):
         fill = b._initializer(np.asarray((0.0, -math.inf, 1.0)[b.number(0, 2)], b.dtype))
         shape = (*x.shape[:2], x.shape[2] + 2, x.shape[3] + 2)
         x = b.node("Pad", [x, b.integers(0, 0, 1, 1, 0, 0, 1, 1), fill], shape, mixes=True)
@@ -717,8 +742,12 @@ def pooling(b: Builder) -> None:
     else:
         pads = [b.number(0, 1)] * 4
     shape = (*x.shape[:2], *(n + 2 * pads[0] - 1 for n in x.shape[2:]))
-    op = b.among(("MaxPool", "AveragePool"))
-    b.node(op, [x], shape, mixes=True, kernel_shape=[2, 2], pads=pads)
+    op = "MaxPool" if b.flip(0.7) else "AveragePool"
+    y = b.node(op, [x], shape, mixes=True, kernel_shape=[2, 2], pads=pads)
+    if b.flip(0.4):
+        b.apply("Relu", y)
+    elif b.flip(0.3):
+        b.apply("Max", y, b.node(op, [b.like(x)], shape, mixes=True, kernel_shape=[2, 2], pads=pads))
 
 
 def padding(b: Builder) -> None:
@@ -810,14 +839,14 @@ def of_integers(b: Builder) -> None:
 GUARDS: tuple[Callable[[Builder], object], ...] = (
     *(guarded_partial, guarded_partial, guarded_total, clamped_partial, clamped_partial, tested),
     *(negated, negated, collapsing, collapsing, collapsing, discrete),
-    *(tested_input, tested_input),
+    *(tested_input, tested_input, behind_infinity, behind_infinity, behind_infinity),
     *(tested, cancelling_pair, cancelling_pair, masked_softmax, masked_softmax, masked_mean),
     *(cast_mask, kept, kept, normalized, spelled_softmax, sigmoid, discrete, discrete, discrete),
     *(of_integers,),
 )
 AROUND: tuple[Callable[[Builder], object], ...] = (
     *(affine, chain, chain, offset_layer, offset_layer, offset_layer, unary, binary, distributed, product),
-    *(product, convolution, convolution, pooling, padding, reduction, transpose, reshape),
+    *(product, convolution, convolution, pooling, pooling, pooling, padding, reduction, transpose, reshape),
     *(concat, slice_, split, gather),
 )
 
@@ -929,7 +958,8 @@ def _feed(
             made[item.name] = rng.choice((0, 1, 2, -1, 5, 40, 90, 1000, -200), item.shape)
             continue
         draw = DRAWS[place % len(DRAWS)] if rng.random() < 0.7 else DRAWS[rng.integers(len(DRAWS))]
-        data = np.clip(draw(rng, numbers, item.shape), -most, most).astype(guarded.dtype)
+        drawn = draw(rng, numbers, item.shape or (1,)).reshape(item.shape)
+        data = np.clip(drawn, -most, most).astype(guarded.dtype)
         if rng.random() < 0.5:  # one unit in the last place beside
             step = rng.integers(-1, 2, item.shape)
             beside = np.nextafter(data, np.where(step < 0, -most, most).astype(guarded.dtype))
@@ -938,7 +968,7 @@ def _feed(
             data = np.where(rng.random(item.shape) < 0.4, -math.inf, 0.0).astype(guarded.dtype)
         elif anything or (item.name in guarded.tested and rng.random() < 0.7):
             data = _planted(rng, data, float(kind.max), largest=anything and place % 2 == 1)
-        made[item.name] = data
+        made[item.name] = np.asarray(data)
     return made
 
 
