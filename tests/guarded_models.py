@@ -936,7 +936,10 @@ ODD = (math.nan, math.inf, -math.inf)
 
 
 def feeds(guarded: Guarded, number: int, *, anything: bool) -> list[dict[str, Array]]:
-    """Sets of inputs for a model; with `anything`, all of them may hold what is no number."""
+    """Sets of inputs for a model; with `anything`, all of them may hold what is no number.
+
+    Every other one then holds the largest floats, too.
+    """
     rng = np.random.default_rng([SEED, number, 1])
     return [_feed(guarded, rng, k, anything=anything) for k in range(FEEDS)]
 
@@ -967,7 +970,7 @@ def _feed(
         if item.name in guarded.masks:
             data = np.where(rng.random(item.shape) < 0.4, -math.inf, 0.0).astype(guarded.dtype)
         elif anything or (item.name in guarded.tested and rng.random() < 0.7):
-            data = _planted(rng, data, float(kind.max), largest=anything and place % 2 == 1)
+            data = _planted(rng, data, float(kind.max), largest=anything and place % 2 == 1 and data.itemsize < 8)
         made[item.name] = np.asarray(data)
     return made
 
