@@ -1,10 +1,10 @@
 """Random models whose partial operators stand behind guards, and inputs that make these work.
 
-Each model is made from a number alone: quotients, roots, logarithms and exponentials behind choices,
-clamps, masks and paddings; what is discrete; and affine layers, sums and movements around, so that
-many rules match. The inputs hold zeros, equal elements, the model's constants and what lies one unit
-in the last place beside them, and large offsets with small deviations; what is no number is given
-only where a model may be given it.
+Each model is made from a number alone: quotients, roots, logarithms and exponentials behind
+choices, clamps, masks and paddings; what is discrete; and affine layers, sums and movements around,
+so that many rules match. The inputs hold zeros, equal elements, the model's constants and what lies
+one unit in the last place beside them, and large offsets with small deviations; what is no number
+is given only where a model may be given it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ COMPARISONS = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2",
               "ReduceL1", "ReduceLogSumExp", "ReduceLogSum", "ReduceProd")  # fmt: skip
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 2, 3, 4), (1, 6), (48,), (4, 16)
+    (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 2, 3, 4),
+    (1, 6), (48,), (4, 16),
 )  # fmt: skip
 FEEDS = 16
 """Sets of inputs for each model."""
@@ -102,7 +103,7 @@ class Builder:
 
     def like(self, x: Typed) -> Typed:
         """Another value of the shape, if there is one."""
-        return self.some(lambda v: v.shape == x.shape and v.name != x.name or v == x)
+        return self.some(lambda v: (v.shape == x.shape and v.name != x.name) or v == x)
 
     def scalar(self) -> float:
         """A number for constants, which is a telling one, or an extreme one."""
@@ -172,10 +173,9 @@ class Builder:
         self.values.append(made)
         return made
 
-    def apply(self, op: str, *inputs: Typed, **attributes: object) -> Typed:
+    def apply(self, op: str, *inputs: Typed) -> Typed:
         """Add an elementwise operator of floats."""
-        shape = np.broadcast_shapes(*(v.shape for v in inputs))
-        return self.node(op, inputs, shape, **attributes)
+        return self.node(op, inputs, np.broadcast_shapes(*(v.shape for v in inputs)))
 
     def holds(self, op: str, *inputs: Typed) -> Typed:
         """Add an elementwise operator that gives Booleans."""
@@ -203,9 +203,7 @@ class Builder:
         """A reduction along one axis."""
         axis %= len(x.shape)
         shape = (*x.shape[:axis], *((1,) if keep else ()), *x.shape[axis + 1 :])
-        return self.node(
-            op, [x, self.integers(axis)], shape, mixes=True, keepdims=int(keep)
-        )
+        return self.node(op, [x, self.integers(axis)], shape, mixes=True, keepdims=int(keep))
 
     def is_full(self) -> bool:
         """Whether there are as many operators as a model has."""
@@ -351,7 +349,7 @@ def tested_input(b: Builder) -> None:
 
 
 def cancelling_pair(b: Builder) -> None:
-    """``x * y / y``, ``log(exp(x))``, ``sqrt(x) ** 2`` and the like, and perhaps what observes it."""
+    """``x * y / y``, ``log(exp(x))``, ``sqrt(x) ** 2`` and so on, and what observes it."""
     x = b.some()
     y = b.like(x) if b.flip(0.6) else b.parameter(x)
     kind = b.number(0, 9)
@@ -482,7 +480,9 @@ def masked_softmax(b: Builder) -> None:
     fill = (low, -1e4 if b.dtype.itemsize == 2 else -1e9, -math.inf, 0.0)[b.number(0, 3)]
     kind = b.number(0, 3)
     if kind == 0 and len(b.inputs) < 5:
-        scores = b.where(b.input(x.shape[-2:], "b"), scores, b._initializer(np.asarray(fill, b.dtype)))
+        scores = b.where(
+            b.input(x.shape[-2:], "b"), scores, b._initializer(np.asarray(fill, b.dtype))
+        )
     elif kind == 1 and len(b.inputs) < 5:
         mask = b.input((1, x.shape[-1]))
         b.masks.add(mask.name)
@@ -492,7 +492,9 @@ def masked_softmax(b: Builder) -> None:
         left = b.apply("Sub", b.constant(1.0), seen)
         scores = b.apply("Add", scores, b.apply("Mul", left, b.constant(max(fill, -1e4))))
     else:
-        scores = b.where(_condition(b, b.like(x)), scores, b._initializer(np.asarray(fill, b.dtype)))
+        scores = b.where(
+            _condition(b, b.like(x)), scores, b._initializer(np.asarray(fill, b.dtype))
+        )
     p = b.node("Softmax", [scores], x.shape, mixes=True, axis=-1)
     if b.flip(0.3):
         p = b.where(b.holds("IsNaN", p), b.constant(0.0), p)
@@ -506,10 +508,7 @@ def masked_mean(b: Builder) -> None:
     x = b.some(lambda v: len(v.shape) >= 2)
     if len(x.shape) < 2:
         return
-    if b.flip(0.6):
-        w = b.cast(_condition(b, b.like(x)), "f")
-    else:
-        w = b.like(x)
+    w = b.cast(_condition(b, b.like(x)), "f") if b.flip(0.6) else b.like(x)
     total = b.reduced("ReduceSum", b.apply("Mul", x, w))
     count = b.reduced("ReduceSum", w)
     if b.flip():
@@ -550,7 +549,9 @@ def normalized(b: Builder) -> None:
     if kind == 0 and epsilon:
         scale = b.constant([b.scalar() for _ in range(x.shape[-1])])
         bias = b.constant([b.scalar() for _ in range(x.shape[-1])])
-        b.node("LayerNormalization", [x, scale, bias], x.shape, mixes=True, axis=-1, epsilon=epsilon)
+        b.node(
+            "LayerNormalization", [x, scale, bias], x.shape, mixes=True, axis=-1, epsilon=epsilon
+        )
     elif kind == 1:
         centred = b.apply("Sub", x, b.reduced("ReduceMean", x))
         variance = b.reduced("ReduceMean", b.apply("Mul", centred, centred))
@@ -747,7 +748,9 @@ def pooling(b: Builder) -> None:
     if b.flip(0.4):
         b.apply("Relu", y)
     elif b.flip(0.3):
-        b.apply("Max", y, b.node(op, [b.like(x)], shape, mixes=True, kernel_shape=[2, 2], pads=pads))
+        b.apply(
+            "Max", y, b.node(op, [b.like(x)], shape, mixes=True, kernel_shape=[2, 2], pads=pads)
+        )
 
 
 def padding(b: Builder) -> None:
@@ -845,9 +848,9 @@ GUARDS: tuple[Callable[[Builder], object], ...] = (
     *(of_integers,),
 )
 AROUND: tuple[Callable[[Builder], object], ...] = (
-    *(affine, chain, chain, offset_layer, offset_layer, offset_layer, unary, binary, distributed, product),
-    *(product, convolution, convolution, pooling, pooling, pooling, padding, reduction, transpose, reshape),
-    *(concat, slice_, split, gather),
+    *(affine, chain, chain, offset_layer, offset_layer, offset_layer, unary, binary, distributed),
+    *(product, product, convolution, convolution, pooling, pooling, pooling, padding, reduction),
+    *(transpose, reshape, concat, slice_, split, gather),
 )
 
 
@@ -857,7 +860,9 @@ def guarded_model(number: int) -> Guarded:
     names = ("float32",) * 8 + ("float64", "float16")
     dtype = np.dtype(names[int(rng.integers(len(names)))])
     opset = OPSETS[int(rng.integers(len(OPSETS)))]
-    b = Builder(rng, dtype, max(opset, 20) if dtype.itemsize == 2 else opset)  # IsInf is newer there
+    b = Builder(
+        rng, dtype, max(opset, 20) if dtype.itemsize == 2 else opset
+    )  # IsInf is newer there
     shape = SHAPES[b.number(0, len(SHAPES) - 1)]
     for _ in range(b.number(1, 3)):
         b.input((*shape[:-1], 1) if b.inputs and b.flip(0.2) else shape)
@@ -912,7 +917,8 @@ def _hundreds(rng: np.random.Generator, _: Sequence[float], shape: tuple[int, ..
 def _offset(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
     large = [n for n in numbers if 100 <= abs(n) <= 1e6]
     centre = float(rng.choice(large)) if large and rng.random() < 0.7 else 10.0 ** rng.uniform(2, 6)
-    return rng.choice((-1.0, 1.0, 1.0, 1.0)) * centre + rng.standard_normal(shape)
+    sign = float(rng.choice((-1.0, 1.0, 1.0, 1.0)))
+    return np.asarray(sign * centre + rng.standard_normal(shape))
 
 
 def _constants(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
@@ -924,7 +930,9 @@ def _positive(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[i
 
 
 def _mixed(rng: np.random.Generator, numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
-    drawn = [draw(rng, numbers, shape) for draw in (_zeros, _constants, _whole, _hundreds, _ordinary)]
+    drawn = [
+        draw(rng, numbers, shape) for draw in (_zeros, _constants, _whole, _hundreds, _ordinary)
+    ]
     return np.choose(rng.integers(0, len(drawn), shape), drawn)
 
 
@@ -970,7 +978,12 @@ def _feed(
         if item.name in guarded.masks:
             data = np.where(rng.random(item.shape) < 0.4, -math.inf, 0.0).astype(guarded.dtype)
         elif anything or (item.name in guarded.tested and rng.random() < 0.7):
-            data = _planted(rng, data, float(kind.max), largest=anything and place % 2 == 1 and data.itemsize < 8)
+            data = _planted(
+                rng,
+                data,
+                float(kind.max),
+                largest=anything and place % 2 == 1 and data.itemsize < 8,
+            )
         made[item.name] = np.asarray(data)
     return made
 
@@ -978,5 +991,6 @@ def _feed(
 def _planted(rng: np.random.Generator, data: Array, most: float, *, largest: bool) -> Array:
     """Data with NaN and infinities, and with the largest floats, in some places."""
     odd = (*ODD, most, -most, most / 2) if largest else ODD
-    return np.where(rng.random(data.shape) < 0.2, rng.choice(odd, data.shape), data).astype(data.dtype)
-
+    return np.where(rng.random(data.shape) < 0.2, rng.choice(odd, data.shape), data).astype(
+        data.dtype
+    )
