@@ -297,11 +297,11 @@ def _exponential(x: Range, floats: Floats) -> Range:
 
 def _reciprocal(x: Range, floats: Floats) -> Range:
     small = floats.smallest
-    if x.low >= small or x.high <= -small:
+    if _is_blank(x):
+        found = Range(math.inf, -math.inf, nan=x.nan)
+    elif x.low >= small or x.high <= -small:
         low, high = sorted((1 / x.low, 1 / x.high))
         found = Range(low, high, nan=x.nan)
-    elif _is_blank(x):
-        found = Range(math.inf, -math.inf, nan=x.nan)
     else:
         # A quotient by less than the smallest is infinite, and so is one by 0, of either sign; but
         # where no element is 0, that is excluded as overflow is.
@@ -401,6 +401,8 @@ def _least(*args: Range | Floats) -> Range:
 
 def _raised(x: Range, y: Range, floats: Floats) -> Range:
     """A power, whose exponent is one number or of a number that is not small."""
+    if _is_blank(x) or _is_blank(y):  # nothing of it is a number
+        return ANYTHING
     if y.low == y.high and y.is_real:
         exponent = y.low
         if exponent == int(exponent) and 0 < exponent <= MAX_EXPONENT:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from xflow.errors import ShapeError, SizeError
@@ -182,7 +183,11 @@ class Writer(ABC):
             if position in call.constants:
                 array = call.constants[position]
                 if array.dtype == "float64":
-                    array = array.astype(numpy_dtype(node.types[0].dtype))
+                    dtype = numpy_dtype(node.types[0].dtype)
+                    if dtype.kind in "iu" and not np.isfinite(array).all():
+                        inputs.append(None)  # a bound that no integer reaches
+                        continue
+                    array = array.astype(dtype)
                 inputs.append(self.parameter(array, f"{name}_parameter"))
             else:
                 source = next(own, None)
