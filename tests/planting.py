@@ -79,7 +79,7 @@ UNEVEN = frozenset({"Celu", "Cos", "Elu", "Log", "Mish", "Selu", "Sin", "Softplu
 another way than the others, so that some differ by a unit in the last place or two: where a rule
 moves elements, its sides agree to the bit but for that. `test_kernels` holds that no others do."""
 UNITS = 8.0
-"""So many units in the last place they may differ by."""
+"""So many units in the last place they may differ by, of 1 where they are less."""
 
 
 class Planted(Enum):
@@ -180,12 +180,14 @@ def _setting(
     if instance.broadcast:
         shapes = broadcast_shapes(shapes, rng)
     reals = {
-        name: Fraction(rng.choice((-8, -5, -1, *range(1, 13))), 8)
+        name: Fraction(rng.choice((-8, -5, -1, 0, *range(1, 13))), 8)
         for name in sorted(real_symbols((*instance.lhs, *instance.rhs)))
     }
+    for name in _factors(instance):
+        reals[name] = reals[name] or Fraction(1, 8)
     signed = frozenset(fact.name for fact in instance.facts) | _epsilons(instance)
     for name in reals if positive else signed & reals.keys():
-        reals[name] = abs(reals[name])
+        reals[name] = abs(reals[name]) or Fraction(1, 8)
     try:
         left, right = (
             tuple(concretize(side, sizes, reals, shapes)) for side in (instance.lhs, instance.rhs)
@@ -199,6 +201,17 @@ def _setting(
         return None
     made = Setting(way, instance, sizes, reals, shapes, left, right)
     return made if made.elements <= MOST_ELEMENTS else None
+
+
+def _factors(instance: Instance) -> frozenset[str]:
+    """The real symbols that are a factor of a Gemm: one by 0 is none that a rule is applied to."""
+    return frozenset(
+        attribute.name
+        for node in walk((*instance.lhs, *instance.rhs))
+        for attribute in node.attributes.values()
+        if isinstance(node.op, Operator) and node.op.name == "Gemm"
+        if isinstance(attribute, RealSymbol)
+    )
 
 
 def _epsilons(instance: Instance) -> frozenset[str]:
@@ -427,7 +440,7 @@ def is_uneven(setting: Setting, a: Array, b: Array) -> bool:
     """Whether outputs are the same but for what an uneven kernel does."""
     if UNEVEN.isdisjoint(frozenset[str]().union(*setting.operators)):
         return False
-    near = np.abs(a - b) <= UNITS * FP32.unit * np.abs(a)
+    near = np.abs(a - b) <= UNITS * FP32.unit * np.maximum(np.abs(a), 1.0)
     return bool(np.all(near | (a == b) | (np.isnan(a) & np.isnan(b))))
 
 
