@@ -81,8 +81,7 @@ class Gemm(Composite):
         )
         y = scaled("alpha", apply("MatMul", (a, b))[0])
         for c in inputs[2:]:
-            if attributes["beta"] != 0:  # the kernel does not read c then
-                y = apply("Add", (y, scaled("beta", c)))[0]
+            y = apply("Add", (y, scaled("beta", c)))[0]
         return (y,)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
@@ -90,7 +89,7 @@ class Gemm(Composite):
         a = arrays[0].T if attributes["transA"] else arrays[0]
         b = arrays[1].T if attributes["transB"] else arrays[1]
         y = np.matmul(a, b) if alpha == 1 else np.matmul(a, b) * number(alpha, a)
-        for c in arrays[2:] if beta != 0 else ():
+        for c in arrays[2:]:
             y = y + (c if beta == 1 else c * number(beta, c))
         return [y]
 
