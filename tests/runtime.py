@@ -17,12 +17,13 @@ from xflow.graph import Graph, Leaf, Node, TensorType, Value, apply, leaf, walk
 from xflow.match import no_constants
 from xflow.numerics import TYPES
 from xflow.onnx_region import region_model
+from xflow.onnx_writer import UnwritableError
 from xflow.ops.registry import Array, Operator
 from xflow.ops.sorts import INT, REAL
 from xflow.verifier.rounding.rounded import Precision, run_rounded
 
-OPSET = 20
-"""Of the models, unless an operator is newer."""
+OPSET, NEWEST = 20, 24
+"""Of the models: the former, unless an operator is newer or has no such form there."""
 
 
 @dataclass
@@ -64,12 +65,22 @@ class Runtime:
             options.intra_op_num_threads = options.inter_op_num_threads = 1
             options.log_severity_level = 4
             graph = Graph(_typed(values, TYPES[precision.name]))
-            newest = max(node.op.since for node in graph.nodes if isinstance(node.op, Operator))
-            model = region_model(graph, no_constants, opset=max(OPSET, newest))
+            model = _model(graph)
             self.sessions[key] = onnxruntime.InferenceSession(
                 model, options, providers=[self.provider]
             )
         return self.sessions[key]
+
+
+def _model(graph: Graph) -> bytes:
+    """The model at the oldest opset from `OPSET` on that has all operators as they are."""
+    newest = max(node.op.since for node in graph.nodes if isinstance(node.op, Operator))
+    for opset in range(max(OPSET, newest), NEWEST):
+        try:
+            return region_model(graph, no_constants, opset=opset)
+        except UnwritableError:
+            continue
+    return region_model(graph, no_constants, opset=NEWEST)
 
 
 def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:

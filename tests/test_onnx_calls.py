@@ -235,6 +235,7 @@ UNDERSTOOD = [
 ]
 
 NOT_UNDERSTOOD = [
+    node("Gemm", ((2, 3), (3, 4), (4,)), 13, alpha=0.0),
     node("Reshape", ((2, 3), (2,)), 13),
     node("Unsqueeze", ((2, 3), (1,)), 13),
     node("Split", ((7, 2),), 13, None, 2),
@@ -341,6 +342,15 @@ def test_an_omitted_bias_takes_no_position() -> None:
     understood = operator("Gemm").from_onnx(call)
     assert understood is not None
     assert understood[1] == (0, 1)
+
+
+def test_a_bias_that_the_kernel_does_not_read_is_none() -> None:
+    call = OnnxCall("Gemm", 20, "", {"beta": 0.0}, ((2, 5), (5, 2), (2,)))
+    assert operator("Gemm").from_onnx(call) == ({}, (0, 1))
+    arrays = [np.ones(shape, np.float32) for shape in ((2, 5), (5, 2), (2,))]
+    arrays[2][0] = np.nan
+    (y,) = run_onnxruntime(onnx_model(call, 1), arrays)
+    assert np.isfinite(y).all()
 
 
 def test_reshape_of_unknown_sizes_is_read_and_written() -> None:

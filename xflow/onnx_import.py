@@ -359,7 +359,11 @@ class _Importer:
             for known, output in zip(types, node.outputs, strict=True)
         ]
         plain = node.domain == "" and node.op_identifier() not in self.model.functions
-        op_type = node.op_type if plain else ""
+        # What scatters by a reduction computes with elements, and does not only move them.
+        reduces = "reduction" in node.attributes and (
+            node.attributes["reduction"].as_string() != "none"
+        )
+        op_type = node.op_type if plain and not reduces else ""
         return opaque(key, inputs, types, op_type, pure=known_key is not None)
 
     def types_of(self, node: ir.Node, captured: Sequence[ir.Value]) -> list[TensorType]:

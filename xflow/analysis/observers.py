@@ -64,7 +64,7 @@ def decides(node: Node, position: int) -> bool:
     if isinstance(node.op, Opaque):
         named = node.op.op_type not in MOVES
         whole = any(kind.dtype not in FLOATS for kind in node.types)
-        return named and (whole or decides_by(node.op.op_type))
+        return named and (whole or decides_by(node.op.op_type, position))
     return _way(node, position)[1]
 
 
@@ -148,6 +148,10 @@ def _read_ways(node: Node) -> dict[str, tuple[bool, bool]]:
         for name, lost, decided in _reads(scalar, False, False):
             before = found.get(name, (False, False))
             found[name] = before[0] or lost, before[1] or decided
+    assert isinstance(node.op, Operator)
+    names = names_of(node.inputs)
+    for position in node.op.hides([value.shape for value in node.inputs], node.attributes):
+        found[names[position]] = True, found.get(names[position], (False, False))[1]
     return found
 
 

@@ -46,13 +46,21 @@ MOVES: Final = (frozenset(_KINDS[Made.ELEMENTS]) | {"Pad"}) - {
     "Unique",
 }
 """Operators that give what they are given, wherever that goes: also what is no number."""
+_DECIDED_BY: Final = {
+    "GridSample": (1,),
+    "MaxRoiPool": (1,),
+    "Resize": (1, 2),
+    "RoiAlign": (1,),
+    "Upsample": (1,),
+}
+"""Inputs of floats that say where elements are taken from, or how many: these are rounded."""
 _STEADY: Final = frozenset(_OF) - {"TopK", "MaxUnpool", "Hardmax", "Unique"} | {"Cast"}
 """Operators that give nearly the same for nearly the same."""
 
 
-def decides_by(op_type: str) -> bool:
+def decides_by(op_type: str, position: int) -> bool:
     """Whether a small difference of an input may make a large one of a float output."""
-    return op_type not in _STEADY
+    return op_type not in _STEADY or position in _DECIDED_BY.get(op_type, ())
 
 
 def kind_of(op_type: str) -> Made | None:

@@ -214,6 +214,8 @@ class Ranges:
             found = Range(0.0, 0.0)
             for each in floats:
                 found = found.join(each)
+            if name == "Clip" and found.is_infinite:  # bounds that are left out are numbers
+                found = replace(found, low=-LARGEST[dtype], high=LARGEST[dtype])
             return found
         return ANYTHING
 

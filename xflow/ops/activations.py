@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,30 @@ class Clip(ElementwiseComposite):
         if attributes["max"] != UNBOUNDED:
             y = made("Min", y, real(attributes, "max"))
         return y
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """A bound that is left out is the largest number, as ONNX says: it cuts off infinities."""
+        (x,) = inputs
+        least, most = (attributes[name] for name in ("min", "max"))
+        if not x.is_infinite or UNBOUNDED not in (least, most):
+            return None
+        low = -floats.largest if x.minus else min(x.low, floats.largest)
+        high = floats.largest if x.plus else max(x.high, -floats.largest)
+        if isinstance(least, Fraction):
+            low, high = max(low, float(least)), max(high, float(least))
+        if isinstance(most, Fraction):
+            low, high = min(low, float(most)), min(high, float(most))
+        return replace(x.plain, low=low, high=high, nonzero=False)
+
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """Where a bound is left out, an infinity becomes the largest number."""
+        return (0,) if UNBOUNDED in (attributes["min"], attributes["max"]) else ()
 
     def compute(self, arrays: Sequence[Array], attributes: Attributes) -> Array:
         (x,) = arrays
@@ -194,6 +219,10 @@ class PRelu(ElementwiseComposite):
         """The kernel reads the slope only where it is used."""
         x, slope = inputs
         return floats.product(x, slope).join(x)
+
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """The slope is read only where x is negative."""
+        return (1,)
 
     def compute(self, arrays: Sequence[Array], attributes: Attributes) -> Array:
         x, slope = arrays

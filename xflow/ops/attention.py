@@ -165,6 +165,10 @@ class Attention(Composite):
         split = made("Reshape", value, shape=(batch, length, heads, part))
         return made("Transpose", split, perm=(0, 2, 1, 3))
 
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """A row of which scores and mask leave nothing, as it is -inf, weighs with zeros."""
+        return tuple(k for k in range(len(shapes)) if k != 2)
+
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         q, k, v, *masks = arrays
         joined = q.ndim == HEADS_LAST

@@ -13,6 +13,7 @@ from xflow.ops.arguments import declare, flag, number
 from xflow.ops.composite import Composite
 from xflow.ops.registry import (
     Array,
+    Attribute,
     Attributes,
     AttributeSpec,
     Example,
@@ -48,7 +49,7 @@ class Gemm(Composite):
         Example(((2, 3), (3, 4), (4,)), {"alpha": Fraction(1, 2)}),
         Example(((3, 2), (3, 4), (2, 1)), {"transA": 1, "beta": Fraction(2)}),
         Example(((2, 3), (4, 3), (1,)), {"transB": 1}),
-        Example(((3, 2), (4, 3), (1, 4)), {"transA": 1, "transB": 1, "beta": Fraction(0)}),
+        Example(((3, 2), (4, 3), (1, 4)), {"transA": 1, "transB": 1, "beta": Fraction(1, 4)}),
         Example(((2, 3), (3, 4), ()), {"alpha": Fraction(-1)}),
         Example(((2, 3), (3, 4)), {"alpha": Fraction(2)}),
         Example(((1, 3), (3, 1), (1, 1))),
@@ -97,6 +98,19 @@ class Gemm(Composite):
     ) -> Size:
         depth = shapes[0][1 - flag(attributes, "transA")]
         return 2 * product(outputs[0]) * depth + len(shapes[2:]) * product(outputs[0])
+
+    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        """With a factor of 0, the kernel does not read what it is a factor of, whatever that is."""
+        read = super().from_onnx(call)
+        if read is None:
+            return None
+        attributes, positions = read
+        if attributes.get("alpha") == 0:
+            return None
+        if attributes.get("beta") == 0:
+            del attributes["beta"]
+            positions = positions[:2]
+        return attributes, positions
 
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xflow.bounds import Floats, Range
 from xflow.constraint import at_least
 from xflow.ops.arguments import quotient
+from xflow.ops.pool import greatest
 from xflow.ops.registry import (
     Array,
     Attributes,
@@ -61,6 +63,19 @@ class GlobalMaxPool(GlobalPool):
         index: Index,
     ) -> Scalar:
         return over_box(max_over, shapes[0][2:], lambda k: inputs[0]((*index[:2], *k)))
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        return greatest(inputs[0], floats)
+
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """See `greatest`."""
+        return (0,)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         over = tuple(range(2, arrays[0].ndim))

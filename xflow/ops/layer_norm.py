@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.bounds import Floats, Range
+from xflow.bounds import ANYTHING, Floats, Range
 from xflow.constraint import at_least, equal
 from xflow.ops.arguments import axis, declare, flag, number, size
 from xflow.ops.composite import Composite, made, real
@@ -230,6 +230,27 @@ class InstanceNormalization(MomentNormalization):
         rank = len(x.shape)
         y = _standardised(x, tuple(range(2, rank)), attributes)
         return (made("Add", made("Mul", y, _by_channel(scale, rank)), _by_channel(bias, rank)),)
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """Anything, if what the kernel multiplies may overflow: x by the scale over the deviation.
+
+        It takes the mean off last, and may subtract one infinity from another.
+        """
+        epsilon = attributes["epsilon"]
+        if not isinstance(epsilon, Fraction) or epsilon <= 0 or not all(k.is_real for k in inputs):
+            return ANYTHING
+        x, scale, bias = (max(abs(known.low), abs(known.high)) for known in inputs)
+        most = floats.moderate
+        moderate = most is not None and max(x, scale, bias) <= most
+        if moderate or 2 * x * (scale / math.sqrt(epsilon)) + bias <= floats.largest:
+            return super().bounds(inputs, shapes, attributes, floats)
+        return ANYTHING
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         x = arrays[0]

@@ -152,12 +152,21 @@ class ReduceLogSumExp(ComposedReduction):
         attributes: Attributes,
         floats: Floats,
     ) -> Range | None:
-        """At least the greatest element, which the kernel takes off before the exponential."""
+        """At least the greatest element, which the kernel takes off before the exponential.
+
+        That is NaN where it is infinite: of an element that is inf, or of all that are -inf.
+        """
         (x,) = inputs
-        count = product(shapes[0][k] for k in integers(attributes, "axes"))
-        if not x.is_real or not isinstance(count, int) or count < 1:
+        axes = integers(attributes, "axes")
+        count = product(shapes[0][k] for k in axes)
+        if not isinstance(count, int) or count < 1:
             return None
-        return floats.closed(x.low, x.high + math.log(count), (x,))
+        rank = len(shapes[0])
+        covered = x.reached is not None and not any(k - rank in x.reached for k in axes)
+        return floats.closed(
+            x.low, x.high + math.log(count), (x,),
+            minus=covered, plus=x.plus, nan=x.nan or x.plus or covered,
+        )  # fmt: skip
 
     def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         largest = x.max(axis=axes, keepdims=True, initial=-np.inf)

@@ -158,6 +158,18 @@ class Pool(Operator):
         return replace(call, attributes=plain)
 
 
+def greatest(known: Range, floats: Floats) -> Range | None:
+    """The range of the greatest of some elements by a pooling kernel; None where nothing is odd.
+
+    ONNX Runtime's begin with the least float and pass over NaN: that float is the greatest of what
+    is NaN or -inf throughout.
+    """
+    if not known.nan and not known.minus:
+        return None
+    least = -floats.largest
+    return replace(known.plain, low=min(known.low, least), high=max(known.high, least))
+
+
 def _extended(window: Window, beyond: Sequence[Size]) -> Window:
     """The window with so much more border at the end of each axis."""
     rows = zip(window.axes, beyond, strict=True)
@@ -206,14 +218,18 @@ class MaxPool(Pool):
         """A number, if only a border is -inf and every window reaches beyond it."""
         (known,) = inputs
         if not known.minus or len(known.border) != len(shapes[0]):
-            return None
+            return greatest(known, floats)
         outer, inner = known.border[:2], known.border[2:]
         axes = self.window(shapes, attributes).axes
         if any(widths != (0, 0) for widths in outer):
-            return None
+            return greatest(known, floats)
         if not all(axis.enters(*widths) for axis, widths in zip(axes, inner, strict=True)):
-            return None
-        return replace(known.plain, reached=None)
+            return greatest(known, floats)
+        return greatest(replace(known.plain, reached=None), floats)
+
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """See `greatest`."""
+        return (0,)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         kernel = integers(attributes, "kernel_shape")

@@ -294,6 +294,13 @@ class Operator:
         """
         return None
 
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """The inputs of which the kernel makes numbers where the specification has none.
+
+        Of elements that are NaN or infinite, that is, or by not reading them at all.
+        """
+        return ()
+
     def observed(self, array: Array) -> Mapping[str, Attribute] | None:
         """Of a constant operator: what data says of its attributes; None: it cannot be this."""
         return {}

@@ -135,14 +135,21 @@ class LogSoftmax(AlongAxis):
         shapes: Sequence[Shape],
         attributes: Attributes,
         floats: Floats,
-    ) -> Range | None:
-        """At most 0, and less by the spread of the elements and the logarithm of their number."""
+    ) -> Range:
+        """At most 0, and less by the spread of the elements and the logarithm of their number.
+
+        The kernel takes the greatest element off; of what is no number it makes what Softmax does.
+        """
         (x,) = inputs
-        if not x.is_real:
-            return None
-        count = shapes[0][axis(attributes, "axis", len(shapes[0]))]
+        rank = len(shapes[0])
+        along = axis(attributes, "axis", rank)
+        count = shapes[0][along]
         most = math.log(max(count, 1)) if isinstance(count, int) else LONGEST
-        return floats.closed(x.low - x.high - most, 0.0, (x,))
+        covered = x.reached is not None and along - rank not in x.reached
+        return floats.closed(
+            x.low - x.high - most, 0.0, (x,),
+            minus=x.is_infinite, nan=x.nan or x.plus or covered,
+        )  # fmt: skip
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         (x,) = arrays
