@@ -187,7 +187,8 @@ rule greatest-and-least
 """
 SUM = "(float[4] x, float[4] y) => (float[4] z) { a = Max(x, y) b = Min(x, y) z = Add(a, b) }"
 SCORES = """(float[1,4,4] x) => (float[1,4,4] y)
-<float[4,4] w = {1, 2, 3, 4, -5, 6, 7, 8, 9, 1, -2, 3, 4, 5, 6, 7}, float[4,4] mask = {0, -1e9, -1e9, -1e9, 0, 0, -1e9, -1e9, 0, 0, 0, -1e9, 0, 0, 0, 0},
+<float[4,4] w = {1, 2, 3, 4, -5, 6, 7, 8, 9, 1, -2, 3, 4, 5, 6, 7},
+ float[4,4] mask = {0, -1e9, -1e9, -1e9, 0, 0, -1e9, -1e9, 0, 0, 0, -1e9, 0, 0, 0, 0},
  float zero = {0}> {
     scores = MatMul(x, w) masked = Add(scores, mask) p = Softmax<axis = -1>(masked)
     odd = IsNaN(p) y = Where(odd, zero, p)

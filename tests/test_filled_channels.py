@@ -153,8 +153,6 @@ def test_what_gains_at_once_is_found_before_any_detour() -> None:
     graph = cell(42)
     cost = EstimatedCost()
     limits = Limits(expansions=1, states=8)
-    explorer = Explorer(
-        RuleIndex(RULES), cost.estimate, weights, limits, layout=Layout(block=16)
-    )
+    explorer = Explorer(RuleIndex(RULES), cost.estimate, weights, limits, layout=Layout(block=16))
     best = min(explorer.explore(graph, 5), key=lambda state: state.cost)
     assert sorted(best.path) == ["deeper", "depthwise.reverse", "depthwise.reverse", "pool.reverse"]
