@@ -198,13 +198,19 @@ def test_minus_infinity_is_compared_only_where_nothing_else_is_planted() -> None
 
 
 def test_composites_are_run_by_their_definitions() -> None:
-    """The kernel of PRelu skips the slope, its definition multiplies by it."""
+    """The kernel of PRelu skips the slope, its definition multiplies by it.
+
+    So it is run by its kernel as well, where the other side does not have it.
+    """
     rule = one(
         "  in x[n] s[n]\n  from PRelu(x, s)\n"
         "  to Add(Relu(x), Mul(s, Min(x, 0)))\n  where finite(x)\n"
     )
     (instance,) = rule.instances()
     inputs = {"x": np.array([1.0, -1.0]), "s": np.array([NAN, 2.0])}
+    assert isinstance(compare_on_planted(instance, {"n": 2}, {}, inputs), Counterexample)
+    rule = one("  in x[n] s[n]\n  from PRelu(x, s)\n  to PRelu(Add(x, Mul(0, s)), s)\n")
+    (instance,) = rule.instances()
     assert compare_on_planted(instance, {"n": 2}, {}, inputs) == 1
 
 
