@@ -39,12 +39,12 @@ from xflow.ops.spec import (
     all_comparisons,
 )
 from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
-from xflow.verifier.hidden import hidden_inputs
 from xflow.verifier.recheck.comparisons import Known, decided, orders
 from xflow.verifier.recheck.defined import BOUNDED, read_whole
 from xflow.verifier.recheck.digits import without_quotients
 from xflow.verifier.recheck.expand import Expansion, cases_of
 from xflow.verifier.recheck.forms import Read, Unreplayable, fresh, term
+from xflow.verifier.recheck.hidden import hidden_inputs
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, quotients_in
@@ -204,8 +204,8 @@ class Elements:
     """The elements that the two sides of an output read, and which of them are numbers.
 
     `facts` are the conditions on inputs. Of the inputs in `hidden`, the left side may be a number
-    all the same where an element is none, see `xflow.verifier.hidden`. Raises Unreplayable where a
-    side cannot be read.
+    all the same where an element is none, see `xflow.verifier.recheck.hidden`. Raises Unreplayable
+    where a side cannot be read.
     """
 
     def __init__(
