@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 
 from xflow.graph import requirements
+from xflow.onnx_import import import_model
 from xflow.ops.registry import Array
 from xflow.ops.sorts import REAL
 from xflow.rule import Rule, parse_rules, parse_sorts
+from xflow.rule_index import RuleIndex
+from xflow.steps import Steps
 from xflow.verifier import instance as proof_of_instance
 from xflow.verifier import prove as prover
 from xflow.verifier.database import verify_rule
@@ -198,14 +203,36 @@ def test_minus_infinity_is_compared_only_where_nothing_else_is_planted() -> None
 
 
 def test_composites_are_run_by_their_definitions() -> None:
-    """The kernel of PRelu skips the slope, its definition multiplies by it."""
+    """The kernel of PRelu skips the slope, its definition multiplies by it.
+
+    So it is run by its kernel as well, where the other side does not have it.
+    """
     rule = one(
         "  in x[n] s[n]\n  from PRelu(x, s)\n"
         "  to Add(Relu(x), Mul(s, Min(x, 0)))\n  where finite(x)\n"
     )
     (instance,) = rule.instances()
     inputs = {"x": np.array([1.0, -1.0]), "s": np.array([NAN, 2.0])}
+    assert isinstance(compare_on_planted(instance, {"n": 2}, {}, inputs), Counterexample)
+    rule = one("  in x[n] s[n]\n  from PRelu(x, s)\n  to PRelu(Add(x, Mul(0, s)), s)\n")
+    (instance,) = rule.instances()
     assert compare_on_planted(instance, {"n": 2}, {}, inputs) == 1
+
+
+def test_no_step_leads_from_an_attention_whose_mask_may_cover_a_row() -> None:
+    """Of such a row it is 0, and the softmax NaN; a constant mask of numbers covers none."""
+    inputs = "float[1, 1, 2, 2] q, float[1, 1, 2, 2] k"
+    for given, weights in (
+        (f"{inputs}, float[2, 2] a", ""),
+        (inputs, "<float[2, 2] a = {0, -9, 0, 0}>"),
+    ):
+        model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 23]>
+            g ({given}) => (float[1, 1, 2, 2] y) {weights}
+            {{ y = Attention <scale = 1.0> (q, k, q, a) }}""")
+        imported = import_model(ir.from_proto(onnx.shape_inference.infer_shapes(model)))
+        rule = by_name(GOOD, "row-that-a-mask-covers")
+        steps = list(Steps(RuleIndex([rule]), imported.constants).of(imported.graph))
+        assert bool(steps) is bool(weights)
 
 
 # The cross-check of proofs -----------------------------------------------------------------------

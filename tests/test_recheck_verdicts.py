@@ -60,7 +60,7 @@ rule windows-of-one-element
   param    k l
   from     MaxPool(x, kernel_shape=[l], strides=[1])
   to       ReduceMax(Reshape(x, shape=[N, C, k, m]), axes=[2], keepdims=0)
-  where    l == 1, k == 1
+  where    l == 1, k == 1, finite(x)
 
 rule windows-of-a-column
   in       x[N, C, k, 1]
@@ -103,7 +103,7 @@ def test_windows_that_are_whole_by_an_equation_are_confirmed(rule: Rule) -> None
 
 
 OF_ONE_ELEMENT = json.loads("""
-{"in": "x[N, C, m]", "param": "k l", "rank": "0", "where": "l == 1, k == 1",
+{"in": "x[N, C, m]", "param": "k l", "rank": "0", "where": "l == 1, k == 1, finite(x)",
  "from": "MaxPool(x, kernel_shape=[l], strides=[1])",
  "to": "ReduceMax(Reshape(x, shape=[N, C, k, m]), axes=[2], keepdims=0)",
  "ranks": [{"rank": 0,

@@ -23,6 +23,7 @@ from xflow.verifier.certificate import obligation_record
 from xflow.verifier.defined import Domain, compares_undefined, demands, read_unfolded
 from xflow.verifier.exact import read_operations, roundings, same_bits, weakest
 from xflow.verifier.fixed import fixed_sizes
+from xflow.verifier.hidden import bounded_inputs, hidden_inputs, hides_alike
 from xflow.verifier.lookups import out_of_range, take_for_granted
 from xflow.verifier.matching.abstraction import equal_abstractly
 from xflow.verifier.matching.match import Equality
@@ -207,14 +208,25 @@ class InstanceProof:
     def _lacks(self, left: Value, right: Value, reading: _Reading) -> _Lacks:
         """`_beyond_numbers` by one reading of the index."""
         index, simpler = reading.index, reading.simpler
-        operations = [simpler(read_operations(side, index)) for side in (left, right)]
-        if same_bits(operations[0], operations[1], self.arithmetic):
-            return _Lacks((), BITS, frozenset())
+        if hides_alike(left, right):
+            operations = [simpler(read_operations(side, index)) for side in (left, right)]
+            if same_bits(operations[0], operations[1], self.arithmetic):
+                return _Lacks((), BITS, frozenset())
         whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
         before, after = (tuple(reads(side, self.equality)) for side in whole)
+        hidden = hidden_inputs(left, right)
+        numbers = {f.name for f in self.instance.facts if f.relation != BELOW_INFINITY}
+        before = tuple(
+            replace(read, lost=True, summand=read.summand and read.name in numbers)
+            if read.name in hidden
+            else read
+            for read in before
+        )
         facts = lacking(before, after, self.equality, self.instance.facts)
         exact = None if any(map(roundings, whole)) else NUMBERS
-        return _Lacks(facts, exact, jumps(before, after))
+        bounded = (bounded_inputs(left) | bounded_inputs(right)) - numbers
+        apart = frozenset[str]() if hides_alike(left, right) else bounded
+        return _Lacks(facts, exact, jumps(before, after) | apart)
 
     def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
         """The readings that cost little: by the index itself, and in digits."""

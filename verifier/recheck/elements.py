@@ -44,6 +44,7 @@ from xflow.verifier.recheck.defined import BOUNDED, read_whole
 from xflow.verifier.recheck.digits import without_quotients
 from xflow.verifier.recheck.expand import Expansion, cases_of
 from xflow.verifier.recheck.forms import Read, Unreplayable, fresh, term
+from xflow.verifier.recheck.hidden import hidden_inputs
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, quotients_in
@@ -196,13 +197,15 @@ def elements_of(
         left, right = (read_whole(side, index) for side in sides)
         if in_digits:
             left, right = (without_quotients(side, questions) for side in (left, right))
-        return Elements(left, right, expansion, questions, facts)
+        return Elements(left, right, expansion, questions, facts, hidden=hidden_inputs(*sides))
 
 
 class Elements:
     """The elements that the two sides of an output read, and which of them are numbers.
 
-    `facts` are the conditions on inputs. Raises Unreplayable where a side cannot be read.
+    `facts` are the conditions on inputs. Of the inputs in `hidden`, the left side may be a number
+    all the same where an element is none, see `xflow.verifier.recheck.hidden`. Raises Unreplayable
+    where a side cannot be read.
     """
 
     def __init__(
@@ -212,16 +215,24 @@ class Elements:
         expansion: Expansion,
         questions: Questions,
         facts: Iterable[Fact],
+        *,
+        hidden: frozenset[str] = frozenset(),
     ):
         facts = tuple(facts)
         self._questions = questions
         self._tidying = Tidying(questions)
-        self._left = list(dict.fromkeys(uses(left, expansion)))
+        self._numbers = {f.name for f in facts if f.relation != BELOW_INFINITY}
+        read = (
+            replace(use, is_lost=True, is_steady=use.is_steady and use.name in self._numbers)
+            if use.name in hidden
+            else use
+            for use in uses(left, expansion)
+        )
+        self._left = list(dict.fromkeys(read))
         self._right = list(dict.fromkeys(uses(right, expansion)))
         everything = (*self._left, *self._right)
         self.unsteady = frozenset(use.name for use in everything if not use.is_steady)
         """The inputs of which no element may be -inf: a side need not go to a limit there."""
-        self._numbers = {f.name for f in facts if f.relation != BELOW_INFINITY}
         below = {f.name for f in facts if f.relation == BELOW_INFINITY}
         self._below_infinity = frozenset(below - self.unsteady)
         self._given: dict[str, list[Use]] = {}

@@ -185,8 +185,10 @@ class Attention(Composite):
         grouped = q.reshape(batch, groups, times, *q.shape[2:])
         scores = np.matmul(grouped, k[:, :, None].swapaxes(3, 4)) * number(attributes["scale"], q)
         scores = sum(masks, start=scores.reshape(batch, heads, length, k.shape[2]))
-        powers = np.exp(scores - scores.max(axis=3, keepdims=True, initial=-np.inf))
+        largest = scores.max(axis=3, keepdims=True, initial=-np.inf)
+        powers = np.exp(scores - largest)
         weights = powers / powers.sum(axis=3, keepdims=True)
+        weights = np.where(np.isneginf(largest), np.zeros_like(weights), weights)
         weights = weights.reshape(batch, groups, times, length, k.shape[2])
         y = np.matmul(weights, v[:, :, None]).reshape(batch, heads, length, v.shape[3])
         if not joined:

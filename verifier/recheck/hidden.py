@@ -1,0 +1,50 @@
+"""Inputs of which the runtime may have a number on the left where the specification has none.
+
+Some kernels hide what is no number, as their operators declare (`hides`). If on the way from an
+input to the result there are more such operators left than right, that the left side is a number
+says nothing of the input's elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xflow.graph import Leaf, Node, Value
+from xflow.ops.registry import Operator
+
+
+def hidden_inputs(left: Value, right: Value) -> frozenset[str]:
+    """The names of these inputs."""
+    before, after = (_pairs(side) for side in (left, right))
+    return frozenset(
+        name for name, kind in before if _count(before, name, kind) > _count(after, name, kind)
+    )
+
+
+Pairs = list[tuple[str, str]]
+
+
+def _count(pairs: Pairs, name: str, kind: str) -> int:
+    return sum(pair == (name, kind) for pair in pairs)
+
+
+def _pairs(side: Value) -> Pairs:
+    """Each input beside each operator that hides something of it, once for every node."""
+    found: Pairs = []
+    for node in _nodes(side, set()):
+        if isinstance(node.op, Operator):
+            shapes = [source.shape for source in node.inputs]
+            leaves: set[str] = set()
+            for position in node.op.hides(shapes, node.attributes):
+                below = _nodes(node.inputs[position], set())
+                leaves |= {each.op.key for each in below if isinstance(each.op, Leaf)}
+            found += [(name, node.op.name) for name in sorted(leaves)]
+    return found
+
+
+def _nodes(value: Value, seen: set[Node]) -> Iterator[Node]:
+    if value.node not in seen:
+        seen.add(value.node)
+        yield value.node
+        for source in value.node.inputs:
+            yield from _nodes(source, seen)
