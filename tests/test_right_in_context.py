@@ -1,7 +1,7 @@
 """No rewrite makes a right output wrong: guards, hidden infinities, cancellation, what is discrete.
 
-Each model is optimized by the number of its operators, where no clock decides, and run on inputs at
-which a rewrite that is true of real numbers alone would show.
+Each model is optimized by the number of its operators and by estimated times, where no clock decides,
+and run on inputs at which a rewrite that is true of real numbers alone would show.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from onnx import shape_inference
 from runtime import run_model
 
 import xflow
+from xflow.cost import Objective
 from xflow.ops.registry import Array
 
 NAN, INF = np.nan, np.inf
@@ -303,18 +304,21 @@ CANCELLING = [
 ]
 
 
-def optimized(model: onnx.ModelProto) -> tuple[onnx.ModelProto, xflow.Report]:
-    result = xflow.optimize(model, objective="nodes", cost="estimated", budget=20.0)
+def optimized(
+    model: onnx.ModelProto, objective: Objective = "nodes"
+) -> tuple[onnx.ModelProto, xflow.Report]:
+    result = xflow.optimize(model, objective=objective, cost="estimated", budget=20.0)
     return ir.to_proto(result.model), result.report
 
 
+@pytest.mark.parametrize("objective", ["nodes", "latency"])
 @pytest.mark.parametrize(
     "case",
     [*GUARDS, *OBSERVED, *OVERFLOW, *MASKED, *DISCRETE, *COMPARED, *CANCELLING],
     ids=lambda case: case.name.replace(" ", "-"),
 )
-def test_what_was_right_stays_right(case: Case) -> None:
-    model, report = optimized(case.model)
+def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:
+    model, report = optimized(case.model, objective)
     assert not [text for text in report.warnings if "dropped" in text]  # nothing wrong was tried
     for before, after in zip(
         run_model(case.model, case.feeds), run_model(model, case.feeds), strict=True
