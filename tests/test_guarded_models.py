@@ -39,6 +39,7 @@ from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.bounds import Range
 from xflow.checker import check_model
+from xflow.cost import Objective
 from xflow.domains import within
 from xflow.equivalence import CheckResult
 from xflow.exact import NoExactForm, in_double, widened
@@ -108,22 +109,30 @@ def unchecked(monkeypatch: pytest.MonkeyPatch, worker: suites.Kept) -> None:
 
 
 def optimized(guarded: Guarded, number: int, *, anything: bool) -> onnx.ModelProto | None:
-    """The model as it is rewritten; None where it stays as it is."""
-    whimsical = number % 2 == 0
-    with pytest.MonkeyPatch.context() as patch:
-        if whimsical:
+    """The model as it is rewritten, by fewer operators or else by a whim; None where it stays."""
+    found = None
+    if number % 2:
+        found = rewritten(guarded, "nodes", anything=anything)
+    if found is None:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Salted, "salt", number)
             patch.setattr(finder, "EstimatedCost", Salted)
-        result = xflow.optimize(
-            guarded.model,
-            objective="latency" if whimsical else "nodes",
-            cost="estimated",
-            budget=BUDGET_S,
-            threads=1,
-            check=1,
-            rules=suites.rules(),
-            assume="none" if anything else assumptions.DEFAULT.option,
-        )
+            found = rewritten(guarded, "latency", anything=anything)
+    return found
+
+
+def rewritten(guarded: Guarded, objective: Objective, *, anything: bool) -> onnx.ModelProto | None:
+    """The model as one search rewrites it; None where it stays as it is."""
+    result = xflow.optimize(
+        guarded.model,
+        objective=objective,
+        cost="estimated",
+        budget=BUDGET_S,
+        threads=1,
+        check=1,
+        rules=suites.rules(),
+        assume="none" if anything else assumptions.DEFAULT.option,
+    )
     dropped = [text for text in result.report.warnings if "dropped" in text]
     assert not dropped, dropped
     return ir.to_proto(result.model) if result.report.changed else None
