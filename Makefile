@@ -101,7 +101,8 @@ suites: $(VENV)/dev
 # of them.
 many: $(VENV)/dev
 	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py \
-		tests/test_faults.py tests/test_numerics.py tests/test_rules_in_runtime.py
+		tests/test_faults.py tests/test_numerics.py tests/test_rules_in_runtime.py \
+		tests/test_guarded_models.py
 
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed

@@ -34,8 +34,8 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (4,), (6,), (3, 4), (4, 3), (2, 3, 4), (4, 4), (1, 2, 5, 5), (2, 4, 4, 4), (1, 2, 3, 4),
     (1, 6), (48,), (4, 16),
 )  # fmt: skip
-FEEDS = 16
-"""Sets of inputs for each model."""
+FEEDS, OFFSETS = 20, 4
+"""Sets of inputs for each model, and how many of them are all offsets with small deviations."""
 
 
 @dataclass(frozen=True)
@@ -477,7 +477,8 @@ def masked_softmax(b: Builder) -> None:
         return
     scores = _layer(b, x)
     low = float(np.finfo(b.dtype).min)
-    fill = (low, -1e4 if b.dtype.itemsize == 2 else -1e9, -math.inf, 0.0)[b.number(0, 3)]
+    fills = (low, low, low, -1e4 if b.dtype.itemsize == 2 else -1e9, -math.inf, 0.0)
+    fill = fills[b.number(0, 5)]
     kind = b.number(0, 3)
     if kind == 0 and len(b.inputs) < 5:
         scores = b.where(
@@ -660,7 +661,7 @@ def offset_layer(b: Builder) -> None:
     if len(d.shape) == 2 and b.flip(0.7):
         w = b.weight(d.shape[1], 2)
         y = b.node("MatMul", [d, w], (d.shape[0], 2), mixes=True)
-        if b.flip():
+        if b.flip(0.1):
             b.apply("Add", y, b.constant([b.scalar(), b.scalar()]))
     else:
         b.apply(b.among(("Sub", "Add")), d, b.parameter(x))
@@ -732,7 +733,7 @@ def pooling(b: Builder) -> None:
         x = _partial(b, x)
     if b.flip(0.5):
         x = b.apply("Relu", x) if b.flip() else _layer(b, x)
-    if b.flip(0.2):
+    if b.flip(0.35):
         b.node("GlobalMaxPool", [x], (*x.shape[:2], 1, 1), mixes=True)
         return
     if b.flip(0.3):
@@ -845,7 +846,7 @@ GUARDS: tuple[Callable[[Builder], object], ...] = (
     *(tested_input, tested_input, behind_infinity, behind_infinity, behind_infinity),
     *(tested, cancelling_pair, cancelling_pair, masked_softmax, masked_softmax, masked_mean),
     *(cast_mask, kept, kept, normalized, spelled_softmax, sigmoid, discrete, discrete, discrete),
-    *(of_integers,),
+    *(of_integers, masked_softmax, masked_softmax),
 )
 AROUND: tuple[Callable[[Builder], object], ...] = (
     *(affine, chain, chain, offset_layer, offset_layer, offset_layer, unary, binary, distributed),
@@ -969,6 +970,7 @@ def _feed(
             made[item.name] = rng.choice((0, 1, 2, -1, 5, 40, 90, 1000, -200), item.shape)
             continue
         draw = DRAWS[place % len(DRAWS)] if rng.random() < 0.7 else DRAWS[rng.integers(len(DRAWS))]
+        draw = _offset if place >= FEEDS - OFFSETS else draw
         drawn = draw(rng, numbers, item.shape or (1,)).reshape(item.shape)
         data = np.clip(drawn, -most, most).astype(guarded.dtype)
         if rng.random() < 0.5:  # one unit in the last place beside

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import xflow
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.ranges import Ranges
-from xflow.bounds import Range
+from xflow.bounds import FUNCTIONS, Range
 from xflow.decided import decided
 from xflow.graph import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.match import no_constants
@@ -406,3 +406,11 @@ def test_what_is_known_of_a_deep_network_stays_known() -> None:
         x = call("Gelu", call("MatMul", x, constant("weight")), approximate="none")
         x = call("LayerNormalization", x, constant("scale"), constant("scale"), axis=1)
     assert found.of(call("Softmax", x, axis=1)) == Range(0, 1)
+
+
+@pytest.mark.parametrize("never", [Range(1.0, 0.0), Range(0.0, -1.0), Range(0.0, -1.0, nan=True)])
+def test_functions_of_what_is_never_a_number_have_a_range(never: Range) -> None:
+    floats = Ranges(no_constants).floats("FLOAT")
+    assert FUNCTIONS["reciprocal"](never, floats).nan == never.nan
+    for exponent in (Range(0.3, 0.3), Range(-0.3, -0.3), Range(0.1, 0.2)):
+        assert FUNCTIONS["power"](never, exponent, floats).nan >= never.nan
