@@ -478,7 +478,7 @@ def _look(setting: Setting, feed: Feed, output: int, a: Array, b: Array) -> Find
         far &= ~(np.abs(a - b) <= BOUND * _scale(setting, feed, output, a))
     if far.any():
         line = setting.way.numerics
-        if (line is not None and line.may_cancel) or not ROUGH.isdisjoint(setting.operators[1]):
+        if (line is not None and line.hazard) or not ROUGH.isdisjoint(setting.operators[1]):
             within = BOUND * FP32.unit * _magnitude(setting, feed, output)
             if not (far & ~(np.abs(a - b) <= within)).any():
                 return finding(Wrong.CANCELS, far)

@@ -1,7 +1,7 @@
 """No rewrite makes a right output wrong: guards, hidden infinities, cancellation, what is discrete.
 
-Each model is optimized by the number of its operators and by estimated times, where no clock decides,
-and run on inputs at which a rewrite that is true of real numbers alone would show.
+Each model is optimized by the number of its operators and by estimated times, where no clock
+decides, and run on inputs at which a rewrite that is true of real numbers alone would show.
 """
 
 from __future__ import annotations
@@ -294,6 +294,14 @@ CANCELLING = [
         "float a = {-1000000}, float scale = {0.01}, float c = {3}",
         "d = Add(x, a) z = Mul(d, scale) y = Add(z, c)",
         {"x": spread(1e6, 1, 8, 3)},
+    ),
+    Case(
+        "one channel beside a large one",
+        "(float[8, 3] x) => (float[8, 2] y)",
+        "float off = {100000.3}, float[3] c = {0.123, 300000, 0.5}, int64[1] zero = {0},"
+        " int64[1] end = {3}, int64[1] one = {1}, int64[1] step = {2}",
+        "d = Sub(x, off) z = Sub(d, c) y = Slice(z, zero, end, one, step)",
+        {"x": spread(1e5, 1, 8, 3)},
     ),
     Case(
         "a difference of two inputs",

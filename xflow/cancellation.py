@@ -29,6 +29,7 @@ from xflow.errors import ShapeError
 from xflow.fold import ConstantLookup
 from xflow.graph import Leaf, TensorType, Value, leaf, requirements, walk
 from xflow.match import Match, NoMatch, build, is_true
+from xflow.numerics import Hazard
 from xflow.ops.registry import Array, Operator
 from xflow.ops.sorts import BOOL, FLOATS
 from xflow.rule import Instance, leaf_name
@@ -40,6 +41,8 @@ EXTENT = 6
 """Extents to which axes are cut down."""
 MOST = 4096
 """Most elements of an input that is evaluated."""
+LEAST = 4
+"""Elements of a slice whose errors are judged by themselves."""
 CUTS = 3
 """In how many ways large constants are cut down."""
 SEED = 20
@@ -51,10 +54,17 @@ NOT_SEEN = "it may lose digits, and it could not be evaluated with the constants
 LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
 
 
-def loses_digits(instance: Instance, match: Match, constants: ConstantLookup) -> str:
-    """Why a rule that may lose digits must not be applied at `match`; nothing where it may."""
+def loses_digits(
+    instance: Instance, match: Match, constants: ConstantLookup, hazard: Hazard
+) -> str:
+    """Why a rule that may lose digits must not be applied at `match`; nothing where it may.
+
+    `hazard` says where it may lose some.
+    """
+    if hazard is Hazard.OFFSETS and not any(v.is_constant for v in match.bindings.values()):
+        return ""
     try:
-        worst = max(_factors(instance, match, constants), default=0.0)
+        worst = max(_factors(instance, match, constants, hazard), default=0.0)
     except (ShapeError, ZeroDivisionError, IndexError, ValueError, TypeError, KeyError):
         return NOT_SEEN
     if math.isinf(worst):
@@ -62,7 +72,9 @@ def loses_digits(instance: Instance, match: Match, constants: ConstantLookup) ->
     return LOST.format(factor=worst) if worst > BOUND else ""
 
 
-def _factors(instance: Instance, match: Match, constants: ConstantLookup) -> Iterator[float]:
+def _factors(
+    instance: Instance, match: Match, constants: ConstantLookup, hazard: Hazard
+) -> Iterator[float]:
     """By what factor the errors of the right side exceed those of the left, at several inputs."""
     data: dict[str, Array] = {}
     for name, value in match.bindings.items():
@@ -74,7 +86,7 @@ def _factors(instance: Instance, match: Match, constants: ConstantLookup) -> Ite
     rng = np.random.default_rng(SEED)
     for _ in range(CUTS):
         case = _cut_down(instance, match, data, rng)
-        for feeds in case.inputs(rng):
+        for feeds in case.inputs(rng, hazard):
             yield case.factor(feeds)
 
 
@@ -89,7 +101,7 @@ class _Case:
     reals: tuple[float, ...]
     dtype: str
 
-    def inputs(self, rng: np.random.Generator) -> Iterator[dict[str, Array]]:
+    def inputs(self, rng: np.random.Generator, hazard: Hazard) -> Iterator[dict[str, Array]]:
         """Inputs that may tell the sides apart; the constants are as they are."""
         constants = [wide(array) for array in self.data.values() if is_float(array)]
         constants += [np.asarray(number) for number in self.reals]
@@ -101,7 +113,8 @@ class _Case:
             for spread in spreads:
                 for sign in (1, -1):
                     yield self._drawn(rng, partial(_around, sign * centre, spread, rng))
-        if len(self.leaves) - len(self.data) > 1:  # several inputs may cancel each other
+        several = len(self.leaves) - len(self.data) > 1
+        if several and hazard is Hazard.CANCELLATION:  # they may cancel each other
             for size in (1e3, 1e6):
                 for turn in (1.0, -1.0):
                     signs = itertools.cycle((1.0, turn))
@@ -134,17 +147,32 @@ class _Case:
         for truth, old, new in zip(exact, before, after, strict=True):
             if truth.dtype.kind != "f":
                 continue
-            numbers = np.isfinite(truth) & np.isfinite(old)
-            error = np.abs(new - truth)[numbers]
-            if not error.size:
-                continue
-            if not np.isfinite(error).all():
-                return math.inf
-            size = float(np.sqrt(np.mean(np.square(truth[numbers]))))
-            scale = max(float(np.abs(old - truth)[numbers].max()), unit * size)
-            if error.max() > 0:
-                worst = max(worst, float(error.max()) / scale if scale > 0 else math.inf)
+            for part in _slices(truth.shape):
+                worst = max(worst, _factor(truth[part], old[part], new[part], unit))
         return worst
+
+
+def _slices(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
+    """A tensor, and its slices along each axis: one channel may be small beside another."""
+    yield ()
+    for axis, extent in enumerate(shape):
+        if extent > 1 and math.prod(shape) // extent >= LEAST:
+            for index in range(extent):
+                yield (*[slice(None)] * axis, index)
+
+
+def _factor(truth: Array, old: Array, new: Array, unit: float) -> float:
+    """The largest error of `new` by that of `old`, or by a rounding of the typical magnitude."""
+    numbers = np.isfinite(truth) & np.isfinite(old)
+    error = np.abs(new - truth)[numbers]
+    if not error.size:
+        return 0.0
+    if not np.isfinite(error).all():
+        return math.inf
+    size = float(np.sqrt(np.mean(np.square(truth[numbers]))))
+    scale = max(float(np.abs(old - truth)[numbers].max()), unit * size)
+    most = float(error.max())
+    return most and (most / scale if scale > 0 else math.inf)
 
 
 def _cut_down(

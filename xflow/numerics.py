@@ -5,14 +5,17 @@
 For each element type the largest relative error of the left and of the right side, at ordinary
 magnitudes and at extreme ones (``inf`` where a side overflows and the result would not). Then the
 directions by which digits may be lost that the other side keeps, where inputs nearly cancel each
-other: these are applied only where that is seen not to happen, see `xflow.cancellation`.
-Then the directions that lose too much anyway: in all element types, or in those named.
+other: these are applied only where that is seen not to happen, see `xflow.cancellation`. Likewise,
+named by ``offsets``, those by which they are lost where two inputs nearly cancel and another one is
+small: there, only constants count, as means that are subtracted. Then the directions that lose too
+much anyway: in all element types, or in those named.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from xflow.errors import RuleFileError
 
@@ -31,8 +34,18 @@ UNMEASURED = "not measured"
 _NUMBER = r"(?:0|inf|2\^-?\d+)"
 _FIGURES = re.compile(rf"(\w+) ({_NUMBER}) ({_NUMBER}), extreme ({_NUMBER}) ({_NUMBER})")
 _REFUSAL = re.compile(r"(forward|reverse)(?: in (\w+))? \(([^()]+)\)")
-CANCELS = "cancels: "
+CANCELS, OFFSETS = "cancels: ", "offsets: "
 _TURNED = {"forward": "reverse", "reverse": "forward"}
+
+
+class Hazard(IntEnum):
+    """Where a direction may lose digits that the other side keeps."""
+
+    NONE = 0
+    OFFSETS = 1
+    """Where an input nearly is a constant that is subtracted from it."""
+    CANCELLATION = 2
+    """Where any inputs nearly cancel each other."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +96,15 @@ class Numerics:
     cancels: tuple[str, ...] = ()
     """The directions, ``forward`` or ``reverse``, that lose digits where inputs nearly cancel."""
 
+    offsets: tuple[str, ...] = ()
+    """Those that do where two inputs nearly cancel and another one is small."""
+
     @property
-    def may_cancel(self) -> bool:
-        """Whether digits may be lost by using the rule from left to right."""
-        return "forward" in self.cancels
+    def hazard(self) -> Hazard:
+        """Where digits may be lost by using the rule from left to right."""
+        if "forward" in self.cancels:
+            return Hazard.CANCELLATION
+        return Hazard.OFFSETS if "forward" in self.offsets else Hazard.NONE
 
     @property
     def refused(self) -> frozenset[str]:
@@ -103,13 +121,25 @@ class Numerics:
             tuple(refusals),
             self.note,
             tuple(sorted(_TURNED[direction] for direction in self.cancels)),
+            tuple(sorted(_TURNED[direction] for direction in self.offsets)),
         )
 
     def __str__(self) -> str:
         refused = ", ".join(map(str, self.refusals)) or "none"
         parts = [self.note] if self.note else [str(item) for item in self.figures]
-        parts += [f"{CANCELS}{', '.join(self.cancels)}"] if self.cancels else []
+        for name, directions in ((CANCELS, self.cancels), (OFFSETS, self.offsets)):
+            parts += [f"{name}{', '.join(directions)}"] if directions else []
         return "; ".join([*parts, f"refused: {refused}"])
+
+
+def _pop_directions(parts: list[str], name: str) -> tuple[str, ...]:
+    """The directions that the last of `parts` lists under a name; none where it is another part."""
+    if not parts or not parts[-1].startswith(name):
+        return ()
+    found = tuple(parts.pop().removeprefix(name).split(", "))
+    if not set(found) <= _TURNED.keys():
+        raise RuleFileError(f"{', '.join(found)!r} are no directions")
+    return found
 
 
 def parse_numerics(text: str) -> Numerics:
@@ -117,11 +147,7 @@ def parse_numerics(text: str) -> Numerics:
     *parts, last = text.split("; ")
     figures: list[Figures] = []
     note = ""
-    cancels: tuple[str, ...] = ()
-    if parts and parts[-1].startswith(CANCELS):
-        cancels = tuple(parts.pop().removeprefix(CANCELS).split(", "))
-        if not set(cancels) <= _TURNED.keys():
-            raise RuleFileError(f"{', '.join(cancels)!r} are no directions")
+    offsets, cancels = (_pop_directions(parts, name) for name in (OFFSETS, CANCELS))
     for part in parts:
         match = _FIGURES.fullmatch(part)
         if part in (EXACT, UNMEASURED) and len(parts) == 1:
@@ -139,4 +165,4 @@ def parse_numerics(text: str) -> Numerics:
         if match is None or (match[2] and match[2] not in TYPES):
             raise RuleFileError(f"{item!r} is no direction that is refused")
         refusals.append(Refusal(match[1], match[3], match[2] or ""))
-    return Numerics(tuple(figures), tuple(refusals), note, cancels)
+    return Numerics(tuple(figures), tuple(refusals), note, cancels, offsets)

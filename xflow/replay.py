@@ -40,6 +40,7 @@ from xflow.match import (
     replacement,
     scalar,
 )
+from xflow.numerics import Hazard
 from xflow.ops.registry import Array, Attribute, Operator
 from xflow.ops.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.rule import Instance, Rule
@@ -319,8 +320,9 @@ def apply_step(
         raise Unfounded(where, told)
     if not places.allows(told, match.roots, graph):
         raise Unfounded(where, SENSITIVE)
-    if digits and rule.numerics is not None and rule.numerics.may_cancel:
-        lost = loses_digits(instance, match, constants)
+    hazard = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
+    if digits and hazard:
+        lost = loses_digits(instance, match, constants, hazard)
         if lost:
             raise Unfounded(where, lost)
     try:

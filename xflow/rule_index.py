@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from xflow.collector import without_collector
 from xflow.graph import Graph, Leaf, Node, Value, walk
-from xflow.numerics import EVERYWHERE, NARROW
+from xflow.numerics import EVERYWHERE, NARROW, Hazard
 from xflow.ops.registry import Operator, Shape
 from xflow.rule import Instance, Rule
 
@@ -33,8 +33,8 @@ class Entry(NamedTuple):
     expands: bool
     """Whether it may put several elementwise operators in the place of one. That is done only where
     that alone gains, since the runtime has a slow kernel for the one."""
-    cancels: bool
-    """Whether it may lose digits, see `xflow.cancellation`."""
+    cancels: Hazard
+    """Where it may lose digits, see `xflow.cancellation`."""
     renames: bool
     """Whether it puts elementwise operators in the place of others, one for one. There is such a
     place at nearly every operator, and most detours over another name lead nowhere: it is done only
@@ -143,7 +143,7 @@ class RuleIndex:
             grows,
             _depth(instance.lhs) > VIEWED,
             expands,
-            rule.numerics is not None and rule.numerics.may_cancel,
+            Hazard.NONE if rule.numerics is None else rule.numerics.hazard,
             pointwise and len(right) == len(left) and Counter(left) != Counter(right),
         )
         index = self._single if len(instance.lhs) == 1 else self._several

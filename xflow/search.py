@@ -621,7 +621,7 @@ class _Search:
         """
         rules = self.directions
         if region.careful or not any(
-            (numerics := rules[name].numerics) is not None and numerics.may_cancel
+            (numerics := rules[name].numerics) is not None and numerics.hazard
             for name in solution.rules
             if name in rules
         ):

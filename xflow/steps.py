@@ -19,6 +19,7 @@ from xflow.analysis.ranges import Ranges
 from xflow.cancellation import loses_digits
 from xflow.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
 from xflow.match import ConstantLookup, Match, NoMatch, find_matches, replacement
+from xflow.numerics import Hazard
 from xflow.ops.registry import Operator
 from xflow.rule import Instance
 from xflow.rule_index import Entry, RuleIndex, below, operators_of
@@ -57,7 +58,7 @@ class Step:
     """Whether it adds channels to fill blocks, which pays only in what reads them."""
     instance: Instance | None = field(default=None, repr=False, compare=False)
     """The rule at that rank."""
-    cancels: bool = False
+    cancels: Hazard = Hazard.NONE
     """Whether it may lose digits, see `xflow.cancellation`."""
     forbidden: Observed = Observed.NOWHERE
     """What must not be sensitive to the values that it replaces."""
@@ -277,6 +278,8 @@ class Steps:
         match, instance = step.match, step.instance
         assert instance is not None
         constants = [value for value in match.bindings.values() if value.is_constant]
+        if not constants and step.cancels is Hazard.OFFSETS:
+            return False
         if any(self.constants(value) is None for value in constants):
             return self.careful
         key = (
@@ -287,7 +290,8 @@ class Steps:
             tuple((name, v if v.is_constant else v.type) for name, v in match.bindings.items()),
         )
         if key not in self._losses:
-            self._losses[key] = bool(loses_digits(instance, match, self.constants))
+            lost = loses_digits(instance, match, self.constants, step.cancels)
+            self._losses[key] = bool(lost)
         return self._losses[key]
 
     def _in_context(self, steps: Iterable[Step], graph: Graph) -> tuple[Step, ...]:

@@ -126,10 +126,14 @@ def _close(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
 
 
 def opposed(signs: Sequence[int]) -> Draw:
-    """The same, each input with a sign of its own: what is added cancels then."""
+    """The same, each input with a sign of its own: what is added cancels then.
+
+    One with the sign 0 is about 1.
+    """
 
     def draw(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
-        return signs[place.number] * _close(rng, shape, place)
+        sign = signs[place.number]
+        return sign * _close(rng, shape, place) if sign else _signed(rng, shape)
 
     return draw
 

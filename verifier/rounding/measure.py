@@ -24,7 +24,8 @@ end of the type's range. What is refused in fp32 is refused everywhere.
 **A direction cancels** if it would be refused without regard to the condition: a result that is as
 uncertain as its inputs is no excuse where these are exact, as the constants of a model are and the
 pixels of an image. Whether it happens depends on the constants at hand: means that are large beside
-deviations lose digits, others do not. So it is asked where such a direction is applied.
+deviations lose digits, others do not. So it is asked where such a direction is applied. It has
+**offsets** if it would be refused likewise where one input is small beside others that cancel.
 
 **What decides** by what was computed with roundings, by comparing it or by rounding it to integers,
 must not be computed in another way: such rules are refused, unless they are exact.
@@ -43,7 +44,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias
@@ -134,7 +135,8 @@ def measure(
         return Numerics((), tuple(Refusal(d, UNMEASURED) for d in directions), UNMEASURED)
     figures: list[Figures] = []
     refusals: list[Refusal] = []
-    cancels: dict[str, None] = {}
+    cancels: tuple[str, ...] = ()
+    offsets: tuple[str, ...] = ()
     if rule.exact is None and any(map(_decides, (*instance.lhs, *instance.rhs))):
         refusals += [Refusal(direction, "discrete") for direction in directions]
     for precision in precisions:
@@ -145,8 +147,11 @@ def measure(
             plain = ((case, inputs) for _, inputs in case.inputs(precision))
             for sharp, inputs in itertools.chain(plain, case.opposed(instance, precision)):
                 tally.add_cancellation(sharp, inputs)
+            cancels = tally.cancelling(directions)
+            for sharp, inputs in case.opposed(instance, precision, beside=True):
+                tally.add_cancellation(sharp, inputs)
+            offsets = tuple(d for d in tally.cancelling(directions) if d not in cancels)
         figures.append(tally.figures())
-        cancels.update(dict.fromkeys(d for d in directions if tally.cancels.get(d)))
         for direction in directions:
             reason = tally.reasons.get(direction)
             if reason and not any(r.direction == direction and not r.type for r in refusals):
@@ -155,7 +160,8 @@ def measure(
     return Numerics(
         tuple(figures),
         tuple(sorted(refusals, key=lambda item: item.direction)),
-        cancels=tuple(sorted(cancels)),
+        cancels=cancels,
+        offsets=offsets,
     )
 
 
@@ -199,11 +205,12 @@ class Case:
         return [base, *jittered]
 
     def opposed(
-        self, instance: Instance, precision: Precision
+        self, instance: Instance, precision: Precision, *, beside: bool = False
     ) -> Iterator[tuple[Case, list[dict[str, Array]]]]:
         """The case with inputs, and real attributes, that are large and nearly cancel.
 
-        In every way to give them signs, up to `MOST_SIGNS`.
+        In every way to give them signs, up to `MOST_SIGNS`; with one input that is small `beside`
+        the others, or with none.
         """
         names = sorted(real_symbols((*instance.lhs, *instance.rhs)))
         large = Fraction(2) ** (precision.digits // 2 - 1)
@@ -213,8 +220,7 @@ class Case:
                 rng = random.Random(self.seed)
                 reals = dict.fromkeys(names, real)
                 case = _concrete(instance, self.sizes, self.facts, rng, self.seed, given=reals)
-            ways = itertools.product((1, -1), repeat=len(self.leaves))
-            for number, signs in enumerate(itertools.islice(ways, MOST_SIGNS)):
+            for number, signs in enumerate(_ways(len(self.leaves), beside=beside)):
                 if case is not None:
                     seed = random.Random(f"{self.seed} {number}").getrandbits(64)
                     yield case, case.samples(opposed(signs), np.random.default_rng(seed), precision)
@@ -227,6 +233,15 @@ class Case:
             outputs = evaluate((*self.left, *self.right), feeds, precision)
         count = len(self.left)
         return [outputs[:count], outputs[count:]]
+
+
+def _ways(count: int, *, beside: bool) -> Iterator[tuple[int, ...]]:
+    """Ways to give so many inputs signs; with 0 for one that is small `beside` others."""
+    ways: Iterator[tuple[int, ...]] = itertools.product((1, -1), repeat=count)
+    if beside:
+        every = itertools.product((1, -1, 0), repeat=count) if count > 2 else iter(())
+        ways = (signs for signs in every if signs.count(0) == 1 and signs[0] != -1)
+    return itertools.islice(ways, MOST_SIGNS)
 
 
 def find_case(instance: Instance, back: Instance | None, seed: str) -> Case | None:
@@ -338,6 +353,10 @@ class _Tally:
     """Whether a direction loses digits that the other side keeps."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why not to use a direction; empty if there is no reason."""
+
+    def cancelling(self, directions: Iterable[str]) -> tuple[str, ...]:
+        """Those of the directions that lose digits, in the order of their names."""
+        return tuple(sorted(d for d in directions if self.cancels.get(d)))
 
     def add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
         """Take one set of neighbouring inputs into account."""
