@@ -3,7 +3,8 @@
 
     python figures.py [--bench results/cpu-2-threads.json] [--generation REPORT.json] [--page FILE]
 
-The report is what `xflow rules generate --report REPORT.json` writes.  Exits with 1 if a file
+And what the rules of the database need into docs/verifier.md, or the page of ``--needs``.  The
+report is what `xflow rules generate --report REPORT.json` writes.  Exits with 1 if a file
 cannot be read, or the page has no such marks.
 """
 
@@ -11,16 +12,22 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from tables import Row, means, put, rows_of, table
 from tools import VARIANTS, XFLOW
+from xflow.facts import FINITE, SIGNS, fact_of
+from xflow.rule import BITS, NUMBERS, Rule
+from xflow.rule_files import default_directory, load_rules
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE / "results" / "cpu-2-threads.json"
 README = HERE.parent / "README.md"
+VERIFIER = HERE.parent / "docs" / "verifier.md"
+FLOAT = "FLOAT"
 WIDTH = 104
 """Columns of the page."""
 
@@ -144,6 +151,38 @@ def _counts(counted: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(f"{number:,}" if number else "-" for number in numbers)
 
 
+NEEDS: Mapping[str, Callable[[Rule, Set[str]], bool]] = {
+    "nothing: the sides agree to the bit": lambda d, _: d.exact == BITS,
+    "nothing": lambda _, needs: not needs,
+    "inputs without NaN and +inf (`m < inf`)": lambda _, needs: FINITE not in needs,
+    "inputs that are numbers (`finite(x)`)": lambda *_: True,
+}
+"""What the directions of rules need of their inputs, the first that is true of each."""
+
+
+def needs_block(rules: Sequence[Rule]) -> str:
+    """Return the table of what the directions of rules need of the elements of their inputs."""
+    count: Counter[tuple[str, str]] = Counter()
+    refused = 0
+    for rule in [direction for each in rules for direction in each.directions()]:
+        if rule.numerics is not None and FLOAT in rule.numerics.refused:
+            refused += 1
+            continue
+        facts = [fact_of(text, rule.value_names) for text in rule.where]
+        needs = {fact.relation for fact in facts if fact and fact.relation not in SIGNS}
+        need = next(name for name, is_so in NEEDS.items() if is_so(rule, needs))
+        count[need, rule.exact or ""] += 1
+    lines = [
+        (need, *(f"{count[need, exact]:,}" for exact in (BITS, NUMBERS, ""))) for need in NEEDS
+    ]
+    columns = ("a direction needs", "equal to the bit", "no operation rounds", "up to rounding")
+    told = (
+        f"These are {sum(count.values()):,} directions; {refused} more are refused in all element "
+        "types for what rounding does to them."
+    )
+    return "\n".join((*table(columns, lines), "", _told(told)))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Put the figures into the page; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -152,11 +191,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bench", type=Path, metavar="FILE.json", default=BENCH)
     parser.add_argument("--generation", type=Path, metavar="REPORT.json")
     parser.add_argument("--page", type=Path, metavar="FILE", default=README)
+    parser.add_argument("--needs", type=Path, metavar="FILE", default=VERIFIER)
     options = parser.parse_args(arguments)
     try:
         rows = exported(rows_of(json.loads(options.bench.read_text())))
         put(options.page, "summary", summary(rows))
         put(options.page, "bench", bench_block(rows))
+        put(options.needs, "needs", needs_block(load_rules(default_directory())))
         if options.generation is not None:
             report = json.loads(options.generation.read_text())
             put(options.page, "generation", rules_block(report))

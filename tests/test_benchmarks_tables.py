@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from figures import BENCH, README, bench_block, exported, main, summary
+from figures import BENCH, README, VERIFIER, bench_block, exported, main, needs_block, summary
 
 from chart import draw
 from judge import Fault
 from run import failure, recognised, save
 from tables import Row, geometric_mean, markdown, means, rows_of
 from tools import VARIANTS, XFLOW, Attempt, Failure
+from xflow.rule_files import default_directory, load_rules
 
 
 def attempt(tool: str, ratio: float, spread: float = 0.0, /, **more: Any) -> Attempt:
@@ -191,14 +192,20 @@ def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
         )
     )
     page = tmp_path / "page.md"
-    marks = ("summary", "bench", "generation")
+    marks = ("summary", "bench", "generation", "needs")
     page.write_text("\n".join(f"<!-- {mark} -->\nold\n<!-- /{mark} -->\nkept" for mark in marks))
-    assert main(["--page", str(page), "--generation", str(report)]) == 0
+    line = ["--page", str(page), "--needs", str(page), "--generation", str(report)]
+    assert main(line) == 0
     text = page.read_text()
     assert "old" not in text
-    assert text.count("\nkept") == 3
+    assert text.count("\nkept") == 4
     assert "| linear | 1,000 | 40 | 9 | 5 | 7 | 2 |" in text
     assert "1 min 1 s" in text
+
+
+def test_the_documents_say_what_the_rules_of_the_database_need() -> None:
+    told = needs_block(load_rules(default_directory()))
+    assert f"<!-- needs -->\n{told}\n<!-- /needs -->" in VERIFIER.read_text()
 
 
 def test_a_page_without_marks_is_left_alone(
@@ -206,6 +213,6 @@ def test_a_page_without_marks_is_left_alone(
 ) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing")
-    assert main(["--page", str(page)]) == 1
+    assert main(["--page", str(page), "--needs", str(page)]) == 1
     assert "no marks" in capsys.readouterr().err
     assert page.read_text() == "nothing"
