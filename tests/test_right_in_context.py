@@ -7,7 +7,6 @@ decides, and run on inputs at which a rewrite that is true of real numbers alone
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 import onnx
@@ -18,7 +17,7 @@ from runtime import run_model
 
 import xflow
 from xflow.cost import Objective
-from xflow.ops.registry import Array, operator
+from xflow.ops.registry import Array
 
 NAN, INF = np.nan, np.inf
 LEAST = float(np.finfo(np.float32).min)
@@ -397,8 +396,33 @@ def test_what_remains_possible_is_done(
     assert operators(model) == left
 
 
-def test_a_clip_that_is_written_keeps_infinities() -> None:
-    call = operator("Clip").to_onnx({"min": Fraction(0), "max": ()}, [(6,)], 20)
-    assert call is not None
-    # Without the other bound, ONNX cuts down to the largest float.
-    assert {k: float(bound) for k, bound in call.constants.items()} == {1: 0.0, 2: INF}
+def test_a_clip_without_a_bound_stays_what_it_is() -> None:
+    """As ONNX says, it cuts infinities down to the largest float: it gets no other bound."""
+    case = Case(
+        "",
+        "(float[6] x, float[6] w) => (float[6] y, float[6] z)",
+        "float zero = {0}",
+        "q = Div(x, w) y = Clip(q, zero) n = Neg(x) z = Neg(n)",
+        {"x": floats([1, 2, -3, 4, 0, -1]), "w": floats([0, 1, 1, 0, 0, 0])},
+    )
+    model, report = optimized(case.model)
+    assert report.changed
+    for before, after in zip(
+        run_model(case.model, case.feeds), run_model(model, case.feeds), strict=True
+    ):
+        compare(case, before, after)
+
+
+def test_a_maximum_behind_which_infinities_are_tested_is_no_clip() -> None:
+    case = Case(
+        "",
+        "(float[6] x, float[6] w) => (float[6] y)",
+        "float zero = {0}, float one = {1}",
+        "q = Div(x, w) m = Max(q, zero) n = IsInf(m) y = Where(n, one, zero)",
+        {"x": floats([1, 2, -3, 4, 5, -1]), "w": floats([0, 1, 1, 0, 2, 0])},
+    )
+    model, _ = optimized(case.model)
+    for before, after in zip(
+        run_model(case.model, case.feeds), run_model(model, case.feeds), strict=True
+    ):
+        compare(case, before, after)

@@ -153,8 +153,6 @@ class Clip(ElementwiseComposite):
                 return None  # ONNX did not say what that meant, and the runtime refuses it
             plain: dict[str, Any] = {("min", "max")[k - 1]: bound for k, bound in given.items()}
             return OnnxCall("Clip", opset, "", plain, tuple(shapes))
-        # By default, ONNX cuts infinities down to the largest float.
-        given = {1: -math.inf, 2: math.inf, **given}
         constants = {k: np.asarray(bound, dtype=np.float64) for k, bound in given.items()}
         return OnnxCall("Clip", opset, "", {}, tuple(shapes), constants)
 
