@@ -547,12 +547,6 @@ def test_guarded_models_stay_right() -> None:
     examine_all(range(IN_CI))
 
 
-@pytest.mark.parametrize("number", [2214])
-def test_models_that_were_wrong_once_stay_right(number: int) -> None:
-    """2214: a cube of moderate numbers that overflows in 16 bits."""
-    assert not examine(number)[1]
-
-
 @pytest.mark.many
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("start", range(IN_CI, IN_CI + MANY, PART))

@@ -201,12 +201,7 @@ class Floats:
         )
 
     def power(self, x: Range, count: int) -> Range:
-        """A number times itself, `count` times.
-
-        That powers of moderate numbers are moderate is taken for granted of squares alone: in 16
-        bits, the cube of 41 overflows.
-        """
-        floats = self if count <= 2 else replace(self, moderate=None)
+        """A number times itself, `count` times."""
         if _is_blank(x):
             low, high = math.inf, -math.inf
         else:
@@ -214,7 +209,7 @@ class Floats:
             if count % 2 == 0 and x.low < 0 < x.high:
                 low = 0.0
         odd = count % 2 == 1
-        return floats.closed(
+        return self.closed(
             low,
             high,
             (x,),
