@@ -8,18 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
+from certificates import Data, bare
 
 from xflow.constraint import Constraint, at_least, equal, in_range, less
-from xflow.graph import requirements
 from xflow.rule import Rule, parse_rules
 from xflow.size import Size, lookup, symbol, symbols
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check
 from xflow.verifier.recheck.abstraction import is_nonnegative, is_positive, vanishes
-from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
+from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.comparisons import sign_of
 from xflow.verifier.recheck.digits import covers
 from xflow.verifier.recheck.forms import Choice, Factor, Most, Read, Sum, Term, term
@@ -106,7 +105,6 @@ rule composite-unfolded
 """
 """Each asks for another kind of step."""
 KINDS = {rule.name: rule for rule in parse_rules(TYPED)}
-Data = dict[str, Any]
 Proofs = Callable[[str], tuple[Rule, Data]]
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -215,20 +213,6 @@ def test_a_tampered_index_is_not_confirmed(old: str, new: str, proofs: Proofs) -
     rule, certificate = proofs("product-of-chosen-rows")
     edited(certificate, old, new)
     assert isinstance(recheck_rule(rule, certificate, cases=2), Wrong | NotConfirmed)
-
-
-def bare(rule: Rule) -> Data:
-    """A certificate that claims everything and records nothing."""
-    ranks = [
-        {
-            "rank": instance.rank,
-            "assume": [str(c) for c in assumptions(instance)],
-            "require": [str(c) for c in requirements(instance.rhs)],
-            "outputs": [{"same expression": "x"} for _ in instance.lhs],
-        }
-        for instance in rule.instances()
-    ]
-    return statement_of(rule) | {"ranks": ranks}
 
 
 FALSE = [

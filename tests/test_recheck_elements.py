@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from xflow.constraint import in_range
 from xflow.errors import ShapeError
-from xflow.graph import requirements, run
+from xflow.graph import run
 from xflow.ops.sorts import REAL
 from xflow.rule import Rule, parse_rules, parse_sorts
 from xflow.size import symbol
@@ -40,20 +40,6 @@ def one(inputs: str, left: str, right: str, where: str = "", **lines: str) -> Ru
 def names_in(inputs: str) -> list[str]:
     """The names of the inputs of real numbers."""
     return [name for name, sort in parse_sorts(inputs).items() if sort == REAL]
-
-
-def bare(rule: Rule) -> Data:
-    """A certificate that claims everything and records nothing."""
-    ranks = [
-        {
-            "rank": instance.rank,
-            "assume": [str(c) for c in assumptions(instance)],
-            "require": [str(c) for c in requirements(instance.rhs)],
-            "outputs": [{"same expression": "x"} for _ in instance.lhs],
-        }
-        for instance in rule.instances()
-    ]
-    return statement_of(rule) | {"ranks": ranks}
 
 
 def elements(rule: Rule) -> Elements:

@@ -14,42 +14,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from certificates import Data, bare
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xflow.enclosure import UndecidedError
-from xflow.graph import Leaf, requirements, run, walk
+from xflow.graph import Leaf, run, walk
 from xflow.ops.spec import Element, Scalar, call, evaluate, is_less, max_over, sum_over, times
 from xflow.rule import Rule, parse_rules
 from xflow.size import symbol
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database
-from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
+from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.exact import value_of
 from xflow.verifier.recheck.verdicts import Confirmed, Difference, NotConfirmed, Wrong
 from xflow.verifier.refutation.refute import Survived, concretize, search_counterexample
 
 CORPUS = Path(__file__).parent / "corpus"
-Data = dict[str, Any]
 
 
 def one(inputs: str, left: str, right: str, more: str = "") -> Rule:
     (rule,) = parse_rules(f"rule r\n  in {inputs}\n  from {left}\n  to {right}\n{more}")
     return rule
-
-
-def bare(rule: Rule) -> Data:
-    """A certificate that claims everything and records nothing."""
-    ranks = [
-        {
-            "rank": instance.rank,
-            "assume": [str(c) for c in assumptions(instance)],
-            "require": [str(c) for c in requirements(instance.rhs)],
-            "outputs": [{"same expression": "x"} for _ in instance.lhs],
-        }
-        for instance in rule.instances()
-    ]
-    return statement_of(rule) | {"ranks": ranks}
 
 
 # True rules

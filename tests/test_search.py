@@ -103,10 +103,19 @@ def network(blocks: int, size: int = 6, channels: int = 8) -> Graph:
     return Graph((value,))
 
 
-def found(graph: Graph, cost: object = None, seconds: float = 60.0) -> SearchResult:
+def found(
+    graph: Graph, cost: object = None, seconds: float = 60.0, *, processes: int = 1
+) -> SearchResult:
     model = EstimatedCost() if cost is None else cost
     deadline = time.monotonic() + seconds
-    return search(graph, RULES, model, deadline=deadline, constants=weights)  # type: ignore[arg-type]
+    return search(
+        graph,
+        RULES,
+        model,  # type: ignore[arg-type]
+        deadline=deadline,
+        constants=weights,
+        processes=processes,
+    )
 
 
 def count(graph: Graph, name: str) -> int:
@@ -623,14 +632,7 @@ def test_several_processes_find_what_one_does(batch: Size, monkeypatch: pytest.M
     small, large = block(x, "a"), call("Relu", call("Relu", tensor("y", 3, 5)))
     graph = Graph((small, large, call("Add", *[tensor("z", 7)] * 2)))
     alone = found(graph)
-    together = search(
-        graph,
-        RULES,
-        EstimatedCost(),
-        deadline=time.monotonic() + 60.0,
-        constants=weights,
-        processes=2,
-    )
+    together = found(graph, processes=2)
     assert alone.replacements
     assert together.graph == alone.graph
     assert [r.rules for r in together.replacements] == [r.rules for r in alone.replacements]
@@ -723,14 +725,7 @@ def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
     x = tensor("x", 1, 8, 6, 6)
     graph = Graph((*network(5).outputs, block(x, "a"), block(call("Relu", x), "b")))
     results = [
-        search(
-            graph,
-            RULES,
-            cost,
-            deadline=time.monotonic() + 60.0,
-            constants=weights,
-            processes=processes,
-        )
+        found(graph, cost, processes=processes)
         for cost, processes in ((EstimatedCost(), 1), (Slow(1e-4), 1), (EstimatedCost(), 2))
     ]
     for result in results[1:]:
@@ -803,12 +798,5 @@ def test_lost_processes_cost_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("xflow.explorers.Explorers._started", lambda *_: Broken())
     graph = network(2)
-    result = search(
-        graph,
-        RULES,
-        EstimatedCost(),
-        deadline=time.monotonic() + 60.0,
-        constants=weights,
-        processes=2,
-    )
+    result = found(graph, processes=2)
     assert result.graph == found(graph).graph

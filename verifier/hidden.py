@@ -31,8 +31,7 @@ def bounded_inputs(side: Value) -> frozenset[str]:
 
 def hides_alike(left: Value, right: Value) -> bool:
     """Whether both sides hide the same of the same inputs."""
-    before, after = _counts(left), _counts(right)
-    return {k: v for k, v in before.items() if v} == {k: v for k, v in after.items() if v}
+    return _counts(left) == _counts(right)
 
 
 def _counts(side: Value) -> defaultdict[str, Counter[str]]:

@@ -203,12 +203,8 @@ class _Search:
     def conditions(self, rule: Rule) -> tuple[Proved | Unknown, tuple[str, ...]]:
         """The outcome, and the conditions under which it was reached."""
         given = rule.where
-        attempt = self.prove_all(rule)
+        rule, attempt = self.with_needs(rule)
         while self.infer and attempt.failure is not None:
-            if attempt.needs:
-                rule = replace(rule, where=_with_needs(rule, attempt.needs))
-                attempt = self.prove_all(rule)
-                continue
             if len(_without_needs(rule)) >= MAX_CONDITIONS:
                 break
             wanted = [c for c in map(simplest, attempt.missing) if is_readable(c)]
@@ -218,8 +214,7 @@ class _Search:
             extra = [text for text in extra if text not in rule.where]
             if not extra:
                 break
-            rule = replace(rule, where=(*rule.where, *extra))
-            attempt = self.prove_all(rule)
+            rule, attempt = self.with_needs(replace(rule, where=(*rule.where, *extra)))
         for low in (0, 1) if self.infer and not attempt.missing else ():
             if attempt.failure is None or (low == 1 and not self.weaken):
                 break
@@ -256,9 +251,9 @@ class _Search:
         return proved, rule.where
 
     def with_needs(self, rule: Rule) -> tuple[Rule, Attempt]:
-        """The rule with what its proof needs of its inputs, and that proof."""
+        """The rule with what its proof needs of its inputs, if that is inferred, and the proof."""
         attempt = self.prove_all(rule)
-        while attempt.failure is not None and attempt.needs:
+        while self.infer and attempt.failure is not None and attempt.needs:
             rule = replace(rule, where=_with_needs(rule, attempt.needs))
             attempt = self.prove_all(rule)
         return rule, attempt

@@ -501,19 +501,27 @@ def read(value: Value, index: Index) -> Scalar:
     return node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
 
 
-def run(values: Sequence[Value], feeds: Mapping[str, Array]) -> list[Array]:
-    """Evaluate by the operators' numpy readings; `feeds` maps leaf keys to arrays."""
+def run(
+    values: Sequence[Value],
+    feeds: Mapping[str, Array],
+    convert: Callable[[Array], Array] | None = None,
+) -> list[Array]:
+    """Evaluate by the operators' numpy readings; `feeds` maps leaf keys to arrays.
+
+    `convert` is done to each array, fed or computed, before anything reads it.
+    """
     done: dict[Node, list[Array]] = {}
     for node in walk(values):
         if isinstance(node.op, Leaf):
-            done[node] = [feeds[node.op.key]]
+            made = [feeds[node.op.key]]
         else:
             assert isinstance(node.op, Operator), node.op
             arrays = [done[source.node][source.index] for source in node.inputs]
-            done[node] = node.op.numpy(arrays, node.attributes)
+            made = node.op.numpy(arrays, node.attributes)
             if not node.inputs and node.types[0].dtype in (BOOL, INT):  # a constant of a rule
                 kind = np.bool_ if node.types[0].dtype == BOOL else np.int64
-                done[node] = [array.astype(kind) for array in done[node]]
+                made = [array.astype(kind) for array in made]
+        done[node] = made if convert is None else [convert(array) for array in made]
     return [done[value.node][value.index] for value in values]
 
 

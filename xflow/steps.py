@@ -59,7 +59,7 @@ class Step:
     instance: Instance | None = field(default=None, repr=False, compare=False)
     """The rule at that rank."""
     cancels: Hazard = Hazard.NONE
-    """Whether it may lose digits, see `xflow.cancellation`."""
+    """Where it may lose digits, see `xflow.cancellation`."""
     forbidden: Observed = Observed.NOWHERE
     """What must not be sensitive to the values that it replaces."""
 
@@ -278,8 +278,6 @@ class Steps:
         match, instance = step.match, step.instance
         assert instance is not None
         constants = [value for value in match.bindings.values() if value.is_constant]
-        if not constants and step.cancels is Hazard.OFFSETS:
-            return False
         if any(self.constants(value) is None for value in constants):
             return self.careful
         key = (

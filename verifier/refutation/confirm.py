@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xflow.enclosure import Enclosure, differ
-from xflow.graph import Leaf, Node, Value, run, walk
-from xflow.ops.registry import Array, Operator
-from xflow.ops.sorts import BOOL, INT
+from xflow.graph import Value, run
+from xflow.ops.registry import Array
 
 MAX_ELEMENTS = 2000
 """Elements of an input beyond which no exact evaluation is tried."""
@@ -45,7 +44,7 @@ def differ_exactly(
     if any(array.size > MAX_ELEMENTS for array in inputs.values()):
         return None
     try:
-        outputs = [_run(side, inputs) for side in (left, right)]
+        outputs = [run(side, inputs, _wide) for side in (left, right)]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None
     unsure = False
@@ -61,23 +60,6 @@ def differ_exactly(
                 return True
             unsure = unsure or found is None
     return None if unsure else False
-
-
-def _run(values: Sequence[Value], inputs: Mapping[str, Array]) -> list[Array]:
-    """As `xflow.graph.run`, in enclosed numbers."""
-    done: dict[Node, list[Array]] = {}
-    for node in walk(values):
-        if isinstance(node.op, Leaf):
-            made = [inputs[node.op.key]]
-        else:
-            assert isinstance(node.op, Operator), node.op
-            arrays = [done[source.node][source.index] for source in node.inputs]
-            made = node.op.numpy(arrays, node.attributes)
-            if not node.inputs and node.types[0].dtype in (BOOL, INT):  # a constant of a rule
-                kind = np.bool_ if node.types[0].dtype == BOOL else np.int64
-                made = [array.astype(kind) for array in made]
-        done[node] = [_wide(array) for array in made]
-    return [done[value.node][value.index] for value in values]
 
 
 def _wide(array: Array) -> Array:

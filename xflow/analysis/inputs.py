@@ -158,11 +158,8 @@ def _selects_or_adds(node: Node) -> bool:
     """Whether each element of an operator's results is one of its inputs' elements, or a sum."""
     if not isinstance(node.op, Operator) or not node.op.elementwise:
         return True
-    try:
-        scalar = element_of(node.outputs[0])
-    except ShapeError:
-        return True
-    return _is_no_product(scalar)
+    scalar = _specification(node)
+    return scalar is None or _is_no_product(scalar)
 
 
 def _is_no_product(scalar: Scalar) -> bool:
@@ -180,10 +177,7 @@ def _adds(node: Node) -> bool:
     """Whether an operator adds its inputs up, as they are."""
     if not isinstance(node.op, Operator) or not node.op.elementwise:
         return False
-    try:
-        scalar = element_of(node.outputs[0])
-    except ShapeError:
-        return False
+    scalar = _specification(node)
     return isinstance(scalar, Plus) and all(isinstance(arg, Element) for arg in scalar.args)
 
 
@@ -191,10 +185,16 @@ def _takes_exponential(node: Node) -> bool:
     """Whether an operator of one input computes exponentials of its elements."""
     if len(node.inputs) != 1 or node.inputs[0].type.dtype not in FLOATS:
         return False
+    scalar = _specification(node)
+    return scalar is not None and _is_exponential(scalar)
+
+
+def _specification(node: Node) -> Scalar | None:
+    """An element of an operator's first result; None where it has no reading."""
     try:
-        return _is_exponential(element_of(node.outputs[0]))
+        return element_of(node.outputs[0])
     except ShapeError:
-        return False
+        return None
 
 
 def _is_exponential(scalar: Scalar) -> bool:
