@@ -274,6 +274,17 @@ class TestSizes:
         assert found.ok
         assert found.left_out > 0
 
+    def test_sizes_at_which_the_runtime_gives_another_rank_are_left_out(self, check: Check) -> None:
+        """Its reductions over negative axes keep the axis where there is no element."""
+        text = "g (float[N, 4] x) => (float[N] y) { y = ReduceSum<keepdims = 0>(x, axes) }"
+        before, after = (model(text, {"axes": [axis]}) for axis in (-1, 1))
+        found = check(before, after)
+        assert found.ok, found.reason
+        assert found.left_out > 0
+        assert not check(
+            after, model(text.replace("keepdims = 0", "keepdims = 1"), {"axes": [1]})
+        ).ok
+
 
 class TestRightOnes:
     """Networks and what becomes of them by rewrites that are right but for rounding."""

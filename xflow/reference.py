@@ -162,6 +162,12 @@ class Reference:
         if isinstance(answers, Failed):
             return answers
         failed = {number: each for number, each in answers.items() if isinstance(each, Failed)}
+        ranks = _declared_ranks(model)
+        for number, each in answers.items():
+            if not isinstance(each, Failed) and sets[number].resized and _is_empty(sets[number]):
+                wrong = [name for name, rank in ranks.items() if np.ndim(each[name]) != rank]
+                if wrong:
+                    failed[number] = Failed(f"the runtime gives {wrong[0]!r} another rank")
         for number, each in failed.items():
             if number < len(self.plan.given):
                 return Failed(f"on {sets[number].what}, {each.reason}")
@@ -169,7 +175,7 @@ class Reference:
         if not any(number < needed and not sets[number].resized for number in ran):
             return failed[0]
         self.sets = [sets[number] for number in ran]
-        self.outputs = [each for _, each in sorted(answers.items()) if not isinstance(each, Failed)]
+        self.outputs = [each for n in ran if not isinstance(each := answers[n], Failed)]
         self.left_out = len(failed)
         self.needed = sum(number < needed for number in ran)
         return None
@@ -419,6 +425,23 @@ class Runner:
             return lost | {
                 number: _answer(each) for number, each in zip(chosen, answer, strict=False)
             }
+
+
+def _declared_ranks(model: ModelProto) -> Mapping[str, int]:
+    """The rank that a model states of its outputs, where it states one.
+
+    It tells where the runtime's kernels are wrong: those of reductions over negative axes give an
+    output of the input's rank where there is no element.
+    """
+    return {
+        item.name: len(item.type.tensor_type.shape.dim)
+        for item in model.graph.output
+        if item.type.tensor_type.HasField("shape")
+    }
+
+
+def _is_empty(used: InputSet) -> bool:
+    return any(0 in shape for shape in used.shapes.values())
 
 
 def _answer(message: Mapping[str, Any]) -> Outputs | Failed:
