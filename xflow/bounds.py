@@ -202,6 +202,7 @@ class Floats:
 
     def power(self, x: Range, count: int) -> Range:
         """A number times itself, `count` times."""
+        floats = self.of_power(count)
         if _is_blank(x):
             low, high = math.inf, -math.inf
         else:
@@ -209,7 +210,7 @@ class Floats:
             if count % 2 == 0 and x.low < 0 < x.high:
                 low = 0.0
         odd = count % 2 == 1
-        return self.closed(
+        return floats.closed(
             low,
             high,
             (x,),
@@ -218,6 +219,13 @@ class Floats:
             nan=x.nan,
             nonzero=x.nonzero and self.moderate is not None,
         )
+
+    def of_power(self, exponent: float) -> Floats:
+        """What is taken for granted of a power: beyond squares, nothing.
+
+        In 16 bits, the cube of 41 overflows.
+        """
+        return self if exponent <= 2 else replace(self, moderate=None)
 
     def repeated(self, body: Range, times: int | None) -> Range:
         """A sum of so many elements; of any number of them, if that is None."""
@@ -413,7 +421,7 @@ def _raised(x: Range, y: Range, floats: Floats) -> Range:
             inner = _raised(x, Range(-exponent, -exponent), floats)
             return _reciprocal(inner, floats)
         if not x.nan and not x.minus and x.low >= 0:
-            return floats.closed(
+            return floats.of_power(exponent).closed(
                 _power_of(x.low, exponent),
                 _power_of(x.high, exponent),
                 (x, y),

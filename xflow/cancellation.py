@@ -164,13 +164,13 @@ def _slices(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
 def _factor(truth: Array, old: Array, new: Array, unit: float) -> float:
     """The largest error of `new` by that of `old`, or by a rounding of the typical magnitude."""
     numbers = np.isfinite(truth) & np.isfinite(old)
-    error = np.abs(new - truth)[numbers]
+    error = np.abs(new[numbers] - truth[numbers])
     if not error.size:
         return 0.0
     if not np.isfinite(error).all():
         return math.inf
     size = float(np.sqrt(np.mean(np.square(truth[numbers]))))
-    scale = max(float(np.abs(old - truth)[numbers].max()), unit * size)
+    scale = max(float(np.abs(old[numbers] - truth[numbers]).max()), unit * size)
     most = float(error.max())
     return most and (most / scale if scale > 0 else math.inf)
 
