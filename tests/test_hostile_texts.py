@@ -9,6 +9,8 @@ import argparse
 import copy
 import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -266,7 +268,7 @@ def endless(*_: object, **__: object) -> None:
     while True:
         try:
             time.sleep(0.01)
-        except KeyboardInterrupt:
+        except BaseException:
             interruptions += 1
             if interruptions > 1:
                 raise
@@ -295,6 +297,28 @@ def test_a_time_limit_ends_what_it_bounds_and_nothing_else() -> None:
     with pytest.raises(KeyboardInterrupt), limits.bounded_time(60):
         raise KeyboardInterrupt
     time.sleep(2 * limits.AGAIN_S)  # no interrupt is left over
+
+
+def test_a_time_limit_holds_where_interrupts_are_ignored_and_in_each_thread() -> None:
+    """As under `nohup`, or behind a shell's `&`."""
+    late: list[TimeoutError] = []
+
+    def bounded() -> None:
+        try:
+            with limits.bounded_time(0.05):
+                endless()
+        except TimeoutError as error:
+            late.append(error)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        bounded()
+        thread = threading.Thread(target=bounded)
+        thread.start()
+        thread.join(10)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(late) == 2
 
 
 @given(

@@ -6,10 +6,9 @@ one says that a tensor has a billion elements, and the machine would run out of 
 
 from __future__ import annotations
 
-import _thread
 import contextlib
+import ctypes
 import threading
-import time
 from collections.abc import Iterator
 
 STEP_BYTES = 2**30
@@ -53,24 +52,23 @@ def bounded_memory(extra: int = STEP_BYTES) -> Iterator[None]:
                 resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
+class _Late(BaseException):
+    """Time is over. No `Exception`, which code that is interrupted may be prepared for."""
+
+
 @contextlib.contextmanager
 def bounded_time(seconds: float) -> Iterator[None]:
     """Within this block, TimeoutError is raised after so many seconds.
 
-    It works as an interrupt from the keyboard does: between two steps of Python, in the main thread
-    alone, where code that is no longer consistent may be left behind. Elsewhere nothing is bounded.
+    That happens between two steps of Python, whatever signals the process ignores, where code that
+    is no longer consistent may be left behind.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ended, late = threading.Event(), threading.Event()
+    thread, ended = threading.get_ident(), threading.Event()
 
     def watch() -> None:
-        if ended.wait(seconds):
-            return
-        late.set()
-        while not ended.is_set():  # one may be lost in code that nobody waits for
-            _thread.interrupt_main()
+        late = not ended.wait(seconds)
+        while late and not ended.is_set():  # one may be lost in code that nobody waits for
+            _raise_in(thread, _Late)
             ended.wait(AGAIN_S)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -81,13 +79,18 @@ def bounded_time(seconds: float) -> Iterator[None]:
         finally:
             ended.set()
             watcher.join()
-            time.sleep(0)  # an interrupt that is still to come comes here
-    except KeyboardInterrupt:
+    except _Late:
         ended.set()
-        if not late.is_set():
-            raise
         watcher.join()
         raise TimeoutError(f"it took more than {seconds:g} s") from None
+    finally:
+        _raise_in(thread, None)  # one that is still to come does not
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    """Raise an exception in a thread before its next step; with None, take back what was to be."""
+    raised = None if exception is None else ctypes.py_object(exception)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
 
 
 def _private_bytes() -> int | None:
