@@ -693,6 +693,16 @@ def bounded(function: str) -> Callable[[Patch], None]:
     return plant
 
 
+def taking_roots_of_anything(patch: Patch) -> None:
+    """Believe that roots and logarithms of negative numbers are numbers."""
+    for function in ("log", "sqrt"):
+
+        def careless(x: Range, *given: Any, right: Any = bounds.FUNCTIONS[function]) -> Range:
+            return replace(right(x, *given), nan=x.nan)
+
+        patch.setitem(bounds.FUNCTIONS, function, careless)
+
+
 def admitting_all(patch: Patch) -> None:
     """Ask nothing of a whole rewrite from end to end."""
     patch.setattr(search, "objection", lambda *_: "")
@@ -727,8 +737,9 @@ BUGS: dict[str, tuple[Callable[[Patch], None], int]] = {
 """Bugs, and in how many models they are found."""
 RARE: dict[str, tuple[Callable[[Patch], None], int]] = {
     "lost": (losing_nothing, 350),
+    "roots": (taking_roots_of_anything, 300),
 }
-"""The same for one that takes longer, since the check from end to end covers most of it."""
+"""The same for those that take longer: the check from end to end covers most of the first."""
 
 
 def is_found(plant: Callable[[Patch], None], models: int, *, strict: bool = False) -> bool:
