@@ -309,6 +309,34 @@ CANCELLING = [
         "d = Sub(x, z) y = MatMul(d, w)",
         {"x": spread(1e6, 1, 8, 3), "z": spread(1e6, 2, 8, 3)},
     ),
+    Case(
+        "a quotient of small differences",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}, float sum = {2.3}",
+        "d = Sub(x, a) e = Sub(d, b) o = Sub(x, sum) y = Div(e, o)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+    Case(
+        "the sign of a small difference",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}, float tiny = {1e-12}",
+        "d = Sub(x, a) e = Sub(d, b) p = Abs(e) t = Max(p, tiny) y = Div(e, t)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+    Case(
+        "the logarithm of a small difference",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}, float tiny = {1e-12}",
+        "d = Sub(x, a) e = Sub(d, b) p = Abs(e) t = Add(p, tiny) y = Log(t)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+    Case(
+        "the root of a small difference",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}",
+        "d = Sub(x, a) e = Sub(d, b) p = Relu(e) y = Sqrt(p)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
 ]
 
 
@@ -391,8 +419,14 @@ def operators(model: onnx.ModelProto) -> list[str]:
             "m = Mul(x, a) y = Mul(m, b)",
             ["Mul"],
         ),
+        (  # two offsets by whose difference nothing divides
+            "(float[8, 3] x, float[8, 3] w) => (float[8, 3] y)",
+            "float a = {0.7}, float b = {0.3}",
+            "d = Sub(x, a) e = Sub(d, b) y = Div(e, w)",
+            ["Div", "Sub"],
+        ),
     ],
-    ids=["image", "scaler", "quotient", "comparison", "scalings"],
+    ids=["image", "scaler", "quotient", "comparison", "scalings", "offsets"],
 )
 def test_what_remains_possible_is_done(
     signature: str, weights: str, body: str, left: list[str]

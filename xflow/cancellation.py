@@ -8,7 +8,8 @@ of coordinates may be a hundred thousand times as large. Rules that may do this 
 there, on inputs that are sought to tell them apart, as Herbie (Panchekha et al., PLDI 2015) and
 FPTaylor's authors (Solovyev et al., FM 2015) do: of the magnitude of each constant, near each of
 them by about 1 and by about each other constant, and of several magnitudes. What the original loses
-itself is no fault of the rewrite.
+itself is no fault of the rewrite. Where something divides by the result, they are as near to the
+constants as the type allows: then no difference is small enough to be of no account.
 
 Large constants are cut down to a few elements along each axis, in several ways: the rule holds for
 all sizes, and so do its errors.
@@ -16,6 +17,7 @@ all sizes, and so do its errors.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,6 +50,8 @@ CUTS = 3
 SEED = 20
 """What all that is random is drawn by."""
 
+NEAR = 4.0
+"""By how many roundings inputs that are all but equal to a constant differ from it."""
 HUGE = 1e30
 """Constants from here on are no deviations: masks have such."""
 NOT_SEEN = "it may lose digits, and it could not be evaluated with the constants at hand"
@@ -55,16 +59,26 @@ LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
 
 
 def loses_digits(
-    instance: Instance, match: Match, constants: ConstantLookup, hazard: Hazard
+    instance: Instance,
+    match: Match,
+    constants: ConstantLookup,
+    hazard: Hazard,
+    *,
+    near: bool = False,
 ) -> str:
     """Why a rule that may lose digits must not be applied at `match`; nothing where it may.
 
-    `hazard` says where it may lose some.
+    `hazard` says where it may lose some. With `near`, its errors count where inputs are as near to
+    a constant as their type allows, and the result is small: something divides by it.
     """
     if hazard is Hazard.OFFSETS and not any(v.is_constant for v in match.bindings.values()):
         return ""
     try:
-        worst = max(_factors(instance, match, constants, hazard), default=0.0)
+        worst = 0.0
+        for factor in _factors(instance, match, constants, hazard, near=near):
+            worst = max(worst, factor)
+            if worst > BOUND:
+                break
     except (ShapeError, ZeroDivisionError, IndexError, ValueError, TypeError, KeyError):
         return NOT_SEEN
     if math.isinf(worst):
@@ -73,7 +87,7 @@ def loses_digits(
 
 
 def _factors(
-    instance: Instance, match: Match, constants: ConstantLookup, hazard: Hazard
+    instance: Instance, match: Match, constants: ConstantLookup, hazard: Hazard, *, near: bool
 ) -> Iterator[float]:
     """By what factor the errors of the right side exceed those of the left, at several inputs."""
     data: dict[str, Array] = {}
@@ -86,7 +100,7 @@ def _factors(
     rng = np.random.default_rng(SEED)
     for _ in range(CUTS):
         case = _cut_down(instance, match, data, rng)
-        for feeds in case.inputs(rng, hazard):
+        for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
 
 
@@ -101,10 +115,24 @@ class _Case:
     reals: tuple[float, ...]
     dtype: str
 
+    @property
+    def _constants(self) -> list[Array]:
+        constants = [wide(array) for array in self.data.values() if is_float(array)]
+        return [*constants, *(np.asarray(number) for number in self.reals)]
+
+    def near(self, rng: np.random.Generator) -> Iterator[dict[str, Array]]:
+        """Inputs at which differences are small: all but equal to constants, or to two of them."""
+        eps = float(ml_dtypes.finfo(_STORED[self.dtype]).eps)  # type: ignore[no-untyped-call]
+        own = [centre for centre in self._constants if 0 < np.abs(centre).max(initial=0.0) < HUGE]
+        for centre in [*own, *_joined(own)]:
+            for spread in (NEAR * eps, math.sqrt(eps)):
+                for sign in (1, -1):
+                    size = spread * float(np.abs(centre).max(initial=0.0))
+                    yield self._drawn(rng, partial(_around, sign * centre, size, rng))
+
     def inputs(self, rng: np.random.Generator, hazard: Hazard) -> Iterator[dict[str, Array]]:
         """Inputs that may tell the sides apart; the constants are as they are."""
-        constants = [wide(array) for array in self.data.values() if is_float(array)]
-        constants += [np.asarray(number) for number in self.reals]
+        constants = self._constants
         sizes = {float(np.abs(array).max(initial=0)) for array in constants}
         spreads = [1.0, *sorted(size for size in sizes if 0 < size < HUGE)]
         for scale in (1.0, 1e-3, 1e3):
@@ -249,6 +277,16 @@ def _around(
 ) -> Array:
     """Data of that spread around a centre."""
     return _fitted(centre, shape, rng) + spread * rng.standard_normal(shape)
+
+
+def _joined(constants: Sequence[Array]) -> Iterator[Array]:
+    """Sums, differences, products and quotients of two of the constants."""
+    for one, other in itertools.permutations(constants, 2):
+        for operation in (np.add, np.subtract, np.multiply, np.divide):
+            with contextlib.suppress(ValueError), np.errstate(all="ignore"):  # of unlike shapes
+                made = wide(operation(one, other))
+                if 0 < np.abs(made).max(initial=0.0) < HUGE:
+                    yield made
 
 
 def _opposed(

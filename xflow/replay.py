@@ -323,6 +323,8 @@ def apply_step(
     hazard = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
     if digits and hazard:
         lost = loses_digits(instance, match, constants, hazard)
+        if not lost and not places.allows(Observed.RELATIVE, match.roots, graph):
+            lost = loses_digits(instance, match, constants, hazard, near=True)
         if lost:
             raise Unfounded(where, lost)
     try:

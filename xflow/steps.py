@@ -273,8 +273,11 @@ class Steps:
             if not isinstance(told, str) and not (step.cancels and self._loses(step)):
                 yield replace(step, forbidden=told) if told else step
 
-    def _loses(self, step: Step) -> bool:
-        """Whether a step that may lose digits does so, as far as the data of constants tells."""
+    def _loses(self, step: Step, *, near: bool = False) -> bool:
+        """Whether a step that may lose digits does so, as far as the data of constants tells.
+
+        With `near`, where inputs are all but equal to constants.
+        """
         match, instance = step.match, step.instance
         assert instance is not None
         constants = [value for value in match.bindings.values() if value.is_constant]
@@ -282,25 +285,28 @@ class Steps:
             return self.careful
         key = (
             id(instance),
+            near,
             match.dtype,
             tuple(sorted(match.reals.items())),
             tuple((name, str(size)) for name, size in sorted(match.sizes.items())),
             tuple((name, v if v.is_constant else v.type) for name, v in match.bindings.items()),
         )
         if key not in self._losses:
-            lost = loses_digits(instance, match, self.constants, step.cancels)
+            lost = loses_digits(instance, match, self.constants, step.cancels, near=near)
             self._losses[key] = bool(lost)
         return self._losses[key]
 
     def _in_context(self, steps: Iterable[Step], graph: Graph) -> tuple[Step, ...]:
         """The steps to whose places nothing is sensitive that they forbid."""
-        return tuple(
-            [
-                s
-                for s in steps
-                if not s.forbidden or self.places.allows(s.forbidden, s.before, graph)
-            ]
-        )
+        return tuple([s for s in steps if self._suits(s, graph)])
+
+    def _suits(self, step: Step, graph: Graph) -> bool:
+        places = self.places
+        if step.forbidden and not places.allows(step.forbidden, step.before, graph):
+            return False
+        if not step.cancels or places.allows(Observed.RELATIVE, step.before, graph):
+            return True
+        return not self._loses(step, near=True)
 
     def key(self, graph: Graph) -> object:
         """What graphs share that are equal for the search.

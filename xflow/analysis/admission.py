@@ -13,7 +13,8 @@ stands at a place is asked in this order:
 5. If a result may be anything, nothing that depends on it may make a number of what is none.
 
 And unless the sides agree to the bit where they are numbers, nothing discrete may depend on the
-result, see `xflow.analysis.observers`.
+result, see `xflow.analysis.observers`; nor may anything divide by it where digits of small
+differences are lost, see `xflow.cancellation`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xflow import facts
-from xflow.analysis.observers import Observed, contexts, is_deciding
+from xflow.analysis.observers import Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
 from xflow.bounds import Range
 from xflow.facts import BELOW_INFINITY, FINITE, Fact
@@ -44,11 +45,12 @@ class Places:
         self.ranges = ranges
         self._outside = tuple(outside)
         self._contexts: dict[Graph, dict[Value, Observed]] = {}
-        self._deciding: dict[Node, bool] = {}
+        self._observing: dict[tuple[Node, Observed], bool] = {}
 
     def allows(self, forbidden: Observed, values: Iterable[Value], graph: Graph) -> bool:
         """Whether nothing of what is forbidden is sensitive to these values of a graph."""
-        if forbidden == Observed.DISCRETE and not self._may_decide(graph):
+        seldom = forbidden in (Observed.DISCRETE, Observed.RELATIVE)
+        if seldom and not self._may_observe(graph, forbidden):
             return True
         known = self._contexts.get(graph)
         if known is None:
@@ -58,15 +60,16 @@ class Places:
             known = self._contexts[graph] = contexts(graph, outside)
         return not any(known.get(value, Observed.NOWHERE) & forbidden for value in values)
 
-    def _may_decide(self, graph: Graph) -> bool:
-        """Whether something discrete is computed in a graph, or from its outputs."""
-        if any(outside & Observed.DISCRETE for outside in self._outside):
+    def _may_observe(self, graph: Graph, what: Observed) -> bool:
+        """Whether anything in a graph, or behind its outputs, is sensitive in that way."""
+        if any(outside & what for outside in self._outside):
             return True
-        known = self._deciding
+        known = self._observing
         for node in graph.nodes:
-            if node not in known:
-                known[node] = is_deciding(node)
-            if known[node]:
+            key = node, what
+            if key not in known:
+                known[key] = observes(node, what)
+            if known[key]:
                 return True
         return False
 

@@ -3,13 +3,15 @@
 A rewrite keeps numbers. Where the original is no number, what stands there afterwards may be one,
 or another infinity; and where it is a number, it may differ by roundings. Both are harmless unless
 something that reads it makes more of the difference: an operator may give a number where it reads
-an infinity, or none; and what is compared, or rounded to integers, is another by a rounding.
+an infinity, or none; what is compared, or rounded to integers, is another by a rounding; and of a
+small number, a quotient makes a large one, and a large error of a small one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntFlag
+from typing import NamedTuple
 
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import MOVES, decides_by
@@ -44,10 +46,36 @@ class Observed(IntFlag):
     DISCRETE = 2
     """Something compares it, or makes integers of it, with nothing but elementwise operators and
     movements between."""
+    RELATIVE = 4
+    """Something divides by it, or takes its root or logarithm, or divides it by what is small where
+    it is small itself, so that its error counts relative to itself, however small it is."""
 
 
-EVERYWHERE = Observed.LOST | Observed.DISCRETE
-_ways: dict[object, Mapping[str, tuple[bool, bool]]] = {}
+EVERYWHERE = Observed.LOST | Observed.DISCRETE | Observed.RELATIVE
+
+
+class Way(NamedTuple):
+    """How an operator reads an input."""
+
+    lost: bool = False
+    """Whether it may give a number where an element is none."""
+    decides: bool = False
+    """Whether it compares it, or makes integers of it."""
+    divides: bool = False
+    """Whether it divides by it, or takes its root or logarithm."""
+    divided: bool = False
+    """Whether it divides it."""
+    keeps: bool = False
+    """Whether what is small stays small, with the same relative error."""
+
+    def __or__(self, other: Way) -> Way:
+        return Way(*(one or another for one, another in zip(self, other, strict=True)))
+
+
+UNKNOWN = Way(lost=True, decides=True, divides=True, divided=True)
+_ways: dict[object, Mapping[str, Way]] = {}
+MOST_BEHIND = 32
+"""Values behind a quotient that are looked at for one that both of its sides are made of."""
 MAX_KEPT = 20_000
 """Most operators of which it is kept how they read."""
 
@@ -56,7 +84,7 @@ def loses(node: Node, position: int) -> bool:
     """Whether an operator may give a number where an element of an input is none."""
     if isinstance(node.op, Opaque):
         return node.op.op_type not in MOVES
-    return _way(node, position)[0]
+    return _way(node, position).lost
 
 
 def decides(node: Node, position: int) -> bool:
@@ -65,13 +93,54 @@ def decides(node: Node, position: int) -> bool:
         named = node.op.op_type not in MOVES
         whole = any(kind.dtype not in FLOATS for kind in node.types)
         return named and (whole or decides_by(node.op.op_type, position))
-    return _way(node, position)[1]
+    return _way(node, position).decides
 
 
-def is_deciding(node: Node) -> bool:
-    """Whether an operator compares an input of floats, or makes integers of it."""
+def divides(node: Node, position: int) -> bool:
+    """Whether the error of an input counts relative to its elements, however small these are.
+
+    It does for a divisor. It does for a dividend where divisor and dividend are made of the same
+    value, so that they may be small together.
+    """
+    if isinstance(node.op, Opaque) or sums(node):
+        return False
+    way = _way(node, position)
+    if way.divides or not way.divided:
+        return way.divides
+    own = _made_of(node.inputs[position])
     return any(
-        value.type.dtype in FLOATS and decides(node, position)
+        not own.isdisjoint(_made_of(value))
+        for other, value in enumerate(node.inputs)
+        if other != position and _way(node, other).divides
+    )
+
+
+def _made_of(value: Value) -> set[Value]:
+    """A value, and those that it is made of by sums, products and movements."""
+    found: set[Value] = set()
+    waiting = [value]
+    while waiting and len(found) < MOST_BEHIND:
+        value = waiting.pop()
+        if value in found or value.is_constant or value.type.dtype not in FLOATS:
+            continue
+        found.add(value)
+        waiting.extend(
+            source for place, source in enumerate(value.node.inputs) if _keeps(value.node, place)
+        )
+    return found
+
+
+def _keeps(node: Node, position: int) -> bool:
+    if isinstance(node.op, Opaque):
+        return node.op.op_type in MOVES
+    return isinstance(node.op, Operator) and not sums(node) and _way(node, position).keeps
+
+
+def observes(node: Node, what: Observed) -> bool:
+    """Whether an operator compares an input of floats or makes integers of it, or divides by it."""
+    asked = decides if what == Observed.DISCRETE else divides
+    return any(
+        value.type.dtype in FLOATS and not value.is_constant and asked(node, position)
         for position, value in enumerate(node.inputs)
     )
 
@@ -101,6 +170,10 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
         own |= behind & Observed.DISCRETE if node.op.op_type in MOVES else own
     elif not sums(node):
         own |= behind & Observed.DISCRETE
+    if divides(node, position):
+        own |= Observed.RELATIVE
+    elif _keeps(node, position):
+        own |= behind & Observed.RELATIVE
     return own
 
 
@@ -124,10 +197,9 @@ def sensitive_outside(
     return found
 
 
-def _way(node: Node, position: int) -> tuple[bool, bool]:
-    """Whether what is read may be lost, and whether it decides."""
+def _way(node: Node, position: int) -> Way:
     if not isinstance(node.op, Operator):
-        return True, True
+        return UNKNOWN
     names = names_of(node.inputs)
     key = node.kind, tuple(v.type for v in node.inputs), tuple(names)
     found = _ways.get(key)
@@ -135,51 +207,63 @@ def _way(node: Node, position: int) -> tuple[bool, bool]:
         if len(_ways) >= MAX_KEPT:
             _ways.clear()
         found = _ways[key] = _read_ways(node)
-    return found.get(names[position], (False, False))
+    return found.get(names[position], Way())
 
 
-def _read_ways(node: Node) -> dict[str, tuple[bool, bool]]:
-    found: dict[str, tuple[bool, bool]] = {}
+def _read_ways(node: Node) -> dict[str, Way]:
+    found: dict[str, Way] = {}
     for output in node.outputs:
         try:
             scalar = element_of(output)
         except ShapeError:
-            return dict.fromkeys(names_of(node.inputs), (True, True))
-        for name, lost, decided in _reads(scalar, False, False):
-            before = found.get(name, (False, False))
-            found[name] = before[0] or lost, before[1] or decided
+            return dict.fromkeys(names_of(node.inputs), UNKNOWN)
+        for name, way in _reads(scalar, Way(keeps=True)):
+            found[name] = found.get(name, Way()) | way
     assert isinstance(node.op, Operator)
     names = names_of(node.inputs)
     for position in node.op.hides([value.shape for value in node.inputs], node.attributes):
-        found[names[position]] = True, found.get(names[position], (False, False))[1]
+        found[names[position]] = found.get(names[position], Way()) | Way(lost=True)
     return found
 
 
-def _reads(e: Scalar, lost: bool, decided: bool) -> Iterable[tuple[str, bool, bool]]:
+def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
     match e:
         case Element(tensor, _):
-            yield tensor, lost, decided
-        case Plus(args) | Times(args):
+            yield tensor, way
+        case Plus(args):
             for arg in args:
-                yield from _reads(arg, lost, decided)
+                yield from _reads(arg, way)
+        case Times(args):
+            divisors = [arg for arg in args if isinstance(arg, Call) and arg.function in DIVIDING]
+            for arg in args:
+                beside = any(arg is not divisor for divisor in divisors)
+                yield from _reads(arg, way | Way(divided=beside))
         case SumOver(_, _, body) | ProductOver(_, _, body):
-            yield from _reads(body, lost, decided)
+            yield from _reads(body, way)
         case MaxOver(_, extent, body):
-            yield from _reads(body, lost or extent != 1, decided)
+            yield from _reads(body, way | Way(lost=extent != 1))
         case If(conditions, then, other):
             compared = list(_orders(conditions))
             for order in compared:
                 for side in (order.left, order.right):
-                    yield from _reads(side, True, True)
+                    yield from _reads(side, Way(lost=True, decides=True))
             for branch in (then, other):
-                yield from _reads(branch, lost or bool(compared), decided)
+                yield from _reads(branch, way | Way(lost=bool(compared)))
         case Call(function, args):
+            inside = way | Way(
+                lost=function in LOSING, decides=function in STEPS, divides=function in DIVIDING
+            )
+            inside = inside._replace(keeps=way.keeps and function in KEEPING)
             for arg in args:
-                yield from _reads(arg, lost or function in LOSING, decided or function in STEPS)
+                yield from _reads(arg, inside)
 
 
 STEPS = frozenset({"sign", "floor"})
 """Functions whose values are integers."""
+DIVIDING = frozenset({"reciprocal", "sqrt", "log"})
+"""Functions that are steep where what they are given is small."""
+KEEPING = frozenset({"abs", "max", "min"})
+"""Functions whose values are small where what they are given is, with the same error."""
 
 
 def _orders(conditions: Iterable[Constraint]) -> Iterable[Order]:
