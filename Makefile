@@ -18,7 +18,7 @@ demo: $(DEMO).onnx
 
 # One file is the work of one process, so that what a file's tests share is made once.
 test: lint types
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -695,8 +695,9 @@ def bounded(function: str) -> Callable[[Patch], None]:
 def taking_roots_of_anything(patch: Patch) -> None:
     """Believe that roots and logarithms of negative numbers are numbers."""
     for function in ("log", "sqrt"):
+        right = bounds.FUNCTIONS[function]
 
-        def careless(x: Range, *given: Any, right: Any = bounds.FUNCTIONS[function]) -> Range:
+        def careless(x: Range, *given: Any, right: Callable[..., Range] = right) -> Range:
             return replace(right(x, *given), nan=x.nan)
 
         patch.setitem(bounds.FUNCTIONS, function, careless)

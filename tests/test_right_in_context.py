@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import suites
 from onnx import shape_inference
 from runtime import run_model
 
@@ -344,7 +345,9 @@ def optimized(
     model: onnx.ModelProto, objective: Objective = "nodes"
 ) -> tuple[onnx.ModelProto, xflow.Report]:
     budget = 20.0 if objective == "nodes" else 2.0
-    result = xflow.optimize(model, objective=objective, cost="estimated", budget=budget)
+    result = xflow.optimize(
+        model, objective=objective, cost="estimated", budget=budget, rules=suites.rules()
+    )
     return ir.to_proto(result.model), result.report
 
 

@@ -79,18 +79,25 @@ def bounded_time(seconds: float) -> Iterator[None]:
         finally:
             ended.set()
             watcher.join()
+            _take_steps()
     except _Late:
         ended.set()
         watcher.join()
+        with contextlib.suppress(_Late):
+            _take_steps()
         raise TimeoutError(f"it took more than {seconds:g} s") from None
-    finally:
-        _raise_in(thread, None)  # one that is still to come does not
 
 
-def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Raise an exception in a thread before its next step; with None, take back what was to be."""
-    raised = None if exception is None else ctypes.py_object(exception)
+def _raise_in(thread: int, exception: type[BaseException]) -> None:
+    """Raise an exception in a thread before its next step."""
+    raised = ctypes.py_object(exception)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def _take_steps() -> None:
+    """Let an exception come that is still to be raised in this thread."""
+    for _ in range(3):
+        pass
 
 
 def _private_bytes() -> int | None:
