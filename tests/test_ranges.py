@@ -398,17 +398,26 @@ def test_nothing_is_taken_to_be_moderate_within_an_operator(name: str) -> None:
     assert known.high >= 1e9
 
 
-@pytest.mark.parametrize(("exponent", "overflows"), [(2.0, False), (3.0, True), (2.5, True)])
-def test_powers_beyond_squares_are_not_taken_to_be_moderate(
-    exponent: float, overflows: bool
+@pytest.mark.parametrize(
+    ("dtype", "exponent", "overflows"),
+    [
+        ("FLOAT16", 2.0, False),
+        ("FLOAT16", 2.5, True),
+        ("FLOAT16", 3.0, True),
+        ("FLOAT", 3.0, False),
+        ("FLOAT", 3.5, True),
+        ("FLOAT", 4.0, True),
+    ],
+)
+def test_higher_powers_are_not_taken_to_be_moderate(
+    dtype: str, exponent: float, overflows: bool
 ) -> None:
     """In 16 bits, the cube of 41 overflows."""
     found, _ = ranges(Assumption.MODERATE)
-    x = call("Abs", leaf("x", TensorType("FLOAT16", (4,))))
-    (scalar,) = apply("Scalar", (), {"value": Fraction(exponent)}, dtype="FLOAT16")
-    raised = call("Pow", x, scalar)
+    x = call("Abs", leaf("x", TensorType(dtype, (4,))))
+    (scalar,) = apply("Scalar", (), {"value": Fraction(exponent)}, dtype=dtype)
     assert found.of(x).is_real
-    assert found.of(raised).plus is overflows
+    assert found.of(call("Pow", x, scalar)).plus is overflows
 
 
 def test_what_is_known_of_a_deep_network_stays_known() -> None:
