@@ -226,8 +226,7 @@ class Judge:
 
     def objection(self, after: onnx.ModelProto) -> str:
         """What the first set of inputs tells on which a right element becomes a wrong one."""
-        run = Stepwise if self.guarded.dtype.itemsize == 2 else session
-        before, written = run(self.guarded.model), run(after)
+        before, written = self._runnable(self.guarded.model), self._runnable(after)
         names = [item.name for item in before.get_outputs()]
         assert names == [item.name for item in written.get_outputs()]
         sets = feeds(self.guarded, self.number, anything=self.anything)
@@ -244,6 +243,10 @@ class Judge:
                     where = tuple(np.argwhere(wrong)[0].tolist())
                     return f"set {place}, {name}{list(where)}: {old[where]} became {new[where]}"
         return ""
+
+    def _runnable(self, model: onnx.ModelProto) -> Runnable:
+        """What runs a model with each value rounded to its type."""
+        return Stepwise(model) if self.guarded.dtype.itemsize == 2 else session(model)
 
     def _wrong(self, name: str, old: Array, new: Array, feed: Feed) -> Array:
         """Which elements of an output are wrong."""
@@ -345,27 +348,24 @@ class Judge:
             perturb(item.name)
 
         def read(node: onnx.NodeProto, *, plainly: bool) -> onnx.NodeProto:
+            plain = self._strict if plainly and node.op_type not in SUMS else frozenset()
             new = onnx.NodeProto()
             new.CopyFrom(node)
-            if not plainly or node.op_type in SUMS:
-                new.input[:] = [renamed.get(name, name) for name in node.input]
-            else:
-                new.input[:] = [
-                    name if name in self._strict else renamed.get(name, name) for name in node.input
-                ]
+            new.input[:] = [n if n in plain else renamed.get(n, n) for n in node.input]
             return new
 
         for node in graph.node:
-            strict = not self._strict.isdisjoint(node.output)
             discrete = self._is_discrete(node)
+            strict = not self._strict.isdisjoint(node.output)
             nodes.append(read(node, plainly=strict or discrete))
-            unit = "kernel/noise" if self._is_kernel(node) else ""
-            if strict and not discrete:
+            twice = strict and not discrete  # for readers of both kinds
+            if twice:
                 again = read(node, plainly=False)
                 again.output[:] = [f"{name}/again" for name in node.output]
                 nodes.append(again)
+            unit = "kernel/noise" if self._is_kernel(node) else ""
             for name in node.output:
-                perturb(name, unit, f"{name}/again" if strict and not discrete else name)
+                perturb(name, unit, f"{name}/again" if twice else name)
         element = helper.np_dtype_to_tensor_dtype(self.guarded.dtype)
         added = [helper.make_tensor_value_info(n, element, s) for n, s in noise.items()]
         outputs = []
@@ -385,7 +385,7 @@ class Judge:
             nodes, "noisy", [*graph.input, *added], outputs, [*graph.initializer, *limits]
         )
         model = helper.make_model(made, opset_imports=self.guarded.model.opset_import, ir_version=9)
-        return (Stepwise if self.guarded.dtype.itemsize == 2 else session)(model), noise
+        return self._runnable(model), noise
 
     def _is_kernel(self, node: onnx.NodeProto) -> bool:
         """Whether a quotient by a sum of exponentials may become a Sigmoid, or the like.
@@ -455,8 +455,7 @@ class Judge:
     @cached_property
     def _signed(self) -> Sequence[Runnable]:
         """The model with each zero positive, and with each one negative."""
-        run = Stepwise if self.guarded.dtype.itemsize == 2 else session
-        return [run(self._with_zeros(negative=negative)) for negative in (False, True)]
+        return [self._runnable(self._with_zeros(negative=each)) for each in (False, True)]
 
     def _with_zeros(self, *, negative: bool) -> onnx.ModelProto:
         """The model, all zeros among its values of one sign."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from certificates import Data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +26,6 @@ from xflow.verifier.recheck.floats import concrete
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
-
-Data = dict[str, Any]
 
 
 def one(inputs: str, left: str, right: str, where: str = "", **lines: str) -> Rule:

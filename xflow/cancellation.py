@@ -74,16 +74,13 @@ def loses_digits(
     if hazard is Hazard.OFFSETS and not any(v.is_constant for v in match.bindings.values()):
         return ""
     try:
-        worst = 0.0
-        for factor in _factors(instance, match, constants, hazard, near=near):
-            worst = max(worst, factor)
-            if worst > BOUND:
-                break
+        factors = _factors(instance, match, constants, hazard, near=near)
+        lost = next((factor for factor in factors if factor > BOUND), 0.0)
     except (ShapeError, ZeroDivisionError, IndexError, ValueError, TypeError, KeyError):
         return NOT_SEEN
-    if math.isinf(worst):
+    if math.isinf(lost):
         return NOT_SEEN
-    return LOST.format(factor=worst) if worst > BOUND else ""
+    return LOST.format(factor=lost) if lost else ""
 
 
 def _factors(
@@ -116,16 +113,20 @@ class _Case:
     dtype: str
 
     @property
+    def _unit(self) -> float:
+        return float(ml_dtypes.finfo(_STORED[self.dtype]).eps)  # type: ignore[no-untyped-call]
+
+    @property
     def _constants(self) -> list[Array]:
         constants = [wide(array) for array in self.data.values() if is_float(array)]
         return [*constants, *(np.asarray(number) for number in self.reals)]
 
     def near(self, rng: np.random.Generator) -> Iterator[dict[str, Array]]:
         """Inputs at which differences are small: all but equal to constants, or to two of them."""
-        eps = float(ml_dtypes.finfo(_STORED[self.dtype]).eps)  # type: ignore[no-untyped-call]
+        unit = self._unit
         own = [centre for centre in self._constants if 0 < np.abs(centre).max(initial=0.0) < HUGE]
         for centre in [*own, *_joined(own)]:
-            for spread in (NEAR * eps, math.sqrt(eps)):
+            for spread in (NEAR * unit, math.sqrt(unit)):
                 for sign in (1, -1):
                     size = spread * float(np.abs(centre).max(initial=0.0))
                     yield self._drawn(rng, partial(_around, sign * centre, size, rng))
@@ -170,8 +171,7 @@ class _Case:
             exact = _run(self.left, feeds, "DOUBLE")
             before = _run(self.left, feeds, self.dtype)
             after = _run(self.right, feeds, self.dtype)
-        worst = 0.0
-        unit = float(ml_dtypes.finfo(_STORED[self.dtype]).eps)  # type: ignore[no-untyped-call]
+        worst, unit = 0.0, self._unit
         for truth, old, new in zip(exact, before, after, strict=True):
             if truth.dtype.kind != "f":
                 continue
