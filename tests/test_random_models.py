@@ -78,7 +78,8 @@ def examine(model: onnx.ModelProto, whimsical: bool, folder: Path, worker: suite
     onnx.checker.check_model(str(after), full_check=True)
     expected = interface(frozen(files.load_model(before)))
     assert check_interface(expected, onnx.load(after)) is None
-    check = check_equivalent(before, after, samples=2, seed=77, worker=worker)
+    leans = bool(result.report.assumed)  # on inputs that are numbers, and then nothing else is said
+    check = check_equivalent(before, after, samples=2, seed=77, worker=worker, planted=not leans)
     assert check.ok, check.reason
     report = folder / "report.json"
     report.write_text(result.report.to_json())
