@@ -15,13 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 import xflow
 from xflow.analysis.assumptions import DEFAULT, Assumption
-from xflow.analysis.ranges import Ranges
+from xflow.analysis.ranges import LARGEST, Ranges, coarse
 from xflow.bounds import FUNCTIONS, Range
 from xflow.decided import decided
 from xflow.graph import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.match import no_constants
 from xflow.onnx_import import import_model
 from xflow.ops.registry import Array, operator
+from xflow.region import Constants
 
 LEAST = float(np.finfo(np.float32).min)
 EVERYWHERE = np.zeros((1, 1, 4, 4), np.float32)
@@ -341,6 +342,33 @@ def test_lines_go_where_their_axis_goes() -> None:
     assert found.of(call("Softmax", covered, axis=3)).nan
     folded = call("Reshape", stretched, shape=(6000, 50, 8, 4))
     assert found.of(folded).minus
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "DOUBLE", "BFLOAT16"])
+def test_a_mask_of_the_least_float_is_one_at_the_border_of_a_region_too(dtype: str) -> None:
+    """The layers behind the one that makes a mask know no less of what it adds to their scores."""
+    zero, least = (leaf(name, TensorType(dtype, (4, 4)), constant=True) for name in "zl")
+    data = {zero: np.zeros((4, 4)), least: np.full((4, 4), -LARGEST[dtype])}
+    mask = call("Where", leaf("seen", TensorType("BOOL", (4, 4))), zero, least)
+    scores = leaf("scores", TensorType(dtype, (4, 4)))
+    border = Constants(data.get).leaf("0", mask, [])
+    found = Ranges(data.get)
+    assert found.of(call("Softmax", call("Add", scores, mask), axis=1)).is_real
+    assert found.of(call("Softmax", call("Add", scores, border), axis=1)).is_real
+    assert not found.of(call("Add", border, border)).is_real
+
+
+@given(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+def test_what_is_known_at_a_border_is_true_of_what_is_there(one: float, other: float) -> None:
+    known = Range(min(one, other), max(one, other))
+    kept = coarse(known, "FLOAT")
+    assert kept.is_real
+    assert kept.low <= known.low
+    assert known.high <= kept.high
+    assert coarse(kept, "FLOAT") == kept
 
 
 UNARY = (

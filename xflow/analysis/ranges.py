@@ -499,15 +499,16 @@ def coarse(known: Range, dtype: str) -> Range:
     """A range that says no more than what rules ask for.
 
     So layers of a network whose weights differ have the same: whether bounds are moderate, and on
-    which side of 0 they lie, or how far from it.
+    which side of 0 they lie, or how far from it. No number lies beyond the largest one, to which a
+    mask of the least float comes near: with a moderate score added to it, it is still a number.
     """
-    most = moderate(dtype)
+    most, largest = moderate(dtype), LARGEST[dtype]
     lows, highs = (1 / most, 0.0, -most), (-1 / most, 0.0, most)
     if known.low > known.high:
         low, high = known.low, known.high
     else:
-        low = next((bound for bound in lows if known.low >= bound), -math.inf)
-        high = next((bound for bound in highs if known.high <= bound), math.inf)
+        low = next((bound for bound in lows if known.low >= bound), -largest)
+        high = next((bound for bound in highs if known.high <= bound), largest)
     return Range(
         low, high, known.reached, known.plus, known.nan, known.nonzero, border=known.border
     )
