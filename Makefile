@@ -108,9 +108,10 @@ many: $(VENV)/dev
 large: $(VENV)/installed
 	$(BIN)/python benchmarks/large.py
 
-# Composites in every spelling that the tests write down, at fixed and at dynamic sizes.
+# Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
+# sizes.
 spellings: $(VENV)/dev
-	$(BIN)/pytest -m spellings tests/test_spellings.py
+	$(BIN)/pytest -m spellings tests/test_spellings.py tests/test_dynamic_exports.py
 
 # Miniatures of architectures as exporters write them; prints how many nodes are left of each.
 miniatures: $(VENV)/dev

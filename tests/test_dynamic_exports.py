@@ -1,4 +1,4 @@
-"""The benchmark's exports with dynamic sizes; `make spellings` optimizes them."""
+"""The benchmark's exports with dynamic sizes; `make spellings` optimizes these and static ones."""
 
 from pathlib import Path
 
@@ -51,9 +51,10 @@ def test_weights_are_emptied_and_masks_and_small_constants_are_kept() -> None:
 
 @pytest.mark.spellings
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("folder", [DYNAMIC, STATIC], ids=["dynamic", "static"])
 @pytest.mark.parametrize("name", NAMES)
-def test_all_blocks_of_an_export_are_recognised(name: str, tmp_path: Path) -> None:
-    onnx.save(hydrate(onnx.load(DYNAMIC / f"{name}.onnx")), tmp_path / "model.onnx")
+def test_all_blocks_of_an_export_are_recognised(name: str, folder: Path, tmp_path: Path) -> None:
+    onnx.save(hydrate(onnx.load(folder / f"{name}.onnx")), tmp_path / "model.onnx")
     model, shapes = tmp_path / "model.onnx", shapes_of(name)
     result = xflow.optimize(model, input_shapes=shapes, cost="estimated", rules=all_rules())
     blocks = result.report.blocks
