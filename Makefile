@@ -86,23 +86,23 @@ enumeration: $(VENV)/installed
 
 # The whole database from nothing: the committed bytes, or a failure.
 regeneration: $(VENV)/dev
-	$(BIN)/pytest -m regeneration tests/test_database.py
+	$(BIN)/pytest -m regeneration tests/generator/test_database.py
 
 # Every mutant of every rule: none may be proved and false. The first of each rule take ten minutes,
 # all take many hours; a run goes on where the last one was stopped.
 mutation: $(VENV)/dev
-	$(BIN)/pytest -m mutation -s tests/test_mutation.py
+	$(BIN)/pytest -m mutation -s tests/verifier/test_mutation.py
 
 # Every backend test model of the onnx package; prints what becomes of them.
 suites: $(VENV)/dev
-	$(BIN)/pytest -m suites -s tests/test_suites.py
+	$(BIN)/pytest -m suites -s tests/validation/test_suites.py
 
 # Thousands of random models and of damaged files, and every rule in the runtime; prints what becomes
 # of them.
 many: $(VENV)/dev
-	$(BIN)/pytest -m many -s tests/test_random_models.py tests/test_damaged_files.py \
-		tests/test_faults.py tests/test_numerics.py tests/test_rules_in_runtime.py \
-		tests/test_guarded_models.py
+	$(BIN)/pytest -m many -s tests/validation/test_random_models.py tests/onnx/test_damaged_files.py \
+		tests/pipeline/test_faults.py tests/rewriting/test_numerics.py tests/rewriting/test_rules_in_runtime.py \
+		tests/validation/test_guarded_models.py
 
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed
@@ -111,11 +111,11 @@ large: $(VENV)/installed
 # Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
 # sizes.
 spellings: $(VENV)/dev
-	$(BIN)/pytest -m spellings tests/test_spellings.py tests/test_dynamic_exports.py
+	$(BIN)/pytest -m spellings tests/search/test_spellings.py tests/search/test_dynamic_exports.py
 
 # Miniatures of architectures as exporters write them; prints how many nodes are left of each.
 miniatures: $(VENV)/dev
-	$(BIN)/pytest -m miniatures -s tests/test_miniatures.py
+	$(BIN)/pytest -m miniatures -s tests/search/test_miniatures.py
 
 # How systems know that their rewrites are right: the table in docs/verifier.md.
 compare: $(VENV)/dev

@@ -18,11 +18,11 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 
 from tables import put
-from xflow.errors import XflowError
-from xflow.machine import processor_name, usable_cores
-from xflow.ops.registry import operators
-from xflow.rule import Rule, parse_rules
-from xflow.rule_files import default_directory, load_rules
+from xflow.core.errors import XflowError
+from xflow.cost.machine import processor_name, usable_cores
+from xflow.ops import operators
+from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.verifier.database import verify_directory
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck.database import Result, recheck_directory

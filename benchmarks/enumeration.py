@@ -24,17 +24,17 @@ from rich.console import Console
 from rich.table import Table
 
 import taso
-from xflow.errors import ShapeError
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Value, apply
+from xflow.core.registry import Operator
 from xflow.generator.enumeration.enumerate import Enumeration, enumerate_terms
-from xflow.generator.enumeration.propose import Proposal, propose
 from xflow.generator.families import FAMILIES
+from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.idle import is_idle
 from xflow.generator.minimize import Reducer
 from xflow.generator.vocabularies.taso_set import IMAGES, MATRICES, TASO
 from xflow.generator.vocabulary import Vocabulary
-from xflow.graph import Value, apply
-from xflow.ops.registry import Operator
-from xflow.rule_files import default_directory, load_rules
+from xflow.rewriting.store import default_directory, load_rules
 
 DEPTHS = (2, 3, 4)
 TOO_MANY = 2_000_000

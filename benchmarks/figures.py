@@ -19,9 +19,9 @@ from typing import Any
 
 from tables import Row, means, put, rows_of, table
 from tools import VARIANTS, XFLOW
-from xflow.facts import FINITE, SIGNS, fact_of
-from xflow.rule import BITS, NUMBERS, Rule
-from xflow.rule_files import default_directory, load_rules
+from xflow.core.value_conditions import FINITE, SIGNS, fact_of
+from xflow.rewriting.rule import BITS, NUMBERS, Rule
+from xflow.rewriting.store import default_directory, load_rules
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE / "results" / "cpu-2-threads.json"

@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 import onnx
 
 from judge import load
-from xflow.arguments import add_input_shapes
-from xflow.inputs import Shapes, random_inputs
+from xflow.cli.arguments import add_input_shapes
+from xflow.feeds.inputs import Shapes, random_inputs
 
 CONVOLUTIONS = ("Conv", "ConvInteger", "ConvTranspose", "FusedConv", "NhwcFusedConv", "QLinearConv")
 PRODUCTS = ("Einsum", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "Gemm", "MatMul")

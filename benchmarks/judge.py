@@ -23,8 +23,8 @@ import onnx
 import onnxruntime
 import psutil
 
-from xflow.arguments import add_input_shapes
-from xflow.inputs import Shapes, default_shapes, random_inputs
+from xflow.cli.arguments import add_input_shapes
+from xflow.feeds.inputs import Shapes, default_shapes, random_inputs
 
 PROVIDERS = {
     "cpu": ["CPUExecutionProvider"],

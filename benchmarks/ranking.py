@@ -34,32 +34,33 @@ from rich.console import Console
 from scipy.stats import kendalltau
 
 from run import HERE, STORED, machine, prepare, write_results
-from xflow.backtrack import Explorer, Limits
-from xflow.cost.calibrate import calibrated
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph
+from xflow.core.registry import Operator
+from xflow.core.size import Size, free_symbols, substitute
+from xflow.cost.calibration.calibrate import calibrated
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.estimate import Estimator
+from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.model import Costs
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
-from xflow.errors import ShapeError
-from xflow.graph import Graph
-from xflow.inputs import default_shapes
-from xflow.machine import usable_cores
-from xflow.onnx_export import export_model
-from xflow.onnx_import import Imported, import_model
-from xflow.onnx_types import interface
-from xflow.onnx_writer import UnwritableError
-from xflow.ops.registry import Operator
-from xflow.region import Constants, Region, cut
-from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
-from xflow.rule_index import RuleIndex
-from xflow.search import ALPHA, Replacement, apply_replacements
-from xflow.size import Size, free_symbols, substitute
-from xflow.states import State
-from xflow.validate import write_temporary
+from xflow.feeds.inputs import default_shapes
+from xflow.onnx.exporter import export_model
+from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.types import interface
+from xflow.onnx.writer import UnwritableError
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.replacement import Replacement, apply_replacements
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.backtrack import Explorer, Limits
+from xflow.search.driver import ALPHA
+from xflow.search.region import Constants, Region, cut
+from xflow.search.states import State
+from xflow.validation.validate import write_temporary
 
 DEFAULT = ("squeezenet1_1", "mobilenetv3_large_100", "repvgg_a0", "vit_small_patch16_224")
 COSTS = ("default", "calibrated", "regions", "FLOPs")

@@ -21,7 +21,7 @@ from rich.table import Table
 import taso
 from xflow.generator.saturation.derivation import Derived, NotDerived, derive_claim
 from xflow.generator.saturation.directions import Database
-from xflow.rule_files import default_directory, load_rules
+from xflow.rewriting.store import default_directory, load_rules
 
 WANTED = {3: 118, 4: 120}
 """How many substitutions are to follow within so many steps."""

@@ -40,9 +40,9 @@ from peers import PEERS
 from tables import Row, markdown, means, render, row_cells, rows_of
 from timed import timed
 from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
-from xflow.inputs import Shapes, default_shapes, load_model
-from xflow.machine import processor_name, usable_cores
-from xflow.run import BESIDE
+from xflow.cost.machine import processor_name, usable_cores
+from xflow.feeds.inputs import Shapes, default_shapes, load_model
+from xflow.pipeline.context import BESIDE
 
 HERE = Path(__file__).resolve().parent
 STATIC, DYNAMIC = HERE / "models", HERE / "dynamic"

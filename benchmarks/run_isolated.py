@@ -38,20 +38,20 @@ from isolated.chains import chain
 from isolated.forms import form
 from judge import TOLERANCE, error, judge, load
 from run import machine, write_results
-from xflow.cost.calibrate import calibrated
+from xflow.core.fold import with_expressions
+from xflow.cost.calibration.calibrate import calibrated
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
-from xflow.domains import within
-from xflow.fold import with_expressions
-from xflow.inputs import random_inputs
-from xflow.onnx_import import Imported, import_model
-from xflow.region import SMALL
-from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
-from xflow.rule_index import RuleIndex
-from xflow.search import search
+from xflow.feeds.inputs import random_inputs
+from xflow.onnx.importer import Imported, import_model
+from xflow.rewriting.domains import within
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.driver import search
+from xflow.search.region import SMALL
 
 HERE = Path(__file__).resolve().parent
 THREADS = 1

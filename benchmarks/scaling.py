@@ -35,11 +35,11 @@ from run import HERE, machine, write_results
 from timed import timed
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import TargetModel
-from xflow.onnx_import import import_model
-from xflow.region import Constants, cut
-from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
-from xflow.search import search
+from xflow.onnx.importer import import_model
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.driver import search
+from xflow.search.region import Constants, cut
 
 NAME = "scaling"
 BUDGET_S = 300.0

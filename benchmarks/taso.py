@@ -22,11 +22,11 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, TypeAlias
 
-from xflow.constraint import parse_constraint
-from xflow.facts import is_need
-from xflow.rule import Rule, leaf_name
-from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
-from xflow.unify import solve
+from xflow.core.constraint import parse_constraint
+from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
+from xflow.core.value_conditions import is_need
+from xflow.rewriting.rule import Rule, leaf_name
+from xflow.rewriting.unify import solve
 from xflow.verifier.prove import Proved, Refuted, Verdict, prove
 
 FILE = Path(__file__).parents[1] / "tests" / "reference" / "taso-shipped.jsonl"

@@ -14,7 +14,7 @@ from typing import Any
 from headroom import Profile
 from peers import PEERS
 from timed import Ended, timed
-from xflow.inputs import Shapes
+from xflow.feeds.inputs import Shapes
 
 HERE = Path(__file__).resolve().parent
 XFLOW = "xflow"

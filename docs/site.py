@@ -9,8 +9,8 @@ import re
 import shutil
 from pathlib import Path
 
-from xflow.rule import Rule
-from xflow.rule_files import default_directory, load_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "build" / "site-source"

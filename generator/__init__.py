@@ -5,3 +5,5 @@
 rule over symbols (`skeleton`, `fit`, `typing`, `wording`), `sample` filters by evaluation, and
 `derive` proves with `xflow.verifier` what `minimize` cannot derive from smaller rules.
 """
+
+from xflow import ops as ops  # declares the operators that are looked up by name

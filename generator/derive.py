@@ -14,16 +14,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from xflow.generator.job.chunks import Define, Explore, Explored, Judge, Judged, Measure, Settle
-from xflow.generator.job.codec import decode, digest
-from xflow.generator.job.desk import Desk, Steps, Ticket, Urgency, complete, wait_for
-from xflow.generator.job.engine import InlineEngine
 from xflow.generator.minimize import Reducer
+from xflow.generator.runner.chunks import Define, Explore, Explored, Judge, Judged, Measure, Settle
+from xflow.generator.runner.codec import decode, digest
+from xflow.generator.runner.desk import Desk, Steps, Ticket, Urgency, complete, wait_for
+from xflow.generator.runner.engine import InlineEngine
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.gaps import is_gap
 from xflow.generator.settle import Fate, Settled
 from xflow.generator.vocabulary import Family
-from xflow.rule import BASE, Rule
+from xflow.rewriting.rule import BASE, Rule
 
 AHEAD = 4
 """Proposals for each worker that are proved ahead of their turn."""

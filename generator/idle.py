@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from xflow.generator.enumeration.propose import Proposal
+from xflow.core.graph import Leaf, Value, walk
+from xflow.core.registry import Operator
+from xflow.generator.generalization.propose import Proposal
 from xflow.generator.minimize import is_linear, is_permutation, repeats_itself
 from xflow.generator.vocabulary import Vocabulary
-from xflow.graph import Leaf, Value, walk
-from xflow.ops.registry import Operator
 
 
 def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:

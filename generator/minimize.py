@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from xflow.core.graph import Graph, Leaf, Node, Value, walk
+from xflow.core.registry import Operator
 from xflow.generator.vocabulary import Vocabulary
-from xflow.graph import Graph, Leaf, Node, Value, walk
-from xflow.match import NoMatch, find_matches, rewrite
-from xflow.ops.registry import Operator
-from xflow.rule import Instance, Rule
+from xflow.rewriting.match import NoMatch, find_matches, rewrite
+from xflow.rewriting.rule import Instance, Rule
 
 MAX_FRONTIER = 40
 """Terms followed at each step."""

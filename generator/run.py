@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xflow.errors import UsageError
+from xflow.core.errors import UsageError
+from xflow.cost.machine import usable_cores
+from xflow.generator.database.difference import compare, load_families
+from xflow.generator.database.naming import name_rules
+from xflow.generator.database.publish import Page, prepare, publish
+from xflow.generator.database.sets import fill_gaps, sort_out
 from xflow.generator.derive import Derivation, FamilyJob, add_costs, measure
 from xflow.generator.families import FAMILIES
-from xflow.generator.job.chunks import Chunk
-from xflow.generator.job.desk import Desk, Steps, Urgency, complete
-from xflow.generator.job.difference import compare, load_families
-from xflow.generator.job.engine import Engine
-from xflow.generator.job.journal import Journal, journal_folder
-from xflow.generator.job.local import LocalEngine
-from xflow.generator.job.memory import default_limit, workers_within
-from xflow.generator.job.naming import name_rules
-from xflow.generator.job.publish import Page, prepare, publish
-from xflow.generator.job.ray_engine import RayEngine
-from xflow.generator.job.report import Summary, unknown_text
-from xflow.generator.job.sets import fill_gaps, sort_out
-from xflow.generator.job.standing import Observer, Watch
+from xflow.generator.report import Summary, unknown_text
+from xflow.generator.runner.chunks import Chunk
+from xflow.generator.runner.desk import Desk, Steps, Urgency, complete
+from xflow.generator.runner.engine import Engine
+from xflow.generator.runner.journal import Journal, journal_folder
+from xflow.generator.runner.local import LocalEngine
+from xflow.generator.runner.memory import default_limit, workers_within
+from xflow.generator.runner.ray_engine import RayEngine
+from xflow.generator.standing import Observer, Watch
 from xflow.generator.vocabulary import Family
-from xflow.machine import usable_cores
-from xflow.rule import Rule
+from xflow.rewriting.rule import Rule
 
 BASE = "elementwise"
 """The family whose rules all others take as known."""

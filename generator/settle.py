@@ -12,7 +12,7 @@ from enum import Enum
 
 from xflow.generator.generalization.generalize import plausible, reads_all, split_rules
 from xflow.generator.generalization.wording import rule_name
-from xflow.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule, parse_rules
 from xflow.verifier.prove import Proved, Refuted, prove
 
 NOT_EMPTY = re.compile(r"\w+ >= 1")

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from xflow.generator.enumeration.fingerprint import Drawn
-from xflow.graph import TensorType, Value, leaf
-from xflow.ops.registry import Attribute, operator
-from xflow.ops.sorts import INT
+from xflow.core.graph import TensorType, Value, leaf
+from xflow.core.registry import Attribute
+from xflow.core.sorts import INT
+from xflow.generator.drawn import Drawn
+from xflow.ops import operator
 
 DTYPE = "FLOAT"
 """Element type of enumerated terms: rules are matched on them as on models."""

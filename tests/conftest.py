@@ -6,32 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from small_models import small_model
 
 if TYPE_CHECKING:
     from suites import Kept
-
-
-def small_model(weights: int = 4, name: str = "small", fill: float = 1.0) -> onnx.ModelProto:
-    """Return a valid model y[N, `weights`] = relu(x[N, weights] @ w) + c, all weights `fill`."""
-    w = np.full((weights, weights), fill, np.float32)
-    c = np.full((1,), fill, np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["a"]),
-            helper.make_node("Relu", ["a"], ["b"]),
-            helper.make_node("Add", ["b", "c"], ["y"]),
-        ],
-        name,
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", weights])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", weights])],
-        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(c, "c")],
-    )
-    opset = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8, producer_name="tests")
 
 
 @pytest.fixture
@@ -76,7 +56,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> "Iterator[Kept]":
     """One measuring process and one index of rules for all runs of a test."""
     import suites  # noqa: PLC0415 - takes a while to load
 
-    from xflow import api  # noqa: PLC0415
+    from xflow.pipeline import api  # noqa: PLC0415
 
     kept = suites.Kept(memory_limit=8 * 2**30)
     monkeypatch.setattr(api, "Worker", lambda *_: kept)

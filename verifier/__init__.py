@@ -10,3 +10,5 @@ Beside the proof: `refutation` looks for counterexamples by running both sides o
 `rounding` measures what floating-point arithmetic does to them, `recheck` checks certificates
 without believing any of this, and `database` proves whole directories again.
 """
+
+from xflow import ops as ops  # declares the operators that are looked up by name

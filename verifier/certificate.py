@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from xflow.constraint import Constraint
-from xflow.ops.spec import Element
-from xflow.rule import Rule
-from xflow.size import Size, opaque_integers
+from xflow.core.constraint import Constraint
+from xflow.core.size import Size, opaque_integers
+from xflow.core.spec import Element
+from xflow.rewriting.rule import Rule
 from xflow.verifier.algebra.terms import (
     Base,
     Function,

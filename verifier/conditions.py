@@ -18,12 +18,13 @@ from itertools import combinations
 from math import gcd
 from operator import and_
 
-from xflow.constraint import Constraint, Relation, at_least, equal
-from xflow.rule import Instance, Rule
-from xflow.size import Expr, symbol
+from xflow.core.constraint import Constraint, Relation, at_least, equal
+from xflow.core.size import Expr, symbol
+from xflow.rewriting.rule import Instance, Rule
 from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import Sampler, compare_at, left_conditions, size_names
+from xflow.verifier.refutation.refute import Sampler, compare_at
 
 SAMPLES = 16
 SURE = 64

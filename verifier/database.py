@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from xflow.rule import BITS, Rule, parse_rules
-from xflow.rule_files import load_rules
+from xflow.rewriting.rule import BITS, Rule, parse_rules
+from xflow.rewriting.store import load_rules
+from xflow.verifier.proof.types import claims_too_much, types_of
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.refute import search_counterexample
 from xflow.verifier.refutation.shrink import shrink
 from xflow.verifier.rounding.measure import measure
-from xflow.verifier.types import claims_too_much, types_of
 
 Progress = Callable[[int, int], None]
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from xflow.facts import SIGNS, fact_of, is_need
-from xflow.ops.sorts import REAL, REALS_ONLY
-from xflow.ops.spec import fresh_names
-from xflow.rule import BITS, Instance, Rule, parse_sorts
+from xflow.core.sorts import REAL, REALS_ONLY
+from xflow.core.spec import fresh_names
+from xflow.core.value_conditions import SIGNS, fact_of, is_need
+from xflow.rewriting.rule import BITS, Instance, Rule, parse_sorts
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.certificate import statement
 from xflow.verifier.conditions import (
@@ -24,13 +24,14 @@ from xflow.verifier.conditions import (
     sign_conditions,
     simplest,
 )
-from xflow.verifier.exact import weakest
-from xflow.verifier.instance import Attempt, InstanceProof
-from xflow.verifier.ranks import holds_at_any_rank
+from xflow.verifier.preconditions import left_conditions
+from xflow.verifier.proof.exact import weakest
+from xflow.verifier.proof.instance import Attempt, InstanceProof
+from xflow.verifier.proof.ranks import holds_at_any_rank
+from xflow.verifier.proof.types import computes_with_integers, types_of
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.planted import search_planted
-from xflow.verifier.refutation.refute import left_conditions, search_counterexample
-from xflow.verifier.types import computes_with_integers, types_of
+from xflow.verifier.refutation.refute import search_counterexample
 
 MAX_CONDITIONS = 8
 CASES = 18
@@ -54,7 +55,7 @@ class Proved:
     any_rank: bool = False
     """Whether it holds at all higher ranks than those listed, too."""
     exact: str | None = None
-    """Whether the sides agree to the last bit, see `xflow.rule`."""
+    """Whether the sides agree to the last bit, see `xflow.rewriting.rule`."""
     limits: tuple[str, ...] = ()
     """The inputs of which elements may be -inf; none are named where the sides agree anyway."""
 

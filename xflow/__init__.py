@@ -17,11 +17,11 @@ if not (_HERE / "verifier").exists() and (_HERE.parent / "verifier" / "prove.py"
     __path__.append(str(_HERE.parent))
 
 if TYPE_CHECKING:
-    from xflow.agreement import check
-    from xflow.api import Result, optimize
-    from xflow.equivalence import CheckResult
-    from xflow.explanation import Explanation, explain
-    from xflow.passes import OptimizePass
+    from xflow.pipeline.agreement import check
+    from xflow.pipeline.api import Result, optimize
+    from xflow.pipeline.explanation import Explanation, explain
+    from xflow.pipeline.passes import OptimizePass
+    from xflow.validation.equivalence import CheckResult
 
     __version__: str
 
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CheckResult": "equivalence",
-    "Result": "api",
-    "check": "agreement",
-    "optimize": "api",
-    "Explanation": "explanation",
-    "explain": "explanation",
-    "OptimizePass": "passes",
+    "CheckResult": "validation.equivalence",
+    "Result": "pipeline.api",
+    "check": "pipeline.agreement",
+    "optimize": "pipeline.api",
+    "Explanation": "pipeline.explanation",
+    "explain": "pipeline.explanation",
+    "OptimizePass": "pipeline.passes",
 }
 
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Hashable
 
 from isolated.forms import form
-from xflow.graph import Graph
-from xflow.match import ConstantLookup
-from xflow.rule_index import RuleIndex
-from xflow.steps import Steps
+from xflow.core.graph import Graph
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.match import ConstantLookup
+from xflow.search.steps import Steps
 
 STATES = 4000
 """Graphs that are looked at before the search gives up."""

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.graph import Graph, Leaf, Node, Opaque
-from xflow.ops.registry import Attribute
+from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.registry import Attribute
 
 
 def form(graph: Graph) -> Hashable:

@@ -1,1 +1,1 @@
-"""From a vocabulary to pairs of terms that agree: terms level by level, fingerprints, proposals."""
+"""From a vocabulary to classes of terms that agree: terms, level by level, and fingerprints."""

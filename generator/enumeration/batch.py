@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xflow.ops.registry import Array, Attribute, Attributes, Kind, Operator
+from xflow.core.registry import Array, Attribute, Attributes, Kind, Operator
 
 Stack: TypeAlias = Array
 """Arrays of one shape, along a leading axis."""

@@ -8,8 +8,8 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from xflow.graph import TensorType
-from xflow.ops.registry import Array
+from xflow.core.graph import TensorType
+from xflow.core.registry import Array
 
 
 @cache

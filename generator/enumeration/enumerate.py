@@ -17,14 +17,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xflow.collector import without_collector
-from xflow.errors import ShapeError
+from xflow.core.errors import ShapeError
+from xflow.core.graph import TensorType
+from xflow.core.pause_gc import without_collector
+from xflow.core.registry import Array
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError
 from xflow.generator.enumeration.level import Candidate, Enumeration, Level, State, close_level
 from xflow.generator.enumeration.terms import Call, Pool, Segment
 from xflow.generator.vocabulary import Production, Vocabulary
-from xflow.graph import TensorType
-from xflow.ops.registry import Array, operator
+from xflow.ops import operator
 
 __all__ = ["Candidate", "Enumeration", "draws_for", "enumerate_terms"]
 

@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from xflow.core.graph import TensorType, Value
+from xflow.core.registry import Array
 from xflow.generator.enumeration.classes import Classes, salt
 from xflow.generator.enumeration.fingerprint import Evaluator, digests
 from xflow.generator.enumeration.terms import Call, Pool, Segment, Table, Term
 from xflow.generator.vocabulary import Vocabulary
-from xflow.graph import TensorType, Value
-from xflow.ops.registry import Array
 
 Level: TypeAlias = tuple[int, int]
 """How many operators that cost, and how many free ones."""

@@ -6,12 +6,12 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xflow.errors import ShapeError
+from xflow.core.errors import ShapeError
+from xflow.core.graph import TensorType, Value, leaf
 from xflow.generator.enumeration.batch import Stack
 from xflow.generator.enumeration.fingerprint import Evaluator
 from xflow.generator.enumeration.terms import Call, Segment, Table
 from xflow.generator.vocabulary import Input, Vocabulary
-from xflow.graph import TensorType, Value, leaf
 
 MANY = 61
 """Extent of inputs of any shape at other sizes."""

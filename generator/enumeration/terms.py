@@ -15,12 +15,13 @@ from math import prod
 
 import numpy as np
 
-from xflow.errors import ShapeError
+from xflow.core.errors import ShapeError
+from xflow.core.graph import TensorType, Value, apply, leaf
+from xflow.core.registry import Array, Attribute, Attributes, Operator
 from xflow.generator.enumeration.batch import CELLS, Batch, Stack
 from xflow.generator.enumeration.fingerprint import Evaluator, digests, evaluate_stacks
 from xflow.generator.vocabulary import type_made
-from xflow.graph import TensorType, Value, apply, leaf
-from xflow.ops.registry import Array, Attribute, Attributes, Operator, operator
+from xflow.ops import operator
 
 
 class Call:

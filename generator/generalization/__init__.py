@@ -1,1 +1,1 @@
-"""From pairs of concrete graphs to rules over symbols: skeletons, sizes, attributes, words."""
+"""From pairs of concrete graphs to rules over symbols: proposals, skeletons, sizes, words."""

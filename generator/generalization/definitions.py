@@ -11,14 +11,15 @@ from fractions import Fraction
 from itertools import product
 from typing import TypeAlias
 
-from xflow.errors import ShapeError
+from xflow.core.composite import Composite
+from xflow.core.errors import ShapeError
+from xflow.core.graph import apply
+from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.skeleton import take_apart
 from xflow.generator.vocabulary import Input, Vocabulary
-from xflow.graph import apply
-from xflow.ops.composite import Composite
-from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol, operators
-from xflow.rule import Rule
+from xflow.ops import operators
+from xflow.rewriting.rule import Rule
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 

@@ -13,20 +13,11 @@ from itertools import combinations
 from math import gcd
 from typing import cast
 
-from xflow.errors import SizeError
+from xflow.core.errors import SizeError
+from xflow.core.graph import Value
+from xflow.core.registry import Operator
+from xflow.core.size import Expr, Quotient, Size, atom_size, divide, evaluate, free_symbols, product
 from xflow.generator.generalization.skeleton import Built
-from xflow.graph import Value
-from xflow.ops.registry import Operator
-from xflow.size import (
-    Expr,
-    Quotient,
-    Size,
-    atom_size,
-    divide,
-    evaluate,
-    free_symbols,
-    product,
-)
 
 
 def merged_axes(built: Built, concrete: Built) -> Iterator[Size]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from xflow.core.size import Size, floor_divide, symbol
 from xflow.generator.generalization.skeleton import Point, Skeleton
 from xflow.generator.generalization.typing import extent_name, slot_symbol
-from xflow.size import Size, floor_divide, symbol
 
 Column = NDArray[np.int64]
 MIN_POINTS = 6

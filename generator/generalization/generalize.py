@@ -11,15 +11,15 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.errors import XflowError
+from xflow.core.errors import XflowError
+from xflow.core.size import Size
 from xflow.generator.generalization.fit import fit
 from xflow.generator.generalization.sample import try_instance
 from xflow.generator.generalization.skeleton import Point, Skeleton
 from xflow.generator.generalization.typing import slot_symbol, unify
 from xflow.generator.generalization.wording import NotUniformError, Wording
 from xflow.generator.vocabulary import Vocabulary
-from xflow.rule import Rule, leaves_of, parse_rules
-from xflow.size import Size
+from xflow.rewriting.rule import Rule, leaves_of, parse_rules
 
 LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends", "scales")
 """Attributes that may be set free, in the order in which that is tried one by one."""

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.constraint import Constraint, Relation
-from xflow.errors import ShapeError, SizeError
-from xflow.generator.enumeration.fingerprint import random_dyadics
-from xflow.graph import TensorType, Value, apply, leaf, requirements, run, walk
-from xflow.ops.registry import Array, Attribute, Operator, RealSymbol
-from xflow.ops.sorts import BOOL, REAL
-from xflow.rule import Instance, attribute_symbols, leaf_name
-from xflow.size import Size, coefficient_of, evaluate, free_symbols, substitute
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.errors import ShapeError, SizeError
+from xflow.core.graph import TensorType, Value, apply, leaf, requirements, run, walk
+from xflow.core.registry import Array, Attribute, Operator, RealSymbol
+from xflow.core.size import Size, coefficient_of, evaluate, free_symbols, substitute
+from xflow.core.sorts import BOOL, REAL
+from xflow.generator.drawn import random_dyadics
+from xflow.rewriting.rule import Instance, attribute_symbols, leaf_name
 from xflow.verifier.refutation.refute import index_ranges, real_symbols
 
 EXTENTS = (2, 3, 4, 5, 7, 11)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from xflow.constraint import Constraint, equal
+from xflow.core.constraint import Constraint, equal
+from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, walk
+from xflow.core.registry import Attribute, Kind, Need, Operator, RealSymbol, Shape
+from xflow.core.size import Size
+from xflow.core.sorts import REAL, sort_of
 from xflow.generator.vocabulary import Input, Vocabulary, type_made
-from xflow.graph import Leaf, TensorType, Value, apply, leaf, walk
-from xflow.ops.registry import Attribute, Kind, Need, Operator, RealSymbol, Shape
-from xflow.ops.sorts import REAL, sort_of
-from xflow.size import Size
 
 SIZE_ATTRIBUTES = frozenset(
     {

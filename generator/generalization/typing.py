@@ -10,18 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xflow.constraint import Relation
-from xflow.errors import ShapeError
-from xflow.generator.generalization.example import (
-    divided,
-    divisions,
-    factors,
-    merged_axes,
-    pieces,
-    without_common_factor,
-)
-from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
-from xflow.size import (
+from xflow.core.constraint import Relation
+from xflow.core.errors import ShapeError
+from xflow.core.size import (
     Expr,
     Quotient,
     Size,
@@ -31,6 +22,15 @@ from xflow.size import (
     substitute,
     symbol,
 )
+from xflow.generator.generalization.example import (
+    divided,
+    divisions,
+    factors,
+    merged_axes,
+    pieces,
+    without_common_factor,
+)
+from xflow.generator.generalization.skeleton import Built, Point, Skeleton, Slot
 
 ROUNDS = 64
 """Most symbols that are solved for, one in each: a skeleton of attention has 40 of them."""

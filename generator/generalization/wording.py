@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
+from xflow.core.size import Expr, Size, free_symbols, substitute, symbol
+from xflow.core.sorts import BOOL, INT, REAL, sort_of
 from xflow.generator.generalization.skeleton import Skeleton
 from xflow.generator.generalization.typing import Typing
 from xflow.generator.vocabulary import Vocabulary
-from xflow.graph import Leaf, Node, Value, walk
-from xflow.ops.registry import Attribute, Kind, Operator, RealSymbol
-from xflow.ops.sorts import BOOL, INT, REAL, sort_of
-from xflow.rule import Rule
-from xflow.size import Expr, Size, free_symbols, substitute, symbol
+from xflow.rewriting.rule import Rule
 
 PADDING = ("e", "f")
 PREFERRED = {

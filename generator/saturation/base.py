@@ -24,8 +24,8 @@ from xflow.generator.saturation.derivation import (
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Step
 from xflow.generator.saturation.saturate import Saturation
-from xflow.rule import Rule
-from xflow.rule_index import adds_operators
+from xflow.rewriting.index import adds_operators
+from xflow.rewriting.rule import Rule
 
 STEPS = 2
 """Within so many steps of saturation a rule follows from others, or is one of the base."""

@@ -11,18 +11,18 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.facts import SIGNS, Fact, fact_of
+from xflow.core.graph import Node, Value, apply, leaf, walk
+from xflow.core.registry import Operator
+from xflow.core.size import symbol
+from xflow.core.sorts import REALS_ONLY
+from xflow.core.value_conditions import SIGNS, Fact, fact_of
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.draws import draws
 from xflow.generator.saturation.egraph import EGraph, Step
 from xflow.generator.saturation.saturate import MAX_NODES, Saturation
-from xflow.graph import Node, Value, apply, leaf, walk
-from xflow.match import NoMatch, Replacement, build
-from xflow.ops.registry import Operator
-from xflow.ops.sorts import REALS_ONLY
-from xflow.rule import Instance, Rule
-from xflow.size import symbol
-from xflow.verifier.defined import is_partial, read_unfolded
+from xflow.rewriting.match import NoMatch, Replacement, build
+from xflow.rewriting.rule import Instance, Rule
+from xflow.verifier.proof.defined import is_partial, read_unfolded
 from xflow.verifier.prove import Proved, Refuted, prove
 
 GENERAL, BROADCASTS = 3, 8

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from xflow.graph import Value, walk
-from xflow.ops.registry import Operator
-from xflow.rule import Instance, Rule, leaves_of
-from xflow.size import Expr, free_symbols
+from xflow.core.graph import Value, walk
+from xflow.core.registry import Operator
+from xflow.core.size import Expr, free_symbols
+from xflow.rewriting.rule import Instance, Rule, leaves_of
 
 
 def both_ways(rule: Rule) -> tuple[Rule, Rule]:

@@ -11,20 +11,15 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from xflow.constraint import at_least
-from xflow.graph import TensorType, Value, leaf
-from xflow.match import Match
-from xflow.ops.registry import Shape
-from xflow.ops.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
-from xflow.rule import Instance, attribute_symbols, leaf_name
-from xflow.size import Expr, evaluate
-from xflow.verifier.refutation.refute import (
-    Sampler,
-    left_conditions,
-    lower_bounds,
-    real_symbols,
-    size_names,
-)
+from xflow.core.constraint import at_least
+from xflow.core.graph import TensorType, Value, leaf
+from xflow.core.registry import Shape
+from xflow.core.size import Expr, evaluate
+from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
+from xflow.rewriting.match import Match
+from xflow.rewriting.rule import Instance, attribute_symbols, leaf_name
+from xflow.verifier.preconditions import left_conditions, lower_bounds, size_names
+from xflow.verifier.refutation.refute import Sampler, real_symbols
 
 ELEMENTS = {REALS_ONLY: "FLOAT", AND_INTEGERS: "INT64", ANY_TYPE: BOOL}
 """What stands for ``REAL``: a type for which few other rules hold than those that hold for all."""

@@ -1,9 +1,9 @@
 """An e-graph: many equal terms at once, and for each equality the reason why it holds.
 
-Terms are the hash-consed values of `xflow.graph`. A *class* holds terms that are known to be equal;
-it is named by its oldest term. Two nodes of one operator with equal attributes whose inputs are in
-the same classes are congruent, so their outputs are put into one class, too (`EGraph.rebuild`).
-The order of the inputs of a commutative operator does not count.
+Terms are the hash-consed values of `xflow.core.graph`. A *class* holds terms that are known to be
+equal; it is named by its oldest term. Two nodes of one operator with equal attributes whose inputs
+are in the same classes are congruent, so their outputs are put into one class, too
+(`EGraph.rebuild`). The order of the inputs of a commutative operator does not count.
 
 Every union keeps its reason in a proof forest (Nieuwenhuis and Oliveras, "Proof-producing
 congruence closure", 2005; egg's explanations, Willsey et al., 2021): the edges are rules that were
@@ -12,8 +12,8 @@ edges that are older than anything that was concluded from it. `EGraph.explain` 
 returns a chain of whole terms, each of which becomes the next by one rule at one place.
 
 Why not egglog: our rules match attributes by solving equations of sizes, have vectors of axes,
-broadcasting, conditions on sizes and facts about values, all of which `xflow.match` knows and
-egglog would have to be told a second time. So its matcher reads this graph as well.
+broadcasting, conditions on sizes and facts about values, all of which `xflow.rewriting.match` knows
+and egglog would have to be told a second time. So its matcher reads this graph as well.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from xflow.graph import Node, Value, apply
-from xflow.ops.registry import Operator
-from xflow.ops.sorts import ELEMENT
+from xflow.core.graph import Node, Value, apply
+from xflow.core.registry import Operator
+from xflow.core.sorts import ELEMENT
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Equality saturation: all that rules make of terms, step by step, in one e-graph.
 
 In a step every rule, from either side and at every rank (see `directions`), is matched against all
-classes, and only then are all matches applied. A rule is applied where `xflow.match` says that it
-holds: its conditions and the requirements of both its sides are decided by the sizes.
+classes, and only then are all matches applied. A rule is applied where `xflow.rewriting.match` says
+that it holds: its conditions and the requirements of both its sides are decided by the sizes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 
-from xflow.errors import ShapeError
-from xflow.facts import SIGNS, Fact
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph, Leaf, Node, TensorType, Value, apply, read, walk
+from xflow.core.registry import Operator, is_concrete
+from xflow.core.size import Size, free_symbols, symbol
+from xflow.core.spec import evaluate
+from xflow.core.value_conditions import SIGNS, Fact
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
-from xflow.graph import Graph, Leaf, Node, TensorType, Value, apply, read, walk
-from xflow.match import Match, Matcher, NoMatch, build, no_constants
-from xflow.ops.registry import Operator, is_concrete, operator
-from xflow.ops.spec import evaluate
-from xflow.rule import Instance, leaves_of
-from xflow.size import Size, free_symbols, symbol
+from xflow.ops import operator
+from xflow.rewriting.match import Match, Matcher, NoMatch, build, no_constants
+from xflow.rewriting.rule import Instance, leaves_of
 
 MAX_NODES = 10_000
 """Nodes of an e-graph at which it is not grown any further."""

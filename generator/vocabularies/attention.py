@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 6, 4, 7
 SHARED = 2

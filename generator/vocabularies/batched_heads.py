@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.attention import FLIP, KEY, MASK, OUT, QUERY, VALUE
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 7, 4, 11
 """Their products differ from them, too: what a Reshape merges can be told."""

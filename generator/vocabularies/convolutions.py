@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 X, KERNEL, BIAS, SCALE = "x", "kernel", "bias", "scale"
 DIAGONAL = "diagonal"

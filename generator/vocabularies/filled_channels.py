@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.channels import OUT
 from xflow.generator.vocabularies.common import applied
 from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SPATIAL, S, X
 from xflow.generator.vocabularies.padded_channels import MADE, PART, WIDE, convolved
 from xflow.generator.vocabularies.pools import WINDOW
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 Choices: TypeAlias = tuple[dict[str, Attribute], ...]
 FEW, MANY = 3, (4, 5, 6)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.channels import OUT, SAME, X_INPUT, Y_INPUT
 from xflow.generator.vocabularies.common import SYMBOL, applied
 from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S, X
 from xflow.generator.vocabularies.pools import WINDOW
 from xflow.generator.vocabularies.rows import FUNCTIONS, REALS
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 WIDE, PART, MADE = "wide", "part", "made"
 FEW, MANY = (3, 4), (5, 6, 7)

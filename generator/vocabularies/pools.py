@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
 from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, applied, numbers, scalar
 from xflow.generator.vocabularies.convolutions import (
@@ -17,7 +18,6 @@ from xflow.generator.vocabularies.convolutions import (
     X,
 )
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 STAGES = ((X, "f"), ("pooled", "g"))
 """Elementwise operators before pooling and after it: f is pooled to g."""

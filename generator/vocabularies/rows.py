@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, applied, numbers, scalar
 from xflow.generator.vocabularies.means import ALL_MEANS
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 ROWS, MADE, OUT = "rows", "made", "out"
 STAGES = ((X, MADE), (ROWS, OUT))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
 from xflow.generator.vocabularies.parts import INNER
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.registry import Attribute
 
 FUNCTIONS = ("Relu", "Sigmoid")
 LAST_AXIS = choices(axis=[2], epsilon=[SYMBOL])

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 
-from xflow.ops.spec import Element
-from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
+from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
+from xflow.core.spec import Element
 from xflow.verifier.algebra.arithmetic import Guards
 
 

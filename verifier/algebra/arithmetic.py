@@ -19,8 +19,8 @@ from fractions import Fraction
 
 import z3
 
-from xflow.constraint import Constraint, Relation, at_least
-from xflow.size import (
+from xflow.core.constraint import Constraint, Relation, at_least
+from xflow.core.size import (
     Atom,
     Expr,
     Lookup,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xflow.constraint import Constraint
-from xflow.ops import spec
-from xflow.ops.spec import (
+from xflow.core import spec
+from xflow.core.constraint import Constraint
+from xflow.core.spec import (
     Call,
     If,
     MaxOver,

@@ -1,6 +1,6 @@
 """Comparisons of real numbers as conditions on opaque integers, in normal form.
 
-A specification compares by the integer `xflow.ops.spec.Order`, which carries two scalars. Here it
+A specification compares by the integer `xflow.core.spec.Order`, which carries two scalars. Here it
 becomes a `Sign`, which carries the normal form of their difference, so that equal comparisons are
 equal atoms: arithmetic on conditions sees an integer of which it knows nothing else.
 """
@@ -13,8 +13,9 @@ from fractions import Fraction
 from functools import cached_property, reduce
 from typing import Any, Protocol
 
-from xflow.constraint import Constraint, at_least, in_range
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, at_least, in_range
+from xflow.core.size import OpaqueInteger, Size, atom_size, opaque_integers, replace_opaque, symbol
+from xflow.core.spec import (
     Bottom,
     Call,
     If,
@@ -30,7 +31,6 @@ from xflow.ops.spec import (
     times,
     where,
 )
-from xflow.size import OpaqueInteger, Size, atom_size, opaque_integers, replace_opaque, symbol
 from xflow.verifier.algebra.normal import Normalizer
 from xflow.verifier.algebra.terms import (
     Guards,

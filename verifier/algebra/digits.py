@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from xflow.constraint import Constraint, at_least, in_range
-from xflow.ops.spec import fresh_name
-from xflow.size import Size, free_symbols, symbol
+from xflow.core.constraint import Constraint, at_least, in_range
+from xflow.core.size import Size, free_symbols, symbol
+from xflow.core.spec import fresh_name
 from xflow.verifier.algebra.arithmetic import Arithmetic, Guards
 from xflow.verifier.algebra.terms import Term, free_of_base, make_term, substitute_base
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import gcd, lcm
 
-from xflow.size import symbol
+from xflow.core.size import symbol
 from xflow.verifier.algebra.terms import (
     Base,
     Function,

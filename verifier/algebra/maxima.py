@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol, TypeGuard
 
-from xflow.constraint import in_range
-from xflow.ops.spec import (
+from xflow.core.constraint import in_range
+from xflow.core.size import Size, symbol
+from xflow.core.spec import (
     Bottom,
     Call,
     If,
@@ -19,7 +20,6 @@ from xflow.ops.spec import (
     free_of_scalar,
     substitute_scalar,
 )
-from xflow.size import Size, symbol
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.factors import canonical_option, common_content

@@ -8,9 +8,10 @@ from fractions import Fraction
 from functools import reduce
 from typing import TypeGuard
 
-from xflow.constraint import Constraint, Relation, at_least, in_range, less
-from xflow.ops import spec
-from xflow.ops.spec import (
+from xflow.core import spec
+from xflow.core.constraint import Constraint, Relation, at_least, in_range, less
+from xflow.core.size import Expr, Quotient, Size, coefficient_of, free_symbols, symbol
+from xflow.core.spec import (
     Call,
     Element,
     If,
@@ -24,14 +25,13 @@ from xflow.ops.spec import (
     Times,
     substitute_scalar,
 )
-from xflow.size import Expr, Quotient, Size, coefficient_of, free_symbols, symbol
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import assume, branches, outer_condition
 from xflow.verifier.algebra.digits import merged
+from xflow.verifier.algebra.elimination import pinned_by_floor, pinned_value
 from xflow.verifier.algebra.factors import canonical
 from xflow.verifier.algebra.functions import MAX_POWER, apply_function, constant_of
 from xflow.verifier.algebra.maxima import Maxima
-from xflow.verifier.algebra.pins import pinned_by_floor, pinned_value
 from xflow.verifier.algebra.terms import (
     Base,
     Function,

@@ -12,8 +12,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from xflow.constraint import Constraint, at_least, in_range, less
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, at_least, in_range, less
+from xflow.core.size import (
+    Atom,
+    Expr,
+    Quotient,
+    Size,
+    divide,
+    floor_divide,
+    free_symbols,
+    product,
+    substitute,
+    symbol,
+)
+from xflow.core.spec import (
     ONE,
     ZERO,
     Bottom,
@@ -34,18 +46,6 @@ from xflow.ops.spec import (
     substitute_scalar,
     times,
     where,
-)
-from xflow.size import (
-    Atom,
-    Expr,
-    Quotient,
-    Size,
-    divide,
-    floor_divide,
-    free_symbols,
-    product,
-    substitute,
-    symbol,
 )
 from xflow.verifier.algebra.arithmetic import Arithmetic, Guards
 

@@ -12,9 +12,9 @@ from fractions import Fraction
 from itertools import combinations
 from math import lcm
 
-from xflow.constraint import at_least
-from xflow.ops.spec import Element, fresh_name
-from xflow.size import Size, symbol
+from xflow.core.constraint import at_least
+from xflow.core.size import Size, symbol
+from xflow.core.spec import Element, fresh_name
 from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.terms import (

@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
-from xflow.constraint import Constraint
-from xflow.ops.spec import Element, fresh_name
-from xflow.size import Expr, Lookup, Size, free_symbols, opaque_integers, substitute, symbol
+from xflow.core.constraint import Constraint
+from xflow.core.size import Expr, Lookup, Size, free_symbols, opaque_integers, substitute, symbol
+from xflow.core.spec import Element, fresh_name
 
 Guards: TypeAlias = tuple[Constraint, ...]
 

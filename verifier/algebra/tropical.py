@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Protocol
 
-from xflow.ops.spec import fresh_name
+from xflow.core.spec import fresh_name
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.factors import (
     canonical_option,
@@ -42,7 +42,7 @@ from xflow.verifier.algebra.terms import (
     rename,
     scale,
 )
-from xflow.verifier.algebra.total import is_total, is_total_term
+from xflow.verifier.algebra.totality import is_total, is_total_term
 
 MAX_ROUNDS = 8
 MAX_OPTIONS = 24

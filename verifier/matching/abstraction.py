@@ -13,7 +13,7 @@ from typing import Protocol
 
 import z3
 
-from xflow.constraint import Constraint, at_least
+from xflow.core.constraint import Constraint, at_least
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.signs import Signs
 from xflow.verifier.algebra.terms import (

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Protocol
 
-from xflow.constraint import at_least
-from xflow.ops.spec import Element
-from xflow.size import Size, floor_divide, free_symbols, substitute, symbol
+from xflow.core.constraint import at_least
+from xflow.core.size import Size, floor_divide, free_symbols, substitute, symbol
+from xflow.core.spec import Element
 from xflow.verifier.algebra.affine import eliminate, free_symbols_of, least_points, linear_in
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.terms import (
@@ -22,7 +22,7 @@ from xflow.verifier.algebra.terms import (
     free_of_normal,
     substitute_normal,
 )
-from xflow.verifier.algebra.total import is_total_normal
+from xflow.verifier.algebra.totality import is_total_normal
 from xflow.verifier.certificate import Recorder
 from xflow.verifier.matching.witness import named_points
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from fractions import Fraction
 from itertools import islice, permutations, product
 
-from xflow.constraint import equal
-from xflow.ops.spec import Element
-from xflow.size import Size, free_symbols, symbol
+from xflow.core.constraint import equal
+from xflow.core.size import Size, free_symbols, symbol
+from xflow.core.spec import Element
 from xflow.verifier.algebra.affine import (
     free_symbols_of,
     is_bijection,
@@ -48,7 +48,7 @@ from xflow.verifier.algebra.terms import (
 )
 from xflow.verifier.certificate import Recorder
 from xflow.verifier.matching.covers import Covers
-from xflow.verifier.matching.ties import cut_at_ties
+from xflow.verifier.matching.equality_cases import cut_at_ties
 
 MAX_MAPS = 24
 MAX_CHOICES = 64

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import z3
 
-from xflow.constraint import Constraint, Relation
-from xflow.ops.spec import Call, Element, If, Literal, OfSize, Order, Plus, Scalar, Times
-from xflow.size import Atom, Size
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.size import Atom, Size
+from xflow.core.spec import Call, Element, If, Literal, OfSize, Order, Plus, Scalar, Times
 from xflow.verifier.algebra.arithmetic import NONLINEAR_LIMIT, Arithmetic
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xflow.constraint import Constraint, in_range
-from xflow.ops.spec import Bottom, Call, If, MaxOver, Plus, Scalar, Times, substitute_scalar
-from xflow.size import Size, symbol
+from xflow.core.constraint import Constraint, in_range
+from xflow.core.size import Size, symbol
+from xflow.core.spec import Bottom, Call, If, MaxOver, Plus, Scalar, Times, substitute_scalar
 
 PREFIX = "_w"
 

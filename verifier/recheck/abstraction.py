@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xflow.constraint import Constraint
+from xflow.core.constraint import Constraint
 from xflow.verifier.recheck.comparisons import signs_in
 from xflow.verifier.recheck.forms import Apply, Factor, Most, Nested, Sum, Term
 from xflow.verifier.recheck.solver import require_solver

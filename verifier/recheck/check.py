@@ -7,14 +7,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xflow.constraint import Constraint, at_least, equal, in_range
-from xflow.errors import ShapeError, XflowError
-from xflow.facts import SIGNS
-from xflow.graph import Value, read, requirements, with_sizes
-from xflow.ops.registry import Operator
-from xflow.ops.spec import Index, Scalar, fresh_names
-from xflow.rule import BITS, Instance, Rule
-from xflow.size import Expr, Size, symbol
+from xflow.core.constraint import Constraint, at_least, equal, in_range
+from xflow.core.errors import ShapeError, XflowError
+from xflow.core.graph import Value, read, requirements, with_sizes
+from xflow.core.registry import Operator
+from xflow.core.size import Expr, Size, symbol
+from xflow.core.spec import Index, Scalar, fresh_names
+from xflow.core.value_conditions import SIGNS
+from xflow.rewriting.rule import BITS, Instance, Rule
 from xflow.verifier.recheck.claims import unshown_types, wraps_around
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.digits import covers, without_quotients

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from xflow.constraint import Constraint
-from xflow.facts import SIGNS
-from xflow.graph import read
-from xflow.ops.sorts import AND_INTEGERS, ANY_TYPE, INT, REALS_ONLY
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint
+from xflow.core.graph import read
+from xflow.core.size import Lookup, opaque_integers, symbol
+from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, INT, REALS_ONLY
+from xflow.core.spec import (
     Bottom,
     Call,
     Element,
@@ -28,8 +28,8 @@ from xflow.ops.spec import (
     SumOver,
     Times,
 )
-from xflow.rule import Instance, Rule
-from xflow.size import Lookup, opaque_integers, symbol
+from xflow.core.value_conditions import SIGNS
+from xflow.rewriting.rule import Instance, Rule
 
 RING, ORDER, REALS = "ring", "order", "reals"
 

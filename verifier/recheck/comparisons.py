@@ -1,6 +1,6 @@
 """Comparisons of real numbers as conditions on opaque integers.
 
-A specification compares by `xflow.ops.spec.Order`, which carries two scalars. Here it becomes a
+A specification compares by `xflow.core.spec.Order`, which carries two scalars. Here it becomes a
 `Sign` of their difference as a sum of terms, so that comparisons that say the same share an atom.
 """
 
@@ -12,8 +12,17 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
-from xflow.constraint import Constraint, in_range
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, in_range
+from xflow.core.size import (
+    Expr,
+    OpaqueInteger,
+    Size,
+    atom_size,
+    opaque_integers,
+    replace_opaque,
+    symbol,
+)
+from xflow.core.spec import (
     Call,
     If,
     MaxOver,
@@ -26,15 +35,6 @@ from xflow.ops.spec import (
     plus,
     times,
     where,
-)
-from xflow.size import (
-    Expr,
-    OpaqueInteger,
-    Size,
-    atom_size,
-    opaque_integers,
-    replace_opaque,
-    symbol,
 )
 from xflow.verifier.recheck.forms import (
     Sum,

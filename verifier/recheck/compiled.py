@@ -1,4 +1,4 @@
-"""Scalars as Python functions: the reading of `xflow.ops.spec.evaluate`, many times as fast."""
+"""Scalars as Python functions: the reading of `xflow.core.spec.evaluate`, many times as fast."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from xflow.constraint import Constraint, Relation
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.size import OpaqueInteger, Quotient, Size, Symbol
+from xflow.core.spec import (
     FUNCTIONS,
     Bottom,
     Call,
@@ -23,7 +24,6 @@ from xflow.ops.spec import (
     SumOver,
     Times,
 )
-from xflow.size import OpaqueInteger, Quotient, Size, Symbol
 from xflow.verifier.recheck.forms import Unreplayable
 
 Compiled: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], Any]

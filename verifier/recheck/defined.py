@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from xflow.constraint import Constraint, at_least, equal, in_range
-from xflow.graph import Leaf, Value, read
-from xflow.ops.composite import Composite
-from xflow.ops.registry import Operator, Reader
-from xflow.ops.sorts import REAL
-from xflow.ops.spec import (
+from xflow.core.composite import Composite
+from xflow.core.constraint import Constraint, at_least, equal, in_range
+from xflow.core.graph import Leaf, Value, read
+from xflow.core.registry import Operator, Reader
+from xflow.core.size import Size, symbol
+from xflow.core.sorts import REAL
+from xflow.core.spec import (
     ZERO,
     Call,
     Element,
@@ -31,7 +32,6 @@ from xflow.ops.spec import (
     SumOver,
     Times,
 )
-from xflow.size import Size, symbol
 from xflow.verifier.recheck.abstraction import is_nonnegative, is_not_zero, is_positive
 from xflow.verifier.recheck.comparisons import decided, orders, signed
 from xflow.verifier.recheck.expand import NOTHING, Expansion, cases_of, changed
@@ -73,7 +73,8 @@ Guards = tuple[Constraint, ...]
 
 
 def read_whole(value: Value, index: Index) -> Scalar:
-    """`xflow.graph.read` with `NOTHING` for 0: it still has every factor that must be defined."""
+    """`xflow.core.graph.read` with `NOTHING` for 0: it still has every factor that must be
+    defined."""
     node = value.node
     if isinstance(node.op, Leaf):
         return read(value, index)

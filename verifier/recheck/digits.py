@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from xflow.constraint import Constraint, at_least, equal, in_range, less
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, at_least, equal, in_range, less
+from xflow.core.size import Expr, Size, atom_size, divide, free_symbols, substitute, symbol
+from xflow.core.spec import (
     Element,
     If,
     Literal,
@@ -17,7 +18,6 @@ from xflow.ops.spec import (
     scalar,
     where,
 )
-from xflow.size import Expr, Size, atom_size, divide, free_symbols, substitute, symbol
 from xflow.verifier.recheck.expand import changed
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.solver import Questions

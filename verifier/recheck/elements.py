@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 
-from xflow.constraint import Constraint, Relation, equal, in_range
-from xflow.facts import BELOW_INFINITY, SIGNS, Fact
-from xflow.graph import Value
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, Relation, equal, in_range
+from xflow.core.graph import Value
+from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
+from xflow.core.spec import (
     Bottom,
     Call,
     Element,
@@ -38,7 +38,7 @@ from xflow.ops.spec import (
     Times,
     all_comparisons,
 )
-from xflow.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
+from xflow.core.value_conditions import BELOW_INFINITY, SIGNS, Fact
 from xflow.verifier.recheck.comparisons import Known, decided, orders
 from xflow.verifier.recheck.defined import BOUNDED, read_whole
 from xflow.verifier.recheck.digits import without_quotients
@@ -108,7 +108,7 @@ def uses(scalar: Scalar, expansion: Expansion, around: _Context = _Context()) ->
     """The elements that `scalar`, from `read_whole`, reads. Raises Unreplayable.
 
     It is to be made, and looked into, where comparisons of a number with itself are kept, see
-    `xflow.ops.spec.all_comparisons`.
+    `xflow.core.spec.all_comparisons`.
     """
     match scalar:
         case Literal() | OfSize() | Bottom():

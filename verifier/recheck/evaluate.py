@@ -17,25 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import Constraint, Relation
-from xflow.enclosure import UndecidedError, differ
-from xflow.errors import SizeError
-from xflow.graph import Leaf, Value, read, walk
-from xflow.ops.registry import RealSymbol
-from xflow.ops.sorts import BOOL, INT
-from xflow.ops.spec import (
-    Call,
-    If,
-    Literal,
-    MaxOver,
-    Plus,
-    ProductOver,
-    Scalar,
-    SumOver,
-    Times,
-)
-from xflow.rule import Instance, attribute_symbols
-from xflow.size import (
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.enclosure import UndecidedError, differ
+from xflow.core.errors import SizeError
+from xflow.core.graph import Leaf, Value, read, walk
+from xflow.core.registry import RealSymbol
+from xflow.core.size import (
     Expr,
     Size,
     Symbol,
@@ -45,6 +32,9 @@ from xflow.size import (
     substitute,
     symbol,
 )
+from xflow.core.sorts import BOOL, INT
+from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scalar, SumOver, Times
+from xflow.rewriting.rule import Instance, attribute_symbols
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
 from xflow.verifier.recheck.defined import read_whole

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from xflow.constraint import Constraint, Relation
-from xflow.enclosure import UNDEFINED, Enclosure, UndecidedError, pi
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.enclosure import UNDEFINED, Enclosure, UndecidedError, pi
+from xflow.core.size import OpaqueInteger, Quotient, Size, Symbol
+from xflow.core.spec import (
     Bottom,
     Call,
     Element,
@@ -28,7 +29,6 @@ from xflow.ops.spec import (
     SumOver,
     Times,
 )
-from xflow.size import OpaqueInteger, Quotient, Size, Symbol
 from xflow.verifier.recheck.expand import NOTHING
 from xflow.verifier.recheck.forms import Unreplayable
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from xflow.constraint import Constraint, in_range
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint, in_range
+from xflow.core.size import Expr, Size, substitute, symbol
+from xflow.core.spec import (
     Bottom,
     Call,
     Element,
@@ -29,7 +30,6 @@ from xflow.ops.spec import (
     times,
     where,
 )
-from xflow.size import Expr, Size, substitute, symbol
 from xflow.verifier.recheck.comparisons import sign_of, signed
 from xflow.verifier.recheck.forms import (
     Choice,

@@ -5,8 +5,8 @@ Otherwise a change of variables would prove ``1 + 1 + ... = 1 + (1 + 1 + ...)``.
 
 from __future__ import annotations
 
-from xflow.constraint import Constraint, at_least
-from xflow.size import free_symbols, substitute, symbol
+from xflow.core.constraint import Constraint, at_least
+from xflow.core.size import free_symbols, substitute, symbol
 from xflow.verifier.recheck.forms import Apply, Factor, Most, Nested, Sum, Term, fresh
 from xflow.verifier.recheck.solver import Questions
 

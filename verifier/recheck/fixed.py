@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xflow.constraint import Constraint, Relation, equal
-from xflow.size import Quotient, Size, atoms, coefficient_of, substitute, symbol
+from xflow.core.constraint import Constraint, Relation, equal
+from xflow.core.size import Quotient, Size, atoms, coefficient_of, substitute, symbol
 from xflow.verifier.recheck.solver import Questions
 
 

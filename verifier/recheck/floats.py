@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import Constraint
-from xflow.errors import ShapeError
-from xflow.facts import BELOW_INFINITY, NONNEGATIVE, NONZERO, POSITIVE
-from xflow.graph import Leaf, Node, TensorType, Value, apply, leaf, walk
-from xflow.ops.composite import Composite
-from xflow.ops.registry import Array, Attribute, Operator, Reader, RealSymbol
-from xflow.ops.sorts import BOOL, INT, REAL
-from xflow.ops.spec import (
+from xflow.core.composite import Composite
+from xflow.core.constraint import Constraint
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Leaf, Node, TensorType, Value, apply, leaf, walk
+from xflow.core.registry import Array, Attribute, Operator, Reader, RealSymbol
+from xflow.core.size import Expr, evaluate, symbol
+from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.spec import (
     Call,
     Element,
     If,
@@ -45,8 +45,8 @@ from xflow.ops.spec import (
     Times,
     truth,
 )
-from xflow.rule import Instance
-from xflow.size import Expr, evaluate, symbol
+from xflow.core.value_conditions import BELOW_INFINITY, NONNEGATIVE, NONZERO, POSITIVE
+from xflow.rewriting.rule import Instance
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.evaluate import assignments

@@ -15,8 +15,8 @@ from functools import cached_property, lru_cache
 from math import gcd, lcm
 from typing import TypeAlias
 
-from xflow.constraint import Constraint, Relation
-from xflow.size import Expr, Size, free_symbols, substitute, symbol
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.size import Expr, Size, free_symbols, substitute, symbol
 
 ODD = frozenset({"tanh", "erf", "sin"})
 EVEN = frozenset({"cos"})

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from xflow.constraint import Constraint
-from xflow.size import Size, coefficient_of, free_symbols, substitute, symbol
+from xflow.core.constraint import Constraint
+from xflow.core.size import Size, coefficient_of, free_symbols, substitute, symbol
 from xflow.verifier.recheck.forms import (
     Choice,
     Term,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xflow.graph import Leaf, Node, Value
-from xflow.ops.registry import Operator
+from xflow.core.graph import Leaf, Node, Value
+from xflow.core.registry import Operator
 
 
 def hidden_inputs(left: Value, right: Value) -> frozenset[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from xflow.constraint import Constraint, Relation, equal, in_range
-from xflow.size import Atom, Expr, Lookup, Monomial, Quotient, Size, Symbol, atom_size
+from xflow.core.constraint import Constraint, Relation, equal, in_range
+from xflow.core.size import Atom, Expr, Lookup, Monomial, Quotient, Size, Symbol, atom_size
 from xflow.verifier.recheck.comparisons import Sign
 
 try:

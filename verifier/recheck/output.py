@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from xflow.constraint import Constraint
-from xflow.graph import Value, read
-from xflow.size import Size
+from xflow.core.constraint import Constraint
+from xflow.core.graph import Value, read
+from xflow.core.size import Size
 from xflow.verifier.recheck.comparisons import Known
 from xflow.verifier.recheck.defined import Definedness, known_of, needs, read_whole
 from xflow.verifier.recheck.digits import without_quotients

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from xflow.constraint import Constraint, at_least, in_range, less
-from xflow.graph import Leaf, Node, Value, read, walk
-from xflow.ops.composite import Composite
-from xflow.ops.registry import Operator
-from xflow.ops.spec import Element, Literal, OfSize
-from xflow.size import Size, lookup, substitute, symbol
+from xflow.core.composite import Composite
+from xflow.core.constraint import Constraint, at_least, in_range, less
+from xflow.core.graph import Leaf, Node, Value, read, walk
+from xflow.core.registry import Operator
+from xflow.core.size import Size, lookup, substitute, symbol
+from xflow.core.spec import Element, Literal, OfSize
 from xflow.verifier.recheck.comparisons import signed
 from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.integers import Range

@@ -8,17 +8,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from xflow.constraint import Constraint, parse_constraint
-from xflow.errors import SizeError
-from xflow.size import (
-    Expr,
-    Lookup,
-    OpaqueInteger,
-    Size,
-    atom_size,
-    parse_size,
-    replace_opaque,
-)
+from xflow.core.constraint import Constraint, parse_constraint
+from xflow.core.errors import SizeError
+from xflow.core.size import Expr, Lookup, OpaqueInteger, Size, atom_size, parse_size, replace_opaque
 from xflow.verifier.recheck.comparisons import sign_of
 from xflow.verifier.recheck.forms import (
     Apply,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xflow.ops.spec import Call, Element, Literal, Plus, Scalar, Times
+from xflow.core.spec import Call, Element, Literal, Plus, Scalar, Times
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.solver import require_solver
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from xflow.constraint import equal
-from xflow.size import Size, coefficient_of, free_symbols, substitute, symbol
+from xflow.core.constraint import equal
+from xflow.core.size import Size, coefficient_of, free_symbols, substitute, symbol
 from xflow.verifier.recheck.abstraction import is_within_reach, vanishes
 from xflow.verifier.recheck.forms import (
     Apply,

@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from xflow.constraint import Constraint, at_least, equal
-from xflow.errors import MissingSolver
-from xflow.size import Symbol, symbol
+from xflow.core.constraint import Constraint, at_least, equal
+from xflow.core.errors import MissingSolver
+from xflow.core.size import Symbol, symbol
 from xflow.verifier.recheck.integers import NO_RANGES, Integers, Kind, Ranges
 
 try:

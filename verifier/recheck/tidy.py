@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
-from xflow.constraint import Constraint, Relation, at_least, less
-from xflow.size import Expr, Quotient, Size, atom_size, coefficient_of, free_symbols, symbol
+from xflow.core.constraint import Constraint, Relation, at_least, less
+from xflow.core.size import Expr, Quotient, Size, atom_size, coefficient_of, free_symbols, symbol
 from xflow.verifier.recheck.forms import (
     Apply,
     Atom,

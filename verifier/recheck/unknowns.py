@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from xflow.constraint import Constraint, at_least, equal
-from xflow.size import Expr
+from xflow.core.constraint import Constraint, at_least, equal
+from xflow.core.size import Expr
 from xflow.verifier.recheck.comparisons import Sign, signs_in
 from xflow.verifier.recheck.forms import (
     Apply,

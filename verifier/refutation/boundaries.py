@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from xflow.graph import read
-from xflow.ops.registry import Array, Shape
-from xflow.ops.spec import (
+from xflow.core.graph import read
+from xflow.core.registry import Array, Shape
+from xflow.core.size import Size, opaque_integers, symbol
+from xflow.core.size import evaluate as evaluate_size
+from xflow.core.spec import (
     ZERO,
     Call,
     Element,
@@ -39,9 +41,7 @@ from xflow.ops.spec import (
     fresh_names,
     substitute_scalar,
 )
-from xflow.rule import Instance
-from xflow.size import Size, opaque_integers, symbol
-from xflow.size import evaluate as evaluate_size
+from xflow.rewriting.rule import Instance
 
 MAX_BOUNDARIES = 24
 """Boundaries of a rule that are kept; those at which something jumps come first."""

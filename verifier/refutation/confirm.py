@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xflow.enclosure import Enclosure, differ
-from xflow.graph import Value, run
-from xflow.ops.registry import Array
+from xflow.core.enclosure import Enclosure, differ
+from xflow.core.graph import Value, run
+from xflow.core.registry import Array
 
 MAX_ELEMENTS = 2000
 """Elements of an input beyond which no exact evaluation is tried."""

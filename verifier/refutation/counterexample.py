@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from xflow.graph import Leaf, Value, format_attribute, format_value, run, walk
-from xflow.ops.registry import Array, Attribute, Operator
-from xflow.rule import Instance, Rule
+from xflow.core.graph import Leaf, Value, format_attribute, format_value, run, walk
+from xflow.core.registry import Array, Attribute, Operator
+from xflow.rewriting.rule import Instance, Rule
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ infinity that is tried here.
 Operators that are defined by others are run by their definitions, since a kernel may do better than
 its definition where elements are not finite: that of Softmax takes the greatest element off, that
 of PRelu reads no slope that it does not need. Where one side has more operators of which it is said
-that they hide something, see `xflow.verifier.hidden`, both are run by their own readings as well.
-Where bits are compared, elementwise operators are run by these alone, so that one operator is not
-taken for the several that define it.
+that they hide something, see `xflow.verifier.proof.hidden_inputs`, both are run by their own
+readings as well. Where bits are compared, elementwise operators are run by these alone, so that one
+operator is not taken for the several that define it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.errors import ShapeError
-from xflow.facts import BELOW_INFINITY, SIGNS
-from xflow.graph import Leaf, Node, Value, run, walk
-from xflow.ops.composite import Composite
-from xflow.ops.registry import Array, Attribute, Operator, Shape
-from xflow.ops.sorts import BOOL, INT, REAL
-from xflow.rule import BITS, NUMBERS, Instance, Rule, leaf_name
-from xflow.size import evaluate
-from xflow.verifier.hidden import hides_alike
+from xflow.core.composite import Composite
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Leaf, Node, Value, run, walk
+from xflow.core.registry import Array, Attribute, Operator, Shape
+from xflow.core.size import evaluate
+from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.value_conditions import BELOW_INFINITY, SIGNS
+from xflow.rewriting.rule import BITS, NUMBERS, Instance, Rule, leaf_name
+from xflow.verifier.preconditions import left_conditions, size_names
+from xflow.verifier.proof.hidden_inputs import hides_alike
 from xflow.verifier.refutation.counterexample import Counterexample, sides
 from xflow.verifier.refutation.refute import (
     MAX_ELEMENTS,
@@ -53,12 +54,10 @@ from xflow.verifier.refutation.refute import (
     concretize,
     element_count,
     index_ranges,
-    left_conditions,
     random_elements,
     real_numbers,
     real_symbols,
     satisfying,
-    size_names,
     sprinkled,
     whole_numbers,
 )

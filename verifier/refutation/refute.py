@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,25 +16,23 @@ from typing import Any
 import numpy as np
 import z3
 
-from xflow.constraint import Constraint, Relation, at_least
-from xflow.errors import ShapeError
-from xflow.facts import NONZERO, POSITIVE, SIGNS, Fact
-from xflow.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
-from xflow.ops.registry import Array, Attribute, Operator, RealSymbol, Shape
-from xflow.ops.sorts import BOOL, INT, REAL
-from xflow.rule import Instance, Rule, attribute_symbols, leaf_name
-from xflow.size import (
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
+from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
+from xflow.core.size import (
     Expr,
     Quotient,
     Size,
     Symbol,
-    coefficient_of,
     evaluate,
-    free_symbols,
     product,
-    substitute,
 )
-from xflow.verifier.lookups import indices_of
+from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.value_conditions import NONZERO, POSITIVE, SIGNS, Fact
+from xflow.rewriting.rule import Instance, Rule, leaf_name
+from xflow.verifier.preconditions import definitions, left_conditions, lower_bounds, size_names
+from xflow.verifier.proof.index_bounds import indices_of
 from xflow.verifier.refutation.boundaries import BoundaryDraws, boundaries_of
 from xflow.verifier.refutation.confirm import is_real
 from xflow.verifier.refutation.counterexample import Counterexample, sides, undefined_place
@@ -112,29 +110,6 @@ def is_beyond_rounding(instance: Instance, sizes: Mapping[str, int], found: Coun
         concretize(side, sizes, found.reals, shapes) for side in (instance.lhs, instance.rhs)
     )
     return is_real(left, right, found.inputs)
-
-
-def size_names(instance: Instance, conditions: Iterable[Constraint] = ()) -> list[str]:
-    """The size symbols in a rule's attributes, in its inputs' shapes and in `conditions`."""
-    return sorted(
-        attribute_symbols((*instance.lhs, *instance.rhs)).union(
-            *(condition.symbols for condition in conditions),
-            *(free_symbols(size) for value in instance.inputs for size in value.shape),
-        )
-    )
-
-
-def left_conditions(instance: Instance) -> list[Constraint]:
-    """What may be assumed of the sizes: dimensions, the left side's requirements, `where`."""
-    conditions = [
-        at_least(size, 0)
-        for value in instance.inputs
-        for size in value.shape
-        if isinstance(size, Expr)
-    ]
-    conditions += requirements(instance.lhs)
-    conditions += instance.where
-    return list(dict.fromkeys(conditions))
 
 
 class Sampler:
@@ -255,37 +230,6 @@ def real_numbers(instance: Instance) -> list[float]:
         if isinstance(attribute, Fraction) and attribute
     }
     return sorted(numbers)
-
-
-def definitions(conditions: Sequence[Constraint]) -> dict[str, Size]:
-    """Symbols that equalities give in terms of others, by those."""
-    found: dict[str, Size] = {}
-    for condition in conditions:
-        if condition.relation is not Relation.EQUAL:
-            continue
-        for name in sorted(condition.symbols):
-            split = coefficient_of(condition.difference, name)
-            if split is None or abs(split[0]) != 1:
-                continue
-            value = substitute(-split[1] * split[0], found)
-            if name in found or name in free_symbols(value):
-                continue
-            found = {other: substitute(size, {name: value}) for other, size in found.items()}
-            found[name] = value
-            break
-    return found
-
-
-def lower_bounds(conditions: Sequence[Constraint]) -> dict[str, int]:
-    """The least value of each symbol of which a condition of its own tells one."""
-    lows: dict[str, int] = {}
-    for condition in conditions:
-        if condition.relation is Relation.AT_LEAST and len(condition.symbols) == 1:
-            (name,) = condition.symbols
-            split = coefficient_of(condition.difference, name)
-            if split is not None and split[0] == 1 and isinstance(split[1], int):
-                lows[name] = max(lows.get(name, -split[1]), -split[1])
-    return lows
 
 
 def _to_z3(size: Size, unknowns: Mapping[str, Any], solver: Any) -> Any:

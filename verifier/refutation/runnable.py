@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from xflow.errors import OutputError
-from xflow.fold import numpy_dtype
-from xflow.graph import Graph, Leaf, TensorType, Value, apply, leaf, walk
-from xflow.onnx_region import region_model
-from xflow.onnx_writer import UnwritableError
-from xflow.ops.registry import Array, Operator
-from xflow.ops.sorts import BOOL, INT, REAL
+from xflow.core.errors import OutputError
+from xflow.core.fold import numpy_dtype
+from xflow.core.graph import Graph, Leaf, TensorType, Value, apply, leaf, walk
+from xflow.core.registry import Array, Operator
+from xflow.core.sorts import BOOL, INT, REAL
+from xflow.onnx.region import region_model
+from xflow.onnx.writer import UnwritableError
 from xflow.verifier.refutation.counterexample import Counterexample, read_expression
 
 OPSETS = (20, 23, 24)

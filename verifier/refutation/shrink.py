@@ -15,18 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xflow.ops.registry import Array
-from xflow.rule import Instance, Rule, leaf_name
-from xflow.size import evaluate, free_symbols
+from xflow.core.registry import Array
+from xflow.core.size import evaluate, free_symbols
+from xflow.rewriting.rule import Instance, Rule, leaf_name
+from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.refutation.boundaries import boundaries_of
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import (
-    MAX_ELEMENTS,
-    Sampler,
-    compare_on,
-    is_beyond_rounding,
-    left_conditions,
-)
+from xflow.verifier.refutation.refute import MAX_ELEMENTS, Sampler, compare_on, is_beyond_rounding
 
 Inputs: TypeAlias = dict[str, Array]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.facts import NONZERO, SIGNS, Fact
-from xflow.graph import Leaf, Value
-from xflow.ops.registry import Array, Shape
-from xflow.ops.sorts import BOOL, REAL
-from xflow.size import evaluate
+from xflow.core.graph import Leaf, Value
+from xflow.core.registry import Array, Shape
+from xflow.core.size import evaluate
+from xflow.core.sorts import BOOL, REAL
+from xflow.core.value_conditions import NONZERO, SIGNS, Fact
 from xflow.verifier.rounding.rounded import Precision
 
 JITTER = 4.0

@@ -51,23 +51,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xflow.errors import ShapeError
-from xflow.facts import Fact
-from xflow.graph import Leaf, Value, read
-from xflow.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
-from xflow.ops.registry import Array, Shape
-from xflow.ops.sorts import REAL
-from xflow.rule import Instance, Rule
-from xflow.size import evaluate, symbol
-from xflow.verifier.exact import decides_by_rounded
-from xflow.verifier.refutation.refute import (
-    Sampler,
-    concretize,
-    element_count,
-    left_conditions,
-    real_symbols,
-    size_names,
-)
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Leaf, Value, read
+from xflow.core.registry import Array, Shape
+from xflow.core.size import evaluate, symbol
+from xflow.core.sorts import REAL
+from xflow.core.value_conditions import Fact
+from xflow.rewriting.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
+from xflow.rewriting.rule import Instance, Rule
+from xflow.verifier.preconditions import left_conditions, size_names
+from xflow.verifier.proof.exact import decides_by_rounded
+from xflow.verifier.refutation.refute import Sampler, concretize, element_count, real_symbols
 from xflow.verifier.rounding.magnitudes import (
     KINDS,
     Draw,

@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from xflow.analysis.ranges import sums
-from xflow.graph import Leaf, Node, Value, walk
-from xflow.ops.registry import Array, Operator
+from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.registry import Array, Operator
 
 
 @dataclass(frozen=True)

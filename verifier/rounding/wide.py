@@ -13,8 +13,8 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from xflow.graph import Leaf, Node, Value, walk
-from xflow.ops.registry import Array, Operator
+from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.registry import Array, Operator
 
 BITS = 320
 """Enough for a difference of numbers near 1 to be right down to the least positive number of fp32,

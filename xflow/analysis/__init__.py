@@ -1,1 +1,1 @@
-"""What is known of the values of a graph: their ranges, and who would notice what is no number."""
+"""What is known of the values of a graph: ranges, and which operators tell numbers from others."""

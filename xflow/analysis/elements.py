@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xflow.graph import Value
-from xflow.ops.registry import Operator, Reader
-from xflow.ops.sorts import BOOL
-from xflow.ops.spec import ONE, ZERO, Element, Scalar, all_comparisons, truth
-from xflow.size import symbol
+from xflow.core.graph import Value
+from xflow.core.registry import Operator, Reader
+from xflow.core.size import symbol
+from xflow.core.sorts import BOOL
+from xflow.core.spec import ONE, ZERO, Element, Scalar, all_comparisons, truth
 
 
 def names_of(inputs: Sequence[Value]) -> list[str]:

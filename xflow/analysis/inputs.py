@@ -15,24 +15,14 @@ import numpy as np
 
 from xflow.analysis.elements import element_of
 from xflow.analysis.opaque import MOVES, kind_of
-from xflow.errors import ShapeError
-from xflow.fold import ConstantLookup, Folder
-from xflow.graph import Graph, Leaf, MayBe, Node, Opaque, Value
-from xflow.ops.registry import Operator
+from xflow.core.errors import ShapeError
+from xflow.core.fold import ConstantLookup, Folder
+from xflow.core.graph import Graph, Leaf, MayBe, Node, Opaque, Value
+from xflow.core.registry import Operator
+from xflow.core.size import product
+from xflow.core.sorts import BOOL, FLOATS
+from xflow.core.spec import Call, Element, If, Literal, MaxOver, Plus, Scalar, SumOver, Times
 from xflow.ops.shape import Movement
-from xflow.ops.sorts import BOOL, FLOATS
-from xflow.ops.spec import (
-    Call,
-    Element,
-    If,
-    Literal,
-    MaxOver,
-    Plus,
-    Scalar,
-    SumOver,
-    Times,
-)
-from xflow.size import product
 
 FARTHEST = 12
 """Most operators between a mask and the softmax that reads it."""

@@ -16,12 +16,13 @@ from typing import NamedTuple
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import MOVES, decides_by
 from xflow.analysis.ranges import sums
-from xflow.constraint import Constraint
-from xflow.errors import ShapeError
-from xflow.graph import Graph, Node, Opaque, Value
-from xflow.ops.registry import Operator
-from xflow.ops.sorts import FLOATS
-from xflow.ops.spec import (
+from xflow.core.constraint import Constraint
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.registry import Operator
+from xflow.core.size import opaque_integers
+from xflow.core.sorts import FLOATS
+from xflow.core.spec import (
     LOSING,
     Call,
     Element,
@@ -34,7 +35,6 @@ from xflow.ops.spec import (
     SumOver,
     Times,
 )
-from xflow.size import opaque_integers
 
 
 class Observed(IntFlag):

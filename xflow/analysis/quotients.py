@@ -14,11 +14,11 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from xflow.analysis.elements import element_of
-from xflow.bounds import Range
-from xflow.graph import Value
-from xflow.ops.registry import Operator
-from xflow.ops.spec import Call, Element, Literal, Plus, Scalar, SumOver, Times
-from xflow.size import symbol
+from xflow.core.graph import Value
+from xflow.core.intervals import Range
+from xflow.core.registry import Operator
+from xflow.core.size import symbol
+from xflow.core.spec import Call, Element, Literal, Plus, Scalar, SumOver, Times
 
 RangeOf = Callable[[Value], Range]
 """What is known of a value that is below the one in question."""

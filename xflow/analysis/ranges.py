@@ -32,15 +32,16 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
-from xflow.bounds import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
-from xflow.constraint import Constraint
-from xflow.errors import ShapeError
-from xflow.fold import ConstantLookup, Folder
-from xflow.graph import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, walk
-from xflow.ops.composite import Composite
-from xflow.ops.registry import Array, Operator, broadcast_index
-from xflow.ops.sorts import BOOL, FLOATS, INTEGERS, integer_range
-from xflow.ops.spec import (
+from xflow.core.composite import Composite
+from xflow.core.constraint import Constraint
+from xflow.core.errors import ShapeError
+from xflow.core.fold import ConstantLookup, Folder
+from xflow.core.graph import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, walk
+from xflow.core.intervals import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
+from xflow.core.registry import Array, Operator, broadcast_index
+from xflow.core.size import Symbol, free_symbols, opaque_integers, product, replace_opaque, symbol
+from xflow.core.sorts import BOOL, FLOATS, INTEGERS, integer_range
+from xflow.core.spec import (
     ONE,
     ZERO,
     Bottom,
@@ -60,7 +61,7 @@ from xflow.ops.spec import (
     plus,
     times,
 )
-from xflow.size import Symbol, free_symbols, opaque_integers, product, replace_opaque, symbol
+from xflow.ops import operator
 
 FOLDED = 2**22
 """Most elements of a constant expression that is computed so as to look at them."""
@@ -198,7 +199,7 @@ class Ranges:
             leaves = [leaf(name, TensorType(dtype, ())) for name in "ab"]
             if node.inputs[0] == node.inputs[1]:
                 leaves = leaves[:1] * 2
-            (element,) = apply(name, leaves, {})
+            (element,) = apply(operator(name), leaves, {})
             return self._computed(element, inputs).plain
         if name == "Pad" and dtype in FLOATS:
             return self._padded(node, inputs)

@@ -18,11 +18,11 @@ from typing import TypeAlias
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.observers import loses
 from xflow.analysis.ranges import Ranges
-from xflow.errors import ShapeError
-from xflow.graph import Leaf, Node, Opaque, Value
-from xflow.ops.registry import Operator
-from xflow.ops.sorts import BOOL, FLOATS
-from xflow.ops.spec import (
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Leaf, Node, Opaque, Value
+from xflow.core.registry import Operator
+from xflow.core.sorts import BOOL, FLOATS
+from xflow.core.spec import (
     PARTIAL,
     Call,
     Element,

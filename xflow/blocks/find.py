@@ -18,13 +18,14 @@ from fractions import Fraction
 from math import isclose
 
 from xflow.blocks.functions import Functions
-from xflow.graph import Graph, Node, Opaque, Value, walk
-from xflow.match import ConstantLookup
+from xflow.core.graph import Graph, Node, Opaque, Value, walk
+from xflow.core.registry import Operator
+from xflow.core.size import product
+from xflow.ops import operators
 from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
-from xflow.ops.registry import Operator, operators
 from xflow.ops.shape import Movement
-from xflow.size import product
+from xflow.rewriting.match import ConstantLookup
 
 KINDS = ("attention", "normalization", "activation", "softmax")
 

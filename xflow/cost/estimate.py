@@ -14,13 +14,13 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from xflow.core.graph import Graph, Leaf, Node, TensorType, Value
+from xflow.core.registry import Operator
+from xflow.core.size import Size, product, substitute, with_all
 from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
 from xflow.cost.target import Stage, TargetModel
-from xflow.graph import Graph, Leaf, Node, TensorType, Value
-from xflow.ops.registry import Operator
-from xflow.size import Size, product, substitute, with_all
 
 BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1}
 """Bytes per element where they are not 4."""

@@ -7,9 +7,9 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from xflow.core.graph import Graph, Node, Value
+from xflow.core.registry import Operator
 from xflow.cost.target import Fusion, Term
-from xflow.graph import Graph, Node, Value
-from xflow.ops.registry import Operator
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
+from xflow.core.graph import Graph, Leaf, Node, Value
+from xflow.core.size import Size, product
 from xflow.cost.fusion import operator_name
 from xflow.cost.target import Layout
-from xflow.graph import Graph, Leaf, Node, Value
-from xflow.size import Size, product
 
 
 class LayoutModel:

@@ -16,11 +16,12 @@ from typing import Any, Self
 import numpy as np
 import onnx
 
+from xflow.core.errors import ModelError, ProviderError, UsageError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
-from xflow.errors import ModelError, ProviderError, UsageError
-from xflow.inputs import load_model, random_inputs, required_inputs
+from xflow.feeds.inputs import load_model, random_inputs
+from xflow.onnx.interface import required_inputs
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 MIN_ROUNDS = 6

@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.registry import Attribute
+from xflow.core.size import Expr, Size, substitute
 from xflow.cost.child import NO_TIME
 from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
-from xflow.fold import ConstantLookup
-from xflow.graph import Graph, Leaf, Node, Opaque
-from xflow.onnx_region import region_model
-from xflow.onnx_writer import UnwritableError
-from xflow.ops.registry import Attribute
-from xflow.size import Expr, Size, substitute
+from xflow.onnx.region import region_model
+from xflow.onnx.writer import UnwritableError
 
 LOADING_S = 20.0
 """What measuring a few regions may take beyond the time that they run: to load them."""

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from xflow.core.graph import Graph, Leaf, Node, TensorType, Value
+from xflow.core.registry import Operator
+from xflow.core.size import product, substitute, with_all
 from xflow.cost import Objective
 from xflow.cost.target import TargetModel
-from xflow.graph import Graph, Leaf, Node, TensorType, Value
-from xflow.ops.registry import Operator
-from xflow.size import product, substitute, with_all
 
 OPERATOR_BYTES = 64
 """What an operator takes in a file and in the runtime, roughly: of forms that hold the same data,

@@ -6,8 +6,8 @@ the caller: a damaged file is set aside, a place that cannot be written is repla
 
 Nor is its content believed. Its own folder has to belong to the user alone; in a folder that the
 user names others may write, too. In both, times and numbers count only within bounds, and
-`xflow.memory` repeats a solution by the rules before it uses one: what somebody else put there can
-make a search slower or worse, and never a model wrong.
+`xflow.search.solution_cache` repeats a solution by the rules before it uses one: what somebody else
+put there can make a search slower or worse, and never a model wrong.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from xflow.private import create, make_private, objection
+from xflow.cost.private_folders import create, make_private, objection
 
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 10.0
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS {CALIBRATIONS} (
     provider  TEXT NOT NULL,
     threads   INTEGER NOT NULL,
     runtime   TEXT NOT NULL,
-    numbers   TEXT NOT NULL,     -- JSON: what was measured, see xflow.cost.calibrate
+    numbers   TEXT NOT NULL,     -- JSON: what was measured, see xflow.cost.calibration.calibrate
     measured  REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime)
 ) WITHOUT ROWID;
@@ -70,7 +70,7 @@ CREATE TABLE IF NOT EXISTS {SOLUTIONS} (
     threads   INTEGER NOT NULL,
     runtime   TEXT NOT NULL,
     region    TEXT NOT NULL,
-    solution  TEXT NOT NULL,     -- JSON: what the search led to, see xflow.memory
+    solution  TEXT NOT NULL,     -- JSON: what the search led to, see xflow.search.solution_cache
     found     REAL NOT NULL,     -- when, in seconds since 1970
     PRIMARY KEY (processor, provider, threads, runtime, region)
 ) WITHOUT ROWID;

@@ -15,7 +15,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias
 
-from xflow.size import UNKNOWN_SIZE
+from xflow.core.size import UNKNOWN_SIZE
 
 _ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
 

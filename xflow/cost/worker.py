@@ -24,8 +24,8 @@ from typing import IO, Any, Self
 
 import onnx
 
+from xflow.core.errors import WorkerError
 from xflow.cost import child
-from xflow.errors import WorkerError
 
 ModelSource = bytes | Path
 """A model: serialised with all its weights, or a file (its external data beside it)."""

@@ -1,5 +1,8 @@
-"""The operators. Importing this package fills the registry."""
+"""The operators, and looking them up. Importing this package fills the registry."""
 
+from xflow.core.registry import by_onnx as by_onnx
+from xflow.core.registry import operator as operator
+from xflow.core.registry import operators as operators
 from xflow.ops import activations as activations
 from xflow.ops import attention as attention
 from xflow.ops import blocks as blocks

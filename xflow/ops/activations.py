@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from xflow.bounds import Floats, Range
-from xflow.constraint import equal
-from xflow.ops.arguments import declare, number
-from xflow.ops.composite import ElementwiseComposite, made, real, scaled
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, number
+from xflow.core.composite import ElementwiseComposite, made, real, scaled
+from xflow.core.constraint import equal
+from xflow.core.graph import Value
+from xflow.core.intervals import Floats, Range
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -28,9 +29,6 @@ from xflow.ops.registry import (
     register,
     require,
 )
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
 
 SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (), (0, 2), (1, 2, 1, 3))
 """Shapes of the input in the examples of an activation."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import declare, number, size
-from xflow.ops.composite import Composite, made, real, scaled
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, number, size
+from xflow.core.composite import Composite, made, real, scaled
+from xflow.core.constraint import at_least, equal
+from xflow.core.graph import Value
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -24,10 +24,7 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, floor_divide
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, floor_divide
 
 HEADS_FIRST, HEADS_LAST = 4, 3
 """The ranks of [batch, heads, sequence, head size] and [batch, sequence, heads * head size]."""

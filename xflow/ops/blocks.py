@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import declare, size, word
-from xflow.ops.composite import Composite
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, size, word
+from xflow.core.composite import Composite
+from xflow.core.constraint import at_least, equal
+from xflow.core.graph import Value, apply
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -23,10 +23,7 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size
 
 BLOCKSIZE = AttributeSpec(Kind.INT)
 
@@ -69,8 +66,6 @@ class DepthToSpace(Blocks):
         word(attributes, "mode", ("DCR", "CRD"))
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         n, channels, *space = inputs[0].shape
         b = size(attributes, "blocksize")
         c = channels // (b * b)
@@ -125,8 +120,6 @@ class SpaceToDepth(Blocks):
             need(equal(n % b, 0), f"an extent of {n} is not made of blocks of {b}")
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         n, c, height, width = inputs[0].shape
         b = size(attributes, "blocksize")
         h, w = height // b, width // b

@@ -8,10 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from xflow.errors import ShapeError
-from xflow.ops.arguments import declare
-from xflow.ops.elementwise import Elementwise
-from xflow.ops.registry import (
+from xflow.core.arguments import declare
+from xflow.core.errors import ShapeError
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -22,9 +21,10 @@ from xflow.ops.registry import (
     Shape,
     register,
 )
+from xflow.core.sorts import BOOL, FLOATS, INT, INTEGERS, REAL
+from xflow.core.spec import ONE, ZERO, Index, Scalar, choose, is_equal
+from xflow.ops.elementwise import Elementwise
 from xflow.ops.shape import Understood
-from xflow.ops.sorts import BOOL, FLOATS, INT, INTEGERS, REAL
-from xflow.ops.spec import ONE, ZERO, Index, Scalar, choose, is_equal
 
 CODES = {
     **{"FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7},

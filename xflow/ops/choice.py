@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from xflow.core.registry import Array, Example, register
+from xflow.core.sorts import BOOL, ELEMENT, INT, REAL, SORTS
+from xflow.core.spec import Scalar, choose
 from xflow.ops.elementwise import Elementwise
-from xflow.ops.registry import Array, Example, register
-from xflow.ops.sorts import BOOL, ELEMENT, INT, REAL, SORTS
-from xflow.ops.spec import Scalar, choose
 
 
 @register

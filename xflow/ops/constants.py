@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import declare, integers, size, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, size, sizes
+from xflow.core.constraint import at_least, equal
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -28,10 +28,10 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.sorts import SORTS
-from xflow.ops.spec import ONE, ZERO, Element, Index, Literal, call, where
-from xflow.ops.spec import Scalar as Expression
-from xflow.size import Size
+from xflow.core.size import Size
+from xflow.core.sorts import SORTS
+from xflow.core.spec import ONE, ZERO, Element, Index, Literal, call, where
+from xflow.core.spec import Scalar as Expression
 
 
 class Constant(Operator):

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import equal
-from xflow.ops.activations import examples, single
-from xflow.ops.arguments import declare, flag, number
-from xflow.ops.composite import Composite, ElementwiseComposite, made, real, scaled
-from xflow.ops.layer_norm import EIGHTH, MomentNormalization
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, flag, number
+from xflow.core.composite import Composite, ElementwiseComposite, made, real, scaled
+from xflow.core.constraint import equal
+from xflow.core.graph import Value
+from xflow.core.registry import (
     CONTRIB,
     Array,
     Attributes,
@@ -34,10 +32,9 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
+from xflow.ops.activations import examples, single
+from xflow.ops.layer_norm import EIGHTH, MomentNormalization
 
 SKIP_EPSILON = AttributeSpec(Kind.REAL, single(1e-12))
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import declare, literals, size
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, literals, size
+from xflow.core.constraint import at_least, equal
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -26,9 +26,9 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.spec import ZERO, Index, Scalar, over_box, sum_over, where
+from xflow.core.size import Size, product
+from xflow.core.spec import ZERO, Index, Scalar, over_box, sum_over, where
 from xflow.ops.window import Window, patches, repeated, resolve_pads
-from xflow.size import Size, product
 
 
 @register

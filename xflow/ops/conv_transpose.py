@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import Constraint, at_least, equal, less
-from xflow.ops.arguments import declare, integers, literals, size, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, literals, size, sizes
+from xflow.core.constraint import Constraint, at_least, equal, less
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -26,9 +26,9 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.spec import ZERO, Index, Scalar, over_box, sum_over, where
+from xflow.core.size import Size, product
+from xflow.core.spec import ZERO, Index, Scalar, over_box, sum_over, where
 from xflow.ops.window import repeated
-from xflow.size import Size, product
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from string import ascii_letters, ascii_lowercase
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from xflow.constraint import equal
-from xflow.errors import ShapeError
-from xflow.ops.arguments import declare
-from xflow.ops.composite import Composite
-from xflow.ops.registry import (
+from xflow.core.arguments import declare
+from xflow.core.composite import Composite
+from xflow.core.constraint import equal
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Value, apply, walk
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -27,10 +28,7 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
 
 ELLIPSIS = "..."
 Labels: TypeAlias = tuple[str, ...]
@@ -148,8 +146,6 @@ class Labelled:
 
 
 def _apply(name: str, inputs: Sequence[Value], **attributes: int | tuple[Size, ...]) -> Value:
-    from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
     return apply(name, inputs, attributes)[0]
 
 
@@ -276,8 +272,6 @@ class Einsum(Composite):
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
     ) -> Size:
-        from xflow.graph import walk  # noqa: PLC0415 - graph imports the operators
-
         total: Size = 0
         for node in walk(self.definition(shapes, attributes)[1]):
             if isinstance(node.op, Operator):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from xflow.ops.composite import Composite, made, scaled
-from xflow.ops.registry import (
+from xflow.core.composite import Composite, made, scaled
+from xflow.core.graph import Value
+from xflow.core.registry import (
     Array,
     Attributes,
     Example,
@@ -22,12 +23,9 @@ from xflow.ops.registry import (
     broadcast_index,
     register,
 )
-from xflow.ops.sorts import NUMBERS
-from xflow.ops.spec import Index, Literal, Scalar, call, times
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
+from xflow.core.sorts import NUMBERS
+from xflow.core.spec import Index, Literal, Scalar, call, times
 
 BINARY_EXAMPLES = (
     Example(((2, 3), (2, 3))),

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from xflow.constraint import at_least
-from xflow.ops.arguments import declare, integers, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, sizes
+from xflow.core.constraint import at_least
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -24,9 +24,9 @@ from xflow.ops.registry import (
     broadcast_index,
     register,
 )
+from xflow.core.size import Expr
+from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement
-from xflow.ops.spec import Index, Scalar
-from xflow.size import Expr
 
 
 @register

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from xflow.core.registry import Array, Example, OnnxCall, register
+from xflow.core.sorts import NUMBERS, SORTS
+from xflow.core.spec import Scalar, call
 from xflow.ops.cast import CODE_NAMES
 from xflow.ops.elementwise import Elementwise
-from xflow.ops.registry import Array, Example, OnnxCall, register
 from xflow.ops.shape import Understood
-from xflow.ops.sorts import NUMBERS, SORTS
-from xflow.ops.spec import Scalar, call
 
 
 class Unary(Elementwise):

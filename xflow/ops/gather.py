@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from xflow.constraint import at_least
-from xflow.ops.arguments import axis, declare, size
-from xflow.ops.constants import Constant
-from xflow.ops.registry import (
+from xflow.core.arguments import axis, declare, size
+from xflow.core.constraint import at_least
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -22,11 +21,12 @@ from xflow.ops.registry import (
     Shape,
     register,
 )
+from xflow.core.size import Expr, Size
+from xflow.core.sorts import BOOL, ELEMENT, INT
+from xflow.core.spec import Index as Position
+from xflow.core.spec import OfSize, Scalar, at_integer, scalar, where
+from xflow.ops.constants import Constant
 from xflow.ops.shape import Movement
-from xflow.ops.sorts import BOOL, ELEMENT, INT
-from xflow.ops.spec import Index as Position
-from xflow.ops.spec import OfSize, Scalar, at_integer, scalar, where
-from xflow.size import Expr, Size
 
 
 @register

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import equal
-from xflow.ops.arguments import declare, flag, number
-from xflow.ops.composite import Composite
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, flag, number
+from xflow.core.composite import Composite
+from xflow.core.constraint import equal
+from xflow.core.graph import Value, apply
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -24,10 +24,7 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
 
 
 @register
@@ -66,8 +63,6 @@ class Gemm(Composite):
                     need(equal(n, m), f"the bias of Gemm does not broadcast: {n} against {m}")
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         def scaled(name: str, value: Value) -> Value:
             factor = attributes[name]
             if factor == 1:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.bounds import Floats, Range
-from xflow.constraint import at_least
-from xflow.ops.arguments import quotient
-from xflow.ops.pool import greatest
-from xflow.ops.registry import (
+from xflow.core.arguments import quotient
+from xflow.core.constraint import at_least
+from xflow.core.intervals import Floats, Range
+from xflow.core.registry import (
     Array,
     Attributes,
     Example,
@@ -21,8 +20,9 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.spec import Index, Scalar, max_over, over_box, sum_over
-from xflow.size import Size, product
+from xflow.core.size import Size, product
+from xflow.core.spec import Index, Scalar, max_over, over_box, sum_over
+from xflow.ops.pool import greatest
 
 
 class GlobalPool(Operator):

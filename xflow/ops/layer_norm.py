@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.bounds import ANYTHING, Floats, Range
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import axis, declare, flag, number, size
-from xflow.ops.composite import Composite, made, real
-from xflow.ops.normalize import EPSILON
-from xflow.ops.registry import (
+from xflow.core.arguments import axis, declare, flag, number, size
+from xflow.core.composite import Composite, made, real
+from xflow.core.constraint import at_least, equal
+from xflow.core.graph import Value, apply
+from xflow.core.intervals import ANYTHING, Floats, Range
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -27,10 +26,8 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
+from xflow.ops.normalize import EPSILON
 
 EIGHTH = Fraction(1, 8)
 
@@ -307,8 +304,6 @@ class GroupNormalization(MomentNormalization):
         return (shape[1] // size(attributes, "num_groups"), *shape[2:])
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         x, *vectors = inputs
         batch, channels, *space = x.shape
         groups = size(attributes, "num_groups")

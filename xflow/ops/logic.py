@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from xflow.core.registry import Array, Example, register
+from xflow.core.sorts import BOOL, INT, NUMBERS, SORTS
+from xflow.core.spec import ONE, ZERO, Scalar, choose, is_equal, is_less
 from xflow.ops.elementwise import BINARY_EXAMPLES, Binary
 from xflow.ops.functions import Unary
-from xflow.ops.registry import Array, Example, register
-from xflow.ops.sorts import BOOL, INT, NUMBERS, SORTS
-from xflow.ops.spec import ONE, ZERO, Scalar, choose, is_equal, is_less
 
 
 def negated(condition: Scalar) -> Scalar:

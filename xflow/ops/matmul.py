@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.constraint import equal
-from xflow.ops.registry import (
+from xflow.core.constraint import equal
+from xflow.core.registry import (
     Array,
     Attributes,
     Example,
@@ -20,8 +20,8 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.spec import Index, Scalar, sum_over
-from xflow.size import Size, product
+from xflow.core.size import Size, product
+from xflow.core.spec import Index, Scalar, sum_over
 
 
 @register

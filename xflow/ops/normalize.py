@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import equal
-from xflow.ops.arguments import declare, number
-from xflow.ops.composite import Composite
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, number
+from xflow.core.composite import Composite
+from xflow.core.constraint import equal
+from xflow.core.graph import Value, apply
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -25,10 +25,7 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
 
 EPSILON = Fraction(float(np.float32(1e-5)))
 """The default of ONNX, which stores it as a 32-bit float."""
@@ -63,8 +60,6 @@ class BatchNormalization(Composite):
             need(equal(vector[0], x[1]), f"{vector[0]} parameters for {x[1]} channels")
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         x, scale, bias, mean, var = inputs
         value = {"value": attributes["epsilon"]}
         (epsilon,) = apply("Scalar", (), value, dtype=x.type.dtype)

@@ -6,19 +6,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from xflow.bounds import ANYTHING, Floats, Range
-from xflow.ops.arguments import flag, integers
-from xflow.ops.composite import Composite, made
+from xflow.core.arguments import flag, integers
+from xflow.core.composite import Composite, made
+from xflow.core.graph import Value
+from xflow.core.intervals import ANYTHING, Floats, Range
+from xflow.core.registry import Array, Attributes, Example, Need, Shape, register
+from xflow.core.size import Size, product
 from xflow.ops.reduce import EXAMPLES, Reduction
-from xflow.ops.registry import Array, Attributes, Example, Need, Shape, register
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
 
 
 class ComposedReduction(Composite, Reduction):

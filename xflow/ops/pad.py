@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.constraint import Constraint, at_least, less
-from xflow.ops.arguments import declare, integers, sizes, word
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, sizes, word
+from xflow.core.constraint import Constraint, at_least, less
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -21,9 +21,9 @@ from xflow.ops.registry import (
     is_concrete,
     register,
 )
+from xflow.core.size import Size
+from xflow.core.spec import ZERO, Index, Scalar, where
 from xflow.ops.shape import Movement, Understood
-from xflow.ops.spec import ZERO, Index, Scalar, where
-from xflow.size import Size
 
 MODES = ("constant", "edge", "reflect", "wrap")
 

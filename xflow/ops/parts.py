@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import at_least, equal, less
-from xflow.ops.arguments import axis, declare, integers, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import axis, declare, integers, sizes
+from xflow.core.constraint import at_least, equal, less
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -25,9 +25,9 @@ from xflow.ops.registry import (
     register,
     require,
 )
+from xflow.core.size import Size
+from xflow.core.spec import Index, Scalar, where
 from xflow.ops.shape import Movement, Understood
-from xflow.ops.spec import Index, Scalar, where
-from xflow.size import Size
 
 
 @register

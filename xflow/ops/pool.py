@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from xflow.bounds import Floats, Range
-from xflow.constraint import at_least, less
-from xflow.ops.arguments import declare, flag, integers, literals, quotient, sizes
-from xflow.ops.pad import pad
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, flag, integers, literals, quotient, sizes
+from xflow.core.constraint import at_least, less
+from xflow.core.intervals import Floats, Range
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -26,7 +25,8 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.spec import (
+from xflow.core.size import Size, product
+from xflow.core.spec import (
     ONE,
     ZERO,
     Bottom,
@@ -38,8 +38,8 @@ from xflow.ops.spec import (
     times,
     where,
 )
+from xflow.ops.pad import pad
 from xflow.ops.window import Axis, Window, patches, repeated, resolve_pads
-from xflow.size import Size, product
 
 KERNEL = AttributeSpec(Kind.INTS)
 PADS = AttributeSpec(Kind.INTS, repeated(0, 2))

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from xflow.constraint import at_least
-from xflow.ops.arguments import axes, declare, flag, integers, quotient
-from xflow.ops.registry import (
+from xflow.core.arguments import axes, declare, flag, integers, quotient
+from xflow.core.constraint import at_least
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -24,7 +24,8 @@ from xflow.ops.registry import (
     normalise_attribute,
     register,
 )
-from xflow.ops.spec import (
+from xflow.core.size import Expr, Size, product
+from xflow.core.spec import (
     Index,
     Scalar,
     ScalarLike,
@@ -34,7 +35,6 @@ from xflow.ops.spec import (
     scalar,
     sum_over,
 )
-from xflow.size import Expr, Size, product
 
 EXAMPLES = (
     Example(((2, 3),)),

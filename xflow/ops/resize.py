@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.constraint import at_least
-from xflow.ops.arguments import declare, integers, literals, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, literals, sizes
+from xflow.core.constraint import at_least
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -22,9 +22,9 @@ from xflow.ops.registry import (
     is_concrete,
     register,
 )
+from xflow.core.sorts import REAL
+from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement
-from xflow.ops.sorts import REAL
-from xflow.ops.spec import Index, Scalar
 
 SILENT = frozenset({"cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias"})
 """Attributes that say nothing in the mode nearest."""

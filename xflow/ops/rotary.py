@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import declare, size
-from xflow.ops.composite import Composite, made
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, size
+from xflow.core.composite import Composite, made
+from xflow.core.constraint import at_least, equal
+from xflow.core.graph import Value
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -23,10 +23,7 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
 
 HEADS_FIRST, HEADS_LAST = 4, 3
 """The ranks of [batch, heads, sequence, head size] and [batch, sequence, heads * head size]."""

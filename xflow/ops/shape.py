@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.constraint import at_least, equal
-from xflow.ops.arguments import declare, integers, sizes
-from xflow.ops.composite import Composite
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, sizes
+from xflow.core.composite import Composite
+from xflow.core.constraint import at_least, equal
+from xflow.core.graph import Value, apply
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -28,12 +28,9 @@ from xflow.ops.registry import (
     register,
     require,
 )
-from xflow.ops.sorts import SORTS
-from xflow.ops.spec import Index, Scalar
-from xflow.size import Size, divide, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, divide, product
+from xflow.core.sorts import SORTS
+from xflow.core.spec import Index, Scalar
 
 Understood = tuple[dict[str, Attribute], tuple[int, ...]]
 
@@ -206,8 +203,6 @@ class Flatten(Composite):
     )
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         source = inputs[0].shape
         cut = attributes["axis"]
         require(isinstance(cut, int) and 0 <= cut <= len(source), f"Flatten at axis {cut}")

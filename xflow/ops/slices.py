@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.constraint import at_least, less
-from xflow.ops.arguments import axes, declare, literals, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import axes, declare, literals, sizes
+from xflow.core.constraint import at_least, less
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -20,9 +20,9 @@ from xflow.ops.registry import (
     Shape,
     register,
 )
+from xflow.core.size import Size
+from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement, Understood
-from xflow.ops.spec import Index, Scalar
-from xflow.size import Size
 
 INT64_MAX = 2**63 - 1
 

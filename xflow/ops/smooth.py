@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.bounds import Floats, Range
-from xflow.ops.activations import examples, single
-from xflow.ops.arguments import declare, number
-from xflow.ops.composite import ElementwiseComposite, made, real, scaled
-from xflow.ops.functions import erf
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, number
+from xflow.core.composite import ElementwiseComposite, made, real, scaled
+from xflow.core.graph import Value, apply
+from xflow.core.intervals import Floats, Range
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -26,9 +24,8 @@ from xflow.ops.registry import (
     register,
     require,
 )
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.ops.activations import examples, single
+from xflow.ops.functions import erf
 
 
 @register
@@ -174,8 +171,6 @@ class Gelu(ElementwiseComposite):
         require(form in ("none", "tanh"), f"approximate must be 'none' or 'tanh', not {form}")
 
     def formula(self, inputs: Sequence[Value], attributes: Attributes) -> Value:
-        from xflow.graph import apply  # noqa: PLC0415 - graph imports the operators
-
         (x,) = inputs
         if attributes["approximate"] == "none":
             (two,) = apply("Scalar", (), {"value": Fraction(2)}, dtype=x.type.dtype)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xflow.bounds import Floats, Range
-from xflow.ops.arguments import axis, declare
-from xflow.ops.composite import Composite, made
-from xflow.ops.registry import (
+from xflow.core.arguments import axis, declare
+from xflow.core.composite import Composite, made
+from xflow.core.graph import Value
+from xflow.core.intervals import Floats, Range
+from xflow.core.registry import (
     Array,
     Attribute,
     Attributes,
@@ -23,10 +23,7 @@ from xflow.ops.registry import (
     Shape,
     register,
 )
-from xflow.size import Size, product
-
-if TYPE_CHECKING:
-    from xflow.graph import Value
+from xflow.core.size import Size, product
 
 LONGEST = 64.0
 """More than the logarithm of the extent of any tensor."""

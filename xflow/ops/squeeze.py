@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.constraint import equal
-from xflow.ops.arguments import axes, declare, integers, literals, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import axes, declare, integers, literals, sizes
+from xflow.core.constraint import equal
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -21,8 +21,8 @@ from xflow.ops.registry import (
     normalise_attribute,
     register,
 )
+from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement, Understood
-from xflow.ops.spec import Index, Scalar
 
 
 class AxesParameter(Movement):

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from xflow.constraint import at_least
-from xflow.ops.arguments import declare, integers, sizes
-from xflow.ops.registry import (
+from xflow.core.arguments import declare, integers, sizes
+from xflow.core.constraint import at_least
+from xflow.core.registry import (
     Array,
     Attributes,
     AttributeSpec,
@@ -20,9 +20,9 @@ from xflow.ops.registry import (
     Shape,
     register,
 )
+from xflow.core.size import Size
+from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement
-from xflow.ops.spec import Index, Scalar
-from xflow.size import Size
 
 
 @register

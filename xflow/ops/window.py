@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from xflow.constraint import Constraint, at_least, less
-from xflow.ops.arguments import integers, literals, sizes
+from xflow.core.arguments import integers, literals, sizes
+from xflow.core.constraint import Constraint, at_least, less
+from xflow.core.registry import Array, Attributes, Need, Shape
+from xflow.core.size import Size
+from xflow.core.spec import Index
 from xflow.ops.pad import pad
-from xflow.ops.registry import Array, Attributes, Need, Shape
-from xflow.ops.spec import Index
-from xflow.size import Size
 
 
 def repeated(value: int, times: int = 1) -> Callable[[Sequence[Shape]], tuple[int, ...]]:

@@ -1,0 +1,156 @@
+"""The database on disk: a folder that is replaced as a whole, or stays as it was."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xflow.core.atomic import sync_directory
+from xflow.core.errors import OutputError
+from xflow.rewriting.store import load_rules
+
+if TYPE_CHECKING:
+    from xflow.generator.derive import Kept
+
+_NEW, _OLD = ".xflow-new", ".xflow-old"
+
+
+@dataclass(frozen=True)
+class Page:
+    """The rules of one family under their names, and what is to be told of it."""
+
+    about: str
+    kept: Sequence[Kept]
+    unknown: str = ""
+    """Rules that were neither proved nor refuted, with their causes, as text."""
+
+
+def prepare(out: Path) -> None:
+    """See that `out` can be replaced, and clean up after a run that was killed doing so.
+
+    Raises OutputError.
+    """
+    out = out.resolve()
+    if out.exists() and not out.is_dir():
+        raise OutputError("this is not a folder", str(out))
+    here = Path.cwd()
+    if out in (here, *here.parents):  # whoever stands in it would stand in a deleted folder
+        raise OutputError(
+            "it is replaced as a whole, and this is run from within", str(out), "change the folder"
+        )
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        old = sorted(out.parent.glob(f".{out.name}.*{_OLD}"))
+        if old and not out.exists():
+            old.pop().replace(out)
+        for left in (*old, *out.parent.glob(f".{out.name}.*{_NEW}")):
+            shutil.rmtree(left, ignore_errors=True)
+        probe = _beside(out, _NEW)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise OutputError(f"it cannot be written: {error.strerror}", str(out)) from None
+
+
+def publish(out: Path, families: Mapping[str, Page]) -> None:
+    """Put the rules of `families` and their certificates into `out`, all at once.
+
+    Other families' files stay; certificates that belong to no rule of the folder are removed.
+    Raises OutputError.
+    """
+    out = out.resolve()
+    staging = _beside(out, _NEW)
+    try:
+        if out.exists():
+            shutil.copytree(out, staging, symlinks=True)
+        else:
+            staging.mkdir()
+        _fill(staging, families)
+        _sync(staging)
+        _exchange(staging, out)
+        sync_directory(out.parent)
+    except OSError as error:
+        raise OutputError(f"it cannot be written: {error.strerror}", str(out)) from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _beside(out: Path, ending: str) -> Path:
+    return out.with_name(f".{out.name}.{secrets.token_hex(4)}{ending}")
+
+
+def _fill(folder: Path, families: Mapping[str, Page]) -> None:
+    certificates, unknown = folder / "certificates", folder / "unknown"
+    certificates.mkdir(exist_ok=True)
+    for family, page in families.items():
+        head = f"# {page.about}\n# Written by `xflow rules generate`; not by hand.\n\n"
+        text = "\n".join(str(item.rule) for item in page.kept)
+        (folder / f"{family}.rules").write_text(head + text, encoding="utf-8")
+        for item in page.kept:
+            path = certificates / f"{item.rule.name}.json"
+            path.write_text(json.dumps(item.certificate, indent=1) + "\n", encoding="utf-8")
+        apart = unknown / f"{family}.txt"
+        if page.unknown:
+            unknown.mkdir(exist_ok=True)
+            apart.write_text(page.unknown, encoding="utf-8")
+        else:
+            apart.unlink(missing_ok=True)
+    names = {rule.name for rule in load_rules(folder)}
+    for path in sorted(certificates.glob("*.json")):
+        if path.stem not in names:
+            path.unlink()
+
+
+def _sync(folder: Path) -> None:
+    """Have the contents on disk before their names are."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _exchange(new: Path, out: Path) -> None:
+    """Let `new` take the place of `out`; what was there is at `new` then, or gone."""
+    if not out.exists():
+        new.rename(out)
+        return
+    if _swap(new, out):
+        return
+    # Two steps, where the system has no such call; `prepare` mends what a kill leaves between.
+    old = _beside(out, _OLD)
+    out.rename(old)
+    try:
+        new.rename(out)
+    except BaseException:
+        old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _swap(first: Path, second: Path) -> bool:
+    """Exchange two folders in one step; False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of linux/fs.h
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # an old C library, or another one
+        return False
+    if call(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOSYS):  # which say that this file system cannot
+        raise OSError(code, os.strerror(code))
+    return False

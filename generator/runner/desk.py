@@ -1,0 +1,175 @@
+"""The desk: where families ask for chunks, and the one place that knows what has come back."""
+
+from __future__ import annotations
+
+import queue
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Generic, TypeVar, cast
+
+from xflow.core.errors import WorkerError
+from xflow.generator.runner.chunks import Chunk
+from xflow.generator.runner.engine import Engine
+from xflow.generator.runner.journal import Journal
+from xflow.generator.runner.outcome import Outcome
+
+Result = TypeVar("Result")
+Made = TypeVar("Made")
+
+Steps = Generator[bool, None, Made]
+"""Work that is done bit by bit: it yields whether it got on, or else waits for a ticket."""
+
+
+class Urgency(IntEnum):
+    """What is asked for first, from what is waited for to what will be needed at the end."""
+
+    NOW = 0
+    SOON = 1
+    EXPLORE = 2
+    DEFINE = 3
+    LAST = 4
+
+
+@dataclass
+class Ticket(Generic[Result]):
+    """A claim to the result of a chunk."""
+
+    chunk: Chunk[Result]
+    family: str
+    outcome: Outcome | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def result(self) -> Result:
+        """The result. Raises WorkerError where the chunk has none."""
+        assert self.outcome is not None
+        if self.outcome.error:
+            raise WorkerError(self.outcome.error)
+        return cast(Result, self.outcome.result)
+
+
+@dataclass
+class Tally:
+    """How many chunks of a kind there were, and what they cost."""
+
+    chunks: int = 0
+    recalled: int = 0
+    """Of these, read from the journal."""
+    seconds: float = 0.0
+    longest: float = 0.0
+    memory: int = 0
+    """Largest number of bytes that were resident in a process behind a chunk."""
+
+    def add(self, outcome: Outcome, recalled: bool) -> None:
+        """Count an outcome. What was recalled cost its time in an earlier run."""
+        self.chunks += 1
+        self.recalled += recalled
+        self.seconds += outcome.seconds
+        self.longest = max(self.longest, outcome.seconds)
+        self.memory = max(self.memory, outcome.memory)
+
+
+@dataclass
+class Desk:
+    """Hands chunks to an engine, each once, and remembers their outcomes in a journal."""
+
+    engine: Engine
+    seed: int
+    max_ops: int
+    journal: Journal | None = None
+    finished: Callable[[str, Chunk[Any]], None] = lambda family, chunk: None
+    """Told of each chunk that has come back, with its family."""
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
+    """By family and kind of chunk."""
+    workers: Counter[str] = field(default_factory=Counter)
+    """Microseconds that each worker process was busy, in this run."""
+    _tickets: dict[str, Ticket[Any]] = field(default_factory=dict)
+    _counted: set[str] = field(default_factory=set)
+    """Chunks that are in the tallies: one that was let go may be asked for again."""
+
+    def ask(self, chunk: Chunk[Result], family: str, urgency: Urgency) -> Ticket[Result]:
+        """A claim to the chunk's result; a chunk that was asked for before is not run again."""
+        key = chunk.key
+        ticket = self._tickets.get(key)
+        if ticket is None:
+            ticket = self._tickets[key] = Ticket(chunk, family)
+            known = self.journal.find(key) if self.journal else None
+            if known is None:
+                self.engine.submit(chunk, key, family, urgency)
+                self.collect(0)
+            else:
+                self._arrived(ticket, known, recalled=True)
+        elif not ticket.ready:
+            self.engine.hurry(key, urgency)
+        return ticket
+
+    def forget(self, ticket: Ticket[Any]) -> None:
+        """Let go of a result that nobody will ask for again."""
+        self._tickets.pop(ticket.chunk.key, None)
+
+    def decide(self, key: str, answer: Callable[[], bool]) -> bool:
+        """The answer to a question of which `key` says everything: from the journal, if there."""
+        known = self.journal.decided(key) if self.journal else None
+        if known is None:
+            known = answer()
+            if self.journal:
+                self.journal.decide(key, known)
+        return known
+
+    def collect(self, timeout: float) -> None:
+        """Take what has come back; wait for the first for so many seconds."""
+        try:
+            arrived = [self.engine.outcomes.get(timeout=timeout) if timeout else None]
+        except queue.Empty:
+            return
+        while True:
+            for item in arrived:
+                if item is not None:
+                    self._take(*item)
+            try:
+                arrived = [self.engine.outcomes.get_nowait()]
+            except queue.Empty:
+                return
+
+    def _take(self, key: str, outcome: Outcome) -> None:
+        if not key:  # of the engine itself
+            raise WorkerError(outcome.error)
+        if self.journal and not self.engine.journals and not outcome.error:
+            self.journal.write(key, outcome)
+        self.workers[outcome.worker] += round(outcome.wall * 1e6)
+        ticket = self._tickets.get(key)
+        if ticket is not None:
+            self._arrived(ticket, outcome, recalled=False)
+
+    def _arrived(self, ticket: Ticket[Any], outcome: Outcome, recalled: bool) -> None:
+        ticket.outcome = outcome
+        if ticket.chunk.key not in self._counted:
+            self._counted.add(ticket.chunk.key)
+            self.tallies[ticket.family, ticket.chunk.kind].add(outcome, recalled)
+        self.finished(ticket.family, ticket.chunk)
+
+
+def wait_for(ticket: Ticket[Result]) -> Steps[Result]:
+    """Wait until a ticket is ready."""
+    while not ticket.ready:
+        yield False
+    return ticket.result
+
+
+def complete(desk: Desk, tasks: dict[str, Steps[Made]], done: Callable[[str, Made], None]) -> None:
+    """Let all tasks get on in turn until each is done; `done` may add tasks."""
+    while tasks:
+        moved = False
+        for name, task in list(tasks.items()):
+            try:
+                moved |= next(task)
+            except StopIteration as end:
+                del tasks[name]
+                done(name, end.value)
+                moved = True
+        desk.collect(0 if moved else 0.5)

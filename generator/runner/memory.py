@@ -1,0 +1,76 @@
+"""Memory: what the machine grants, what the processes hold, and how many may run at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from xflow.core.errors import UsageError
+
+DRIVER = 300_000_000
+"""Bytes that the process which conducts the job may need."""
+
+WORKER = 400_000_000
+"""Bytes that a worker needs at least: the program, its libraries and the proof of a convolution."""
+
+SHARE = 0.75
+"""The part of the granted memory that is used where nobody says how much."""
+
+
+def granted() -> int:
+    """Bytes of memory of the machine, or of the control group that this process is in."""
+    return min([int(psutil.virtual_memory().total), *_group_limits()])
+
+
+def _group_limits(root: Path = Path("/sys/fs/cgroup")) -> Iterable[int]:
+    """The limits of this process's control group and of those around it, of either version."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        for base, file in (
+            (root, "memory.max"),
+            (root / "memory", "memory.limit_in_bytes"),
+        ):
+            if ("memory" in controllers.split(",")) != (file == "memory.limit_in_bytes"):
+                continue
+            folder = base / name.lstrip("/")
+            for place in (folder, *folder.parents):
+                try:
+                    yield int((place / file).read_text())
+                except (OSError, ValueError):  # none there, or "max": no limit
+                    continue
+
+
+def default_limit() -> int:
+    """Bytes that the job may use if nobody says."""
+    return int(granted() * SHARE)
+
+
+def workers_within(limit: int, wanted: int) -> int:
+    """How many workers, at most `wanted`, fit into `limit` bytes. Raises UsageError if none."""
+    fitting = (limit - DRIVER) // WORKER
+    if fitting < 1:
+        least = spell(DRIVER + WORKER)
+        raise UsageError(
+            f"{spell(limit)} of memory is too little, one worker needs {least}",
+            do=f"give --max-memory {least} or more",
+        )
+    return min(wanted, fitting)
+
+
+def resident(process: psutil.Process) -> int:
+    """Bytes resident in a process, 0 if it has ended."""
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def spell(size: int) -> str:
+    """A number of bytes for people, as `--max-memory` takes it."""
+    return f"{size / 10**9:.1f}GB" if size >= 10**9 else f"{size / 10**6:.0f}MB"

@@ -1,0 +1,134 @@
+"""Masks that replace scores become masks that are added where floats make that the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spellings import rules_over
+
+import xflow
+from xflow.analysis.ranges import LARGEST, Ranges
+from xflow.analysis.value_rewrites.masked_scores import FACT
+from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.onnx.importer import import_model
+
+LEAST = -LARGEST["FLOAT"]
+
+
+def facts(model: onnx.ModelProto) -> list[str]:
+    """What is known of the masks in a model."""
+    imported = import_model(ir.from_proto(model))
+    return [fact for *_, fact in decided(imported.graph, Ranges(imported.constants))]
+
+
+def masked(body: str, mask: float = LEAST) -> onnx.ModelProto:
+    """Products q @ k, called s, of which `body` makes y where `seen` says so.
+
+    q and k were integers: so s is known to be moderate, whatever a caller passes.
+    """
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (int8[2, 4, 8] q8, int8[2, 8, 4] k8, bool[2, 4, 4] seen, float[2, 4, 4] bias)
+            => (float[2, 4, 4] y) <float mask = {{0}}, float scale = {{0.5}}>
+        {{ q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) s = MatMul(q, k) {body} }}"""
+    model = onnx.parser.parse_model(text)
+    (given,) = [item for item in model.graph.initializer if item.name == "mask"]
+    given.CopyFrom(onnx.numpy_helper.from_array(np.asarray(mask, np.float32), "mask"))
+    return onnx.shape_inference.infer_shapes(model)
+
+
+@pytest.mark.parametrize("mask", [LEAST, -np.inf, -(2.0**100)])
+@pytest.mark.parametrize("sides", ["w, mask", "mask, w"])
+def test_a_mask_beside_which_scores_are_lost_is_one_that_is_added(mask: float, sides: str) -> None:
+    model = masked(f"w = Mul(s, scale) m = Where(seen, {sides}) y = Softmax<axis = -1>(m)", mask)
+    assert facts(model) == [FACT]
+
+
+@pytest.mark.parametrize("mask", [LEAST, -(2.0**100)])
+@pytest.mark.parametrize(
+    "body", ["t = Add(w, bias) m = Max(t, mask)", "t = Add(bias, w) m = Max(mask, t)"]
+)
+def test_a_sum_that_is_kept_finite_is_one_with_a_mask_that_is(mask: float, body: str) -> None:
+    model = masked(f"w = Mul(s, scale) {body} y = Softmax<axis = -1>(m)", mask)
+    assert facts(model) == [FACT]
+
+
+@pytest.mark.parametrize(
+    ("body", "mask"),
+    [
+        ("t = Add(s, bias) m = Max(t, mask) y = Softmax<axis = -1>(m)", -1e9),
+        ("t = Add(bias, bias) m = Max(t, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("t = Add(s, bias) m = Max(t, mask) y = Relu(m)", LEAST),
+        ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", -1e9),
+        ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", -LEAST),
+        ("m = Where(seen, s, mask) y = Softmax<axis = -1>(m)", np.nan),
+        ("w = Add(s, bias) m = Where(seen, w, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("m = Where(seen, bias, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("b = MatMul(bias, bias) m = Where(seen, b, mask) y = Softmax<axis = -1>(m)", LEAST),
+        ("m = Where(seen, s, mask) y = Relu(m)", LEAST),
+    ],
+    ids=["at least a score", "no scores", "at least, and no softmax", "a score leaves a trace",
+         "no mask", "no number", "a bias of infinities", "an input", "a product that may overflow",
+         "no softmax"],
+)  # fmt: skip
+def test_other_choices_stay(body: str, mask: float) -> None:
+    assert not facts(masked(body, mask))
+
+
+@given(
+    st.lists(st.floats(-(2.0**63), 2.0**63, width=32), min_size=1),
+    st.sampled_from([LEAST, -np.inf, -(2.0**100)]),
+    st.data(),
+)
+def test_scores_are_lost_in_floats(numbers: list[float], mask: float, data: st.DataObject) -> None:
+    scores, low = np.asarray(numbers, np.float32), np.float32(mask)
+    size = len(numbers)
+    seen = np.asarray(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    added = scores + np.where(seen, np.float32(0), low)
+    np.testing.assert_array_equal(np.where(seen, scores, low), added)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-(2.0**63), 2.0**63, width=32), st.floats(width=32)), min_size=1),
+    st.sampled_from([LEAST, -(2.0**100)]),
+)
+def test_scores_are_lost_in_sums_that_are_kept_finite(
+    numbers: list[tuple[float, float]], least: float
+) -> None:
+    scores, mask = np.asarray(numbers, np.float32).T
+    low = np.float32(least)
+    kept = np.maximum(scores + mask, low)
+    np.testing.assert_array_equal(kept, scores + np.maximum(mask, low))
+
+
+def test_attention_takes_such_a_mask_even_where_it_covers_a_row() -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (int8[2, 3, 16, 8] q8, int8[2, 3, 16, 8] k8, float[2, 3, 16, 8] v,
+           bool[2, 1, 16, 16] seen) => (float[2, 3, 16, 8] y)
+        <float least = {{{LEAST!r}}}, float scale = {{0.01}}> {{
+            q = Cast<to = 1>(q8) k = Cast<to = 1>(k8)
+            t = Transpose<perm = [0, 1, 3, 2]>(k) m = MatMul(q, t) c = Mul(m, scale)
+            w = Where(seen, c, least) p = Softmax<axis = -1>(w) y = MatMul(p, v) }}"""
+    )
+    rules = rules_over("MatMul", "Softmax", "Attention", "Mul", "Add", "Transpose", "Scalar")
+    result = xflow.optimize(model, cost="estimated", budget=60, check=1, rules=rules)
+    after = ir.to_proto(result.model)
+    assert "Attention" in {node.op_type for node in after.graph.node}
+    rng = np.random.default_rng(0)
+    seen = rng.random((2, 1, 16, 16)) < 0.5
+    seen[:, :, 3] = False
+    shape = (2, 3, 16, 8)
+    heads = {name: rng.integers(-9, 9, shape, dtype=np.int8) for name in ("q8", "k8")}
+    feeds = {**heads, "v": rng.standard_normal(shape).astype(np.float32), "seen": seen}
+    first, second = (
+        ort.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+            None, feeds
+        )[0]
+        for each in (model, after)
+    )
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)

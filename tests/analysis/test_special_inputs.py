@@ -1,0 +1,91 @@
+"""Which inputs may hold what is no number is read from the model: tests and masks."""
+
+import onnx
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+from xflow.analysis.inputs import special_inputs
+from xflow.core.graph import MayBe
+from xflow.onnx.importer import import_model
+
+ANYTHING, MASK = MayBe.ANYTHING, MayBe.NEGATIVE_INFINITY
+
+
+def special(body: str, weights: str = "") -> dict[str, MayBe]:
+    """What is special of the inputs x, m and s [2, 4], c (Booleans) and i (integers) of a model."""
+    text = f"""<ir_version: 9, opset_import: ["" : 20, "own" : 1]>
+    g (float[2, 4] x, float[2, 4] m, float[2, 4] s, bool[2, 4] c, int64[2, 4] i)
+     => (float[2, 4] y) <float one = {{1}}, float six = {{6}}, float zero = {{0}}{weights}>
+    {{ {body} }}"""
+    imported = import_model(ir.from_proto(onnx.parser.parse_model(text)))
+    found = dict(special_inputs(imported.graph, imported.constants))
+    kept = {
+        key: value.node.op.may_be  # type: ignore[union-attr]
+        for value in imported.graph.leaves
+        for key in [value.node.op.key]  # type: ignore[union-attr]
+        if key in "xms"
+    }
+    assert kept == {key: found.get(key, MayBe.NUMBERS) for key in kept}
+    return found
+
+
+TESTED = {
+    "is it NaN": "n = IsNaN(x) y = Where(n, zero, x)",
+    "is it infinite": "n = IsInf(x) y = Where(n, zero, x)",
+    "is something of it NaN": "a = Mul(x, six) b = Abs(a) n = IsNaN(b) y = Where(n, zero, x)",
+    "is it itself": "n = Equal(x, x) y = Where(n, x, zero)",
+    "is it the same as what is made of it": "a = Neg(x) n = Less(a, x) y = Where(n, x, zero)",
+    "below the largest": "a = Abs(x) n = LessOrEqual(a, most) y = Where(n, x, zero)",
+    "below infinity": "n = Less(x, inf) y = Where(n, x, zero)",
+    "an operator of which nothing is known": "y = own.Fill(x)",
+}
+ENORMOUS = ", float most = {3.4028234663852886e38}, float inf = {inf}"
+
+
+@pytest.mark.parametrize("body", TESTED.values(), ids=list(TESTED))
+def test_an_input_that_the_model_tests_may_be_anything(body: str) -> None:
+    assert special(body, ENORMOUS) == {"x": ANYTHING}
+
+
+NOT_TESTED = {
+    "a threshold": "n = Less(x, six) y = Where(n, x, zero)",
+    "two inputs": "n = Less(x, s) y = Where(n, x, zero)",
+    "a test of a sum over all": "t = ReduceSum<keepdims = 1>(x) n = IsNaN(t) y = Where(n, zero, x)",
+    "arithmetic": "a = Div(x, s) y = Relu(a)",
+    "a softmax": "y = Softmax(x)",
+    "integers": "n = Equal(i, i) y = Where(n, x, zero)",
+}
+
+
+@pytest.mark.parametrize("body", NOT_TESTED.values(), ids=list(NOT_TESTED))
+def test_other_inputs_are_numbers(body: str) -> None:
+    assert special(body) == {}
+
+
+MASKED = {
+    "added to scores": "a = Add(x, m) y = Softmax(a)",
+    "added to what was added": "a = Add(x, s) b = Mul(a, six) c1 = Add(m, b) y = Softmax(c1)",
+    "through movement": "t = Transpose<perm = [1, 0]>(m) u = Transpose<perm = [1, 0]>(t)"
+    " a = Add(x, u) y = Softmax(a)",
+    "times a number": "t = Mul(m, six) a = Add(x, t) y = Softmax(a)",
+    "a choice": "t = Where(c, m, zero) a = Add(x, t) y = Softmax(a)",
+    "before an exponential": "a = Add(x, m) y = Exp(a)",
+}
+
+
+@pytest.mark.parametrize("body", MASKED.values(), ids=list(MASKED))
+def test_what_is_added_to_scores_may_be_a_mask(body: str) -> None:
+    assert special(body)["m"] is MASK
+
+
+def test_a_factor_of_scores_is_no_mask() -> None:
+    found = special("q = Mul(x, s) a = Add(q, m) y = Softmax(a)")
+    assert found["m"] is MASK
+    assert "s" not in found
+    assert "x" not in found
+
+
+def test_a_mask_that_is_tested_may_be_anything() -> None:
+    found = special("n = IsNaN(m) k = Where(n, zero, m) a = Add(x, k) y = Softmax(a)")
+    assert found["m"] is ANYTHING

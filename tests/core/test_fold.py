@@ -1,0 +1,91 @@
+"""Constants are folded to the same numbers in one go or part by part, in memory or in files."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.fold import Folder, with_expressions
+from xflow.core.graph import TensorType, Value, apply, leaf
+from xflow.core.registry import Array
+
+
+def weight(name: str, *shape: int) -> Value:
+    return leaf(name, TensorType("FLOAT", shape), constant=True)
+
+
+def folded(value: Value, data: dict[Value, Array]) -> Array:
+    result = Folder(data.get)(value)
+    assert result is not None
+    return result
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 64), st.integers(0, 2**32 - 1))
+def test_parts_make_the_whole(rows: int, columns: int, limit: int, seed: int) -> None:
+    a, b, c = weight("a", rows, columns), weight("b", columns), weight("c", 1, 1)
+    expression = apply("Mul", [apply("Add", [a, b])[0], apply("Exp", [c])[0]])[0]
+    rng = np.random.default_rng(seed)
+    shapes = {a: (rows, columns), b: (columns,), c: (1, 1)}
+    data = {v: rng.standard_normal(shape).astype(np.float32) for v, shape in shapes.items()}
+    whole = folded(expression, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("xflow.core.fold.LARGE", limit)
+        parts = folded(expression, data)
+    np.testing.assert_array_equal(parts, whole)
+    assert parts.dtype == whole.dtype == np.float32
+
+
+def test_what_is_only_moved_stays_as_it_is() -> None:
+    a, b = weight("a", 2, 3), weight("b", 2, 1)
+    joined = apply(
+        "Concat", [apply("Transpose", [v], {"perm": (1, 0)})[0] for v in (a, b)], {"axis": 0}
+    )[0]
+    odd = np.array([[np.nan, -0.0, np.inf], [1e-45, 3e38, 1.0]], np.float32)
+    data = {a: odd, b: np.array([[-np.inf], [np.float32(0.1)]], np.float32)}
+    result = folded(joined, data)
+    expected = np.concatenate([data[a].T, data[b].T])
+    assert result.tobytes() == expected.tobytes()
+
+
+def test_large_results_lie_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xflow.core.fold.LARGE", 16)
+    a = weight("a", 4, 4)
+    data = {a: np.arange(16, dtype=np.float32).reshape(4, 4)}
+    result = folded(apply("Relu", [a])[0], data)
+    assert isinstance(result, np.memmap)
+    np.testing.assert_array_equal(result, data[a])
+
+
+def test_no_room_for_a_file_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("xflow.core.fold.LARGE", 16)
+    monkeypatch.setattr("xflow.core.fold.tempfile.TemporaryFile", full)
+    a = weight("a", 4, 4)
+    data = {a: np.ones((4, 4), np.float32)}
+    np.testing.assert_array_equal(folded(apply("Neg", [a])[0], data), -data[a])
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_has_one_value_everywhere_is_told_without_computing_all_of_it(held: bool) -> None:
+    """A mask of a whole image, say, that hides nothing."""
+    chosen = leaf("chosen", TensorType("BOOL", (1, 99, 99)), constant=True)
+    zero, least = weight("zero"), weight("least")
+    (mask,) = apply("Where", [chosen, zero, least])
+    everywhere = np.ones((1, 99, 99), bool)
+    everywhere[0, 7, 8] = held
+    data: dict[Value, Array] = {
+        chosen: everywhere,
+        zero: np.array(0, np.float32),
+        least: np.array(-1e30, np.float32),
+    }
+    found = with_expressions(data.get, 16)(mask)
+    if not held:
+        assert found is None
+        return
+    assert found is not None
+    np.testing.assert_array_equal(found, np.zeros((1, 99, 99), np.float32))
+    assert found.dtype == np.float32

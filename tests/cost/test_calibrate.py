@@ -1,0 +1,312 @@
+"""The calibration: what it measures, what follows from it, and what it does without."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+import pytest
+
+import xflow.ops  # noqa: F401 - fills the registry
+from xflow.cli.calibrate_command import table
+from xflow.core.graph import Graph
+from xflow.core.sorts import ELEMENT, REAL
+from xflow.cost.calibration import calibrate as calibrate_module
+from xflow.cost.calibration import peak_probes, probes
+from xflow.cost.calibration.calibrate import OPSET, Calibration, Number, calibrate, calibrated
+from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
+from xflow.cost.calibration.probes import Constants
+from xflow.cost.comparison import Timing
+from xflow.cost.machine import Crowd
+from xflow.cost.measure import Measurer, Target
+from xflow.cost.store import Place, Store
+from xflow.cost.target import FUSIONS, Fusion, TargetModel
+from xflow.cost.worker import Failed
+from xflow.onnx.region import region_model
+from xflow.ops import operators
+
+PLACE = Place("a processor", "cpu", 2, "1.0")
+
+
+class FakeMeasurer(Measurer):
+    """Times models by the operators in them, of which small ones take a hundredth."""
+
+    def __init__(
+        self, seconds: Mapping[str, float], default: float = 1e-4, provider: str = "cpu"
+    ) -> None:
+        super().__init__(Target(provider, 2))
+        self.seconds_of = seconds
+        self.default = default
+        self.models = 0
+
+    def time_together(self, models: Sequence[Any], seconds: float, **_: Any) -> list[Any]:
+        self.models += len(models)
+        return [self.timing(onnx.load_from_string(model)) for model in models]
+
+    def timing(self, model: onnx.ModelProto) -> Timing | Failed:
+        sizes = [
+            math.prod(dim.dim_value for dim in each.type.tensor_type.shape.dim)
+            for each in model.graph.input
+        ]
+        operators = [node.op_type for node in model.graph.node]
+        total = sum(self.seconds_of.get(op, self.default) for op in operators)
+        return Timing((1e-5 + total * (1.0 if max(sizes) > 1000 else 0.01),) * 10)
+
+
+class BrokenMeasurer(FakeMeasurer):
+    def timing(self, model: onnx.ModelProto) -> Timing | Failed:
+        return Failed("it broke")
+
+
+class TestProbes:
+    @pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f"{f.kernel}: {f.pattern}")
+    def test_every_pattern_of_the_target_is_fused_by_the_runtime(
+        self, fusion: Fusion, tmp_path: Path
+    ) -> None:
+        assert probes.fused_constants(fusion) is not None, "its constants are not known"
+        constants = Constants()
+        probe = probes.fused_probe(fusion, constants)
+        model = region_model(probe.graph, constants, opset=OPSET)
+        names = {
+            "SkipLayerNormalization": {"SkipLayerNormalization"},
+            "LayerNormalization": {"LayerNormalization"},
+            "RMSNormalization": {"SimplifiedLayerNormalization", "RMSNormalization"},
+            "Gelu": {"Gelu", "FastGelu", "BiasGelu"},
+            "QuickGelu": {"QuickGelu"},
+        }
+        found = set(optimized(model, tmp_path)) - {"Neg"}  # which reads what the pattern gives
+        assert found <= names[fusion.kernel]
+        assert len(found) == 1
+
+    def test_they_all_have_a_form_in_onnx_and_run(self) -> None:
+        constants = Constants()
+        target = TargetModel()
+        made = [
+            probes.views(constants),
+            *probes.elementwise(target, constants),
+            *probes.moved(constants),
+            *peak_probes.peaks(constants),
+            *peak_probes.layouts(constants).values(),
+            *peak_probes.groups(constants).values(),
+        ]
+        names = {probe.name for probe in made}
+        assert {"slow.Relu", "slow.Softmax", "slow.Transpose", "peak.Conv", "peak.Gemm"} <= names
+        for probe in made:
+            newest = max(getattr(node.op, "since", 1) for node in probe.graph.nodes)
+            model = region_model(probe.graph, constants, opset=max(OPSET, newest))
+            onnx.checker.check_model(onnx.load_from_string(model))
+
+    def test_images_in_blocks_are_told_from_others_by_their_channels(self, tmp_path: Path) -> None:
+        constants = Constants()
+        found = peak_probes.layouts(constants)
+        inside = region_model(found["MaxPool"].graph, constants, opset=OPSET)
+        outside = region_model(found["MaxPool.odd"].graph, constants, opset=OPSET)
+        # A runtime without a layout of its own converts neither.
+        assert optimized(outside, tmp_path)["ReorderInput"] == 0
+        assert optimized(inside, tmp_path)["ReorderInput"] <= 1
+
+    def test_the_runtime_has_no_kernel_where_the_target_counts_several_calls(
+        self, tmp_path: Path
+    ) -> None:
+        constants = Constants()
+        target = TargetModel()
+        expected = {"HardSwish": 2, **target.calls}
+        for probe in (*probes.elementwise(target, constants), *probes.moved(constants)):
+            name = probe.name.removeprefix("slow.")
+            copies = sum(getattr(node.op, "name", "") == name for node in probe.graph.nodes)
+            newest = max(getattr(node.op, "since", 1) for node in probe.graph.nodes)
+            model = region_model(probe.graph, constants, opset=max(OPSET, newest))
+            found = optimized(model, tmp_path)
+            free = {"Shape", "ReorderInput", "ReorderOutput", *target.views}
+            calls = sum(count for kind, count in found.items() if kind not in free)
+            assert calls == copies * expected.get(name, 1), name
+
+    def test_the_runtime_stays_in_its_layout_where_the_target_says_so(self, tmp_path: Path) -> None:
+        constants = Constants()
+        target = TargetModel()
+        assert target.layout is not None
+        converted = {}
+        for op in operators():
+            takes_reals = REAL in op.sorts and op.taken(0) in {REAL, ELEMENT}
+            if op.elementwise and op.arity == (1, 1) and takes_reals and not op.attributes:
+                x, w = constants.input((1, 32, 8, 8)), constants.weight(32, 32, 1, 1)
+                image = probes.call("Conv", probes.call(op.name, probes.call("Conv", x, w)), w)
+                newest = max(OPSET, op.since)
+                found = optimized(region_model(Graph((image,)), constants, opset=newest), tmp_path)
+                converted[op.name] = found["ReorderInput"]
+        if not converted["Relu"]:
+            pytest.skip("the runtime has no layout of its own on this machine")
+        kept = {name for name, times in converted.items() if times == 1}
+        inside = target.layout.stays | target.fused["Conv"].keys() | target.views
+        assert kept == converted.keys() & inside
+
+
+def optimized(model: bytes, folder: Path) -> Counter[str]:
+    """How often each operator occurs in a model once the runtime has optimized it."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    nodes = onnx.load(folder / "optimized.onnx").graph.node
+    return Counter(node.op_type for node in nodes)
+
+
+class TestNumbers:
+    def test_what_takes_longer_for_the_same_bytes_is_slower(self) -> None:
+        found = numbers(FakeMeasurer({"Sqrt": 4e-4, "Exp": 2e-4}))
+        assert found["slow.Sqrt"] == pytest.approx(2 * found["slow.Exp"], rel=0.05)
+        assert found["slow.Add"] == pytest.approx(1.0, rel=0.05)
+
+    def test_bandwidth_is_the_bytes_in_a_second_of_one_thread(self) -> None:
+        elements = sum(math.prod(shape) for shape in (probes.ROWS, probes.IMAGE)) / 2
+        found = numbers(FakeMeasurer({"Mul": 1e-4}))
+        assert found["bandwidth"] == pytest.approx(3 * 4 * elements / 1e-4 / 2, rel=0.05)
+
+    def test_peak_is_the_arithmetic_in_a_second_of_one_thread(self) -> None:
+        _, tokens, width = probes.ROWS
+        found = numbers(FakeMeasurer({"Gemm": 1e-4}))
+        assert found["peak.Gemm"] == pytest.approx(2 * tokens * width**2 / 1e-4 / 2, rel=0.05)
+
+    def test_calls_are_what_small_operators_take(self) -> None:
+        found = numbers(FakeMeasurer({}))
+        assert found["overhead"] == pytest.approx(1e-6, rel=0.05)
+        assert found["view_overhead"] == pytest.approx(1e-6, rel=0.05)
+
+    def test_what_takes_no_longer_in_blocks_shows_that_there_are_none(self) -> None:
+        found = numbers(FakeMeasurer({}))
+        assert found["layout.block"] == 0
+        assert with_numbers(TargetModel(), found).layout is None
+
+    def test_only_processors_have_a_layout_of_their_own(self) -> None:
+        found = numbers(FakeMeasurer({}, provider="cuda"))
+        assert with_numbers(TargetModel(), found).layout is None
+        assert found["slow.Add"] == pytest.approx(1.0, rel=0.05)
+
+    def test_what_fails_keeps_its_default_and_says_so(self) -> None:
+        found = calibrate(BrokenMeasurer({}))
+        assert found.measured == {}
+        assert all(number.reason == "it broke" for number in found.numbers)
+        assert with_numbers(TargetModel(), found.measured) == TargetModel()
+
+    def test_what_makes_no_sense_keeps_its_default_and_says_so(self) -> None:
+        found = calibrate(FakeMeasurer({"Sqrt": 1.0}))
+        (number,) = [each for each in found.numbers if each.name == "slow.Sqrt"]
+        assert number.measured is None
+        assert "makes no sense" in number.reason
+
+    def test_every_number_reaches_the_target(self) -> None:
+        found = {
+            "overhead": 2e-6,
+            "full_channels": 8.0,
+            "slow.Relu": 3.0,
+            "peak.Conv": 1e12,
+            "layout.block": 8.0,
+            "layout.reorder": 1.5,
+            "layout.outside.MaxPool": 2.5,
+        }
+        target = with_numbers(TargetModel(), found)
+        assert {name: default_of(target, name) for name in found} == found
+        assert isinstance(target.full_channels, int)
+        assert target.slow["Div"] == TargetModel().slow["Div"]
+
+    def test_kernels_that_differ_by_noise_alone_stay_alike(self) -> None:
+        assert with_numbers(TargetModel(), {"slow.Sum": 0.7, "slow.Add": 1.3}) == TargetModel()
+        slower = with_numbers(TargetModel(), {"slow.Sum": 0.6, "slow.Add": 1.6}).slow
+        assert (slower["Sum"], slower["Add"]) == (0.6, 1.6)
+
+    def test_unknown_and_senseless_numbers_are_refused(self) -> None:
+        for numbers in ({"speed": 1.0}, {"slow.Relu": -1.0}, {"layout.block": 7.0}):
+            with pytest.raises(ValueError, match="cannot be"):
+                with_numbers(TargetModel(), numbers)
+
+    def test_a_real_run_measures_what_it_should(self) -> None:
+        with Measurer(Target("cpu", 1)) as measurer:
+            found = calibrate(measurer, seconds=2.0)
+        assert {"overhead", "bandwidth", "slow.Div", "peak.Conv", "layout.block"} <= {
+            number.name for number in found.numbers
+        }
+        assert all(is_sane(name, value) for name, value in found.measured.items())
+        assert found.measured.get("layout.block", 0) in (0, *BLOCKS)
+        assert len(found.measured) > len(found.numbers) / 2
+
+
+class TestStored:
+    @pytest.fixture(autouse=True)
+    def alone(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """Whether other processes are in the way, time after time; mostly they are not."""
+        told: list[bool] = []
+
+        class Told(Crowd):
+            def in_the_way(self, threads: int) -> bool:
+                return bool(told) and told.pop(0)
+
+        monkeypatch.setattr(calibrate_module, "Crowd", Told)
+        monkeypatch.setattr(calibrate_module, "LISTENING_S", 0.0)
+        return told
+
+    @pytest.mark.parametrize("told", [[True], [False, True]])
+    def test_nothing_is_kept_of_what_was_measured_on_a_busy_machine(
+        self, tmp_path: Path, told: list[bool], alone: list[bool]
+    ) -> None:
+        measurer = FakeMeasurer({})
+        with Store(tmp_path / "costs.sqlite") as store:
+            alone += told
+            assert calibrated(PLACE, measurer, store) is None
+            assert store.calibration(PLACE) is None
+            assert bool(measurer.models) == (not told[0])
+            assert calibrated(PLACE, measurer, store) is not None
+
+    def test_it_is_measured_once_for_a_place(self, tmp_path: Path) -> None:
+        measurer = FakeMeasurer({"Sqrt": 4e-4})
+        steps: list[str] = []
+        with Store(tmp_path / "costs.sqlite") as store:
+            first = known(PLACE, measurer, store, lambda phase, _: steps.append(phase))
+            count = measurer.models
+            assert count
+            assert set(steps) == {"calibrate"}
+            assert known(PLACE, measurer, store) == first
+            assert measurer.models == count
+            assert first != TargetModel(threads=2)
+            other = Place("a processor", "cpu", 1, "1.0")
+            assert known(other, measurer, store).threads == 1
+            assert measurer.models == 2 * count
+
+    def test_it_outlives_the_process(self, tmp_path: Path) -> None:
+        with Store(tmp_path / "costs.sqlite") as store:
+            store.put_calibration(PLACE, json.dumps({"slow.Relu": 7.0}))
+        with Store(tmp_path / "costs.sqlite") as store:
+            assert known(PLACE, BrokenMeasurer({}), store).slow["Relu"] == 7.0
+
+    @pytest.mark.parametrize("stored", ["{", "[]", "3", '{"speed": 1}', '{"slow.Relu": "x"}'])
+    def test_what_cannot_be_read_is_measured_again(self, tmp_path: Path, stored: str) -> None:
+        measurer = FakeMeasurer({})
+        with Store(tmp_path / "costs.sqlite") as store:
+            store.put_calibration(PLACE, stored)
+            calibrated(PLACE, measurer, store)
+            assert measurer.models
+            assert "bandwidth" in json.loads(store.calibration(PLACE) or "")
+
+    def test_where_nothing_can_be_measured_nothing_is_kept(self, tmp_path: Path) -> None:
+        with Store(tmp_path / "costs.sqlite") as store:
+            target = calibrated(PLACE, BrokenMeasurer({}), store)
+            assert target == TargetModel(threads=2)
+            assert store.calibration(PLACE) is None
+
+
+def test_the_table_has_a_line_for_each_number() -> None:
+    found = Calibration((Number("a", 1.0, 2.0), Number("b", 1.0, None, "it broke")))
+    assert table(found).row_count == 2
+
+
+def known(*arguments: Any) -> TargetModel:
+    target = calibrated(*arguments)
+    assert target is not None
+    return target
+
+
+def numbers(measurer: Measurer) -> dict[str, float]:
+    return calibrate(measurer).measured

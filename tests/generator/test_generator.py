@@ -1,0 +1,402 @@
+"""The generator: what it enumerates, how it generalises, and that it finds what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_jobs import SUMS, X
+
+from xflow.core.composite import Composite
+from xflow.core.errors import UsageError
+from xflow.core.graph import apply
+from xflow.generator.derive import derive
+from xflow.generator.drawn import Drawn, random_dyadics
+from xflow.generator.enumeration.enumerate import enumerate_terms
+from xflow.generator.enumeration.fingerprint import Evaluator, rounded
+from xflow.generator.families import FAMILIES
+from xflow.generator.generalization.generalize import Generalizer, plausible, split_rules
+from xflow.generator.generalization.propose import Proposal, propose
+from xflow.generator.generalization.skeleton import take_apart
+from xflow.generator.idle import is_idle
+from xflow.generator.minimize import Reducer, order
+from xflow.generator.run import generate
+from xflow.generator.vocabularies import (
+    activations,
+    batched_heads,
+    convolutions,
+    logic,
+    normalization,
+    parts,
+    reductions,
+    rotary,
+    shapes,
+)
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.ops import operators
+from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.store import load_rules
+
+MATRICES = Vocabulary(
+    "matrices",
+    tuple(Input(name, X, "*B n m", (2, 4, 4)) for name in "abc"),
+    (
+        Production("MatMul", (X, X), X),
+        Production("Concat", (X, X), X, ({"axis": 1}, {"axis": 2})),
+    ),
+    (0, 0, 0, 0),
+    ranks=(0, 1, 2),
+)
+
+ROOTS = [v for v in normalization.STEPWISE if v.name.startswith("root mean square")]
+"""Squares as powers, and as products."""
+
+
+def rules_of(vocabulary: Vocabulary) -> list[Rule]:
+    """The most general plausible rule of each proposal, unproved."""
+    generalizer = Generalizer(vocabulary, 0)
+    proposals = propose(enumerate_terms(vocabulary, 0, 3).candidates, vocabulary)
+    found = (next(generalizer.rules(p.skeleton, p.points), None) for p in proposals)
+    return [rule for rule in found if rule is not None]
+
+
+def sides(rules: Iterable[Rule]) -> set[tuple[str, str]]:
+    return {(rule.lhs, rule.rhs) for rule in rules}
+
+
+def test_fingerprint_inputs_are_dyadic_of_both_signs_and_never_zero() -> None:
+    array = random_dyadics(np.random.default_rng(0), (1000,))
+    assert ((array * 4) == np.rint(array * 4)).all()
+    assert array.min() == -1.75
+    assert array.max() == 1.75
+    assert (array != 0).all()
+
+
+def test_fingerprint_tells_an_inexact_value_from_an_exact_one() -> None:
+    (value,) = apply("Exp", [SUMS.inputs[0].value])
+    with pytest.raises(AssertionError):
+        Evaluator(0, exact=True).key(value)
+    assert Evaluator(0, exact=False).key(value) is not None
+
+
+def test_rounding_keeps_nine_digits_and_zero() -> None:
+    values = rounded(np.array([0.0, 1 / 3, -2e5 / 3]))
+    assert values[0] == 0
+    assert values[1] == pytest.approx(1 / 3, rel=1e-9)
+    assert values[2] == pytest.approx(-2e5 / 3, rel=1e-9)
+
+
+def test_enumeration_is_deterministic_and_extends_representatives_only() -> None:
+    first, second = (enumerate_terms(SUMS, 0, 2) for _ in range(2))
+    assert [str(c.source.value) for c in first.candidates] == [
+        str(c.source.value) for c in second.candidates
+    ]
+    sources = {str(c.source.value) for c in first.candidates}
+    assert "Relu(Relu(x))" in sources
+    assert "Add(Relu(Relu(x)), x)" not in sources
+
+
+def test_a_representative_is_the_smallest_of_its_class() -> None:
+    for candidate in enumerate_terms(SUMS, 0, 2).candidates:
+        assert candidate.target.order < candidate.source.order
+
+
+def test_matrix_rules_get_different_sizes_and_any_batch() -> None:
+    rules = rules_of(MATRICES)
+    assert (
+        "Concat(MatMul(a, b), MatMul(a, c), axis=-1)",
+        "MatMul(a, Concat(b, c, axis=-1))",
+    ) in sides(rules)
+    (rule,) = [r for r in rules if r.lhs == "Concat(MatMul(a, b), MatMul(a, c), axis=-1)"]
+    assert rule.inputs == "a[*B, n, m] b[*B, m, k] c[*B, m, l]"
+    assert rule.ranks == (0, 1, 2)
+
+
+def test_concat_rules_give_rules_of_two_outputs() -> None:
+    (rule,) = parse_rules(
+        "rule r\n in a[n, m] b[m, k] c[m, l]\n"
+        " from Concat(MatMul(a, b), MatMul(a, c), axis=1)\n to MatMul(a, Concat(b, c, axis=1))\n"
+    )
+    (split,) = split_rules([rule])
+    assert split.lhs == "MatMul(a, b), MatMul(a, c)"
+    assert split.rhs.endswith("axis=1, split=[k, l])[1]")
+    assert plausible(split, 0)
+
+
+def test_kernels_of_different_sizes_merge_with_fitted_padding() -> None:
+    rules = rules_of(convolutions.SIZES)
+    merged = [r for r in rules if r.lhs.startswith("Add(Conv(x, w, pads") and "Pad" in r.rhs]
+    assert any(
+        rule.inputs == "x[N, C, *S] w[O, I, *R] v[O, I, *(R + p + q)]"
+        and "pads=[*(d*p + e), *(d*q + f)]" in rule.lhs
+        and "group=g" in rule.rhs
+        for rule in merged
+    )
+
+
+def test_a_skip_connection_becomes_the_centre_of_a_kernel_of_any_size() -> None:
+    rules = rules_of(convolutions.IDENTITIES)
+    assert any(
+        rule.lhs.startswith("Add(x, Conv(x, w, pads=")
+        and "IdentityKernel(channels=C, kernel=[*R])" in rule.rhs
+        for rule in rules
+    )
+
+
+def test_scales_move_into_kernels_and_biases_for_all_strides() -> None:
+    rules = rules_of(convolutions.SCALES)
+    attributes = "pads=[*e, *f], strides=[*s], dilations=[*d], group=g"
+    assert (
+        f"Mul(Conv(x, w, b, {attributes}), r)",
+        "Conv(x, Mul(w, Reshape(r, shape=[O, 1, *1])), Mul(b, Reshape(r, shape=[O])), "
+        f"{attributes})",
+    ) in sides(rules)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "in a[n, n] b[n, n]\n from MatMul(a, b)\n to MatMul(b, a)",
+        "in x[...] y[...]\n from Sub(x, y)\n to Sub(y, x)",
+        "in x[N, C, *S] w[O, C, *R]\n param *e\n rank 1 2\n"
+        " from Conv(x, w, pads=[*e, *e])\n to Conv(x, w)",
+    ],
+)
+def test_a_wrong_rule_is_not_plausible(text: str) -> None:
+    (rule,) = parse_rules(f"rule wrong\n {text}\n")
+    assert not plausible(rule, 0)
+
+
+def test_an_equation_is_redundant_where_a_rule_simplifies_its_larger_side() -> None:
+    (rule,) = parse_rules("rule r\n in x[...]\n from Relu(Relu(x))\n to Relu(x)\n")
+    reducer = Reducer()
+    x = SUMS.inputs[0].value
+    once = apply("Relu", [x])[0]
+    twice = apply("Relu", [once])[0]
+    assert not reducer.derives(twice, once, SUMS)
+    reducer.add(rule)
+    assert reducer.derives(twice, once, SUMS)
+    assert reducer.smaller(apply("Add", [twice, x])[0], SUMS) == apply("Add", [once, x])[0]
+    assert reducer.smaller(once, SUMS) is None
+    reducer.remove(rule)
+    assert not reducer.derives(twice, once, SUMS)
+
+
+def test_kept_rules_are_proved_and_few() -> None:
+    derivation = derive(Family("small", (SUMS,)), 0, 2, notice=lambda text: None)
+    found = sides(kept.rule for kept in derivation.kept)
+    assert ("Relu(Relu(x))", "Relu(x)") in found
+    assert ("Add(x, Sub(y, x))", "y") in found
+    assert len(found) < 15
+
+
+def test_every_definition_is_proved(tmp_path: Path) -> None:
+    rows = dict(generate(tmp_path, families=["definitions"], jobs=1).rows)
+    assert (rows["refuted"], rows["unknown"]) == ("0", "0")
+    assert int(rows["proved"]) == int(rows["proposed"]) > 20
+
+
+def test_generating_twice_writes_the_same_bytes(tmp_path: Path) -> None:
+    contents = []
+    for name in ("one", "two"):
+        out = tmp_path / name
+        generate(out, families=["elementwise", "pooling"], max_ops=1, jobs=1)
+        rules = load_rules(out)
+        assert len(rules) > 10
+        assert {f"{rule.name}.json" for rule in rules} == {
+            path.name for path in (out / "certificates").iterdir()
+        }
+        contents.append({p.name: p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()})
+    assert contents[0] == contents[1]
+
+
+def test_an_unknown_family_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="convolution"):
+        generate(tmp_path, families=["nonsense"])
+
+
+def test_every_sort_that_a_vocabulary_uses_is_made_in_it() -> None:
+    for family in FAMILIES:
+        for vocabulary in family.vocabularies:
+            made = {item.sort for item in vocabulary.inputs}
+            made |= {production.result for production in vocabulary.productions}
+            used = {sort for production in vocabulary.productions for sort in production.args}
+            assert used <= made, vocabulary.name
+            assert vocabulary.roots & made, vocabulary.name
+
+
+def test_names_tell_families_and_their_vocabularies_apart() -> None:
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+    for family in FAMILIES:
+        names = [vocabulary.name for vocabulary in family.vocabularies]
+        assert len(set(names)) == len(names)
+
+
+def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
+    used = {
+        production.op
+        for family in FAMILIES
+        for vocabulary in family.vocabularies
+        for production in vocabulary.productions
+    }
+    left = {op.name for op in operators() if not isinstance(op, Composite)} - used
+    # Functions that round, and others of which nothing but themselves is known.
+    assert left == {"Ceil", "Floor", "ReduceProd", "Sign"}
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "inputs", "lhs", "rhs"),
+    [
+        (
+            logic.EXTREMES,
+            "x[...]",
+            "Where(Greater(x, 0), x, Mul(x, Scalar(value=alpha)))",
+            "LeakyRelu(x, alpha=alpha)",
+        ),
+        (
+            logic.CHOICES,
+            "c[...]:bool x[...] y[...]",
+            "Where(Not(c), x, y)",
+            "Where(c, y, x)",
+        ),
+        *(
+            (
+                stages,
+                "x[*B, n]",
+                f"Div(x, Sqrt(Add(ReduceMean({square}, axes=[-1]), Scalar(value=epsilon))))",
+                "RMSNormalization(x, Ones(shape=[n]), epsilon=epsilon)",
+            )
+            for stages, square in zip(ROOTS, ("Pow(x, 2)", "Mul(x, x)"), strict=True)
+        ),
+        (
+            reductions.COUNTED,
+            "x[*B, n]",
+            "Mul(ReduceSum(x, axes=[-1]), Reciprocal(ReduceSum(Ones(shape=[n]), keepdims=0)))",
+            "ReduceMean(x, axes=[-1])",
+        ),
+        (
+            shapes.GATHERED,
+            "x[n, m] i[l]:int",
+            "Relu(Gather(x, i))",
+            "Gather(Relu(x), i)",
+        ),
+        (
+            shapes.CORNERS[0],
+            "x[*B, n, m]",
+            "Slice(Slice(x, starts=[h], ends=[j], axes=[-2], steps=[1]), "
+            "starts=[k], ends=[l], axes=[-1], steps=[1])",
+            "Slice(x, starts=[h, k], ends=[j, l], axes=[-2, -1], steps=[1, 1])",
+        ),
+        (
+            rotary.ROTATED[1],
+            "x[B, H, S, 2*D] c[1, S, D] s[1, S, D]",
+            "Add(Mul(x, Unsqueeze(Concat(c, c, axis=2), axes=[1])), "
+            "Mul(Concat(Neg(Split(x, axis=3, split=[D, D])[1]), "
+            "Split(x, axis=3, split=[D, D])[0], axis=3), "
+            "Unsqueeze(Concat(s, s, axis=2), axes=[1])))",
+            "RotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
+        ),
+        (
+            batched_heads.ONE_HEAD,
+            "q[N, S, D] c[N, D, L] g[N, S, L] v[N, L, E]",
+            "MatMul(Softmax(Add(MatMul(q, c), g)), v)",
+            "Attention(q, Transpose(c, perm=[0, 2, 1]), v, Unsqueeze(g, axes=[1]), "
+            "scale=1, q_num_heads=1, kv_num_heads=1)",
+        ),
+        (
+            batched_heads.MERGED,
+            "q[B, H, S, D] k[B, H, L, D] v[B, H, L, E]",
+            "Reshape(Attention(Reshape(q, shape=[B*H, S, D]), Reshape(k, shape=[B*H, L, D]), "
+            "Reshape(v, shape=[B*H, L, E]), scale=s, q_num_heads=1, kv_num_heads=1), "
+            "shape=[B, H, S, E])",
+            "Attention(q, k, v, scale=s)",
+        ),
+        (
+            batched_heads.TIME_FIRST,
+            "q[S, B, l*n] k[L, B, l*n] v[L, B, l*m]",
+            "Transpose(Attention(Transpose(Reshape(q, shape=[S, B*l, n]), perm=[1, 0, 2]), "
+            "Transpose(Reshape(k, shape=[L, B*l, n]), perm=[1, 0, 2]), "
+            "Transpose(Reshape(v, shape=[L, B*l, m]), perm=[1, 0, 2]), "
+            "scale=s, q_num_heads=1, kv_num_heads=1), perm=[1, 0, 2])",
+            "Reshape(Transpose(Attention(Transpose(q, perm=[1, 0, 2]), "
+            "Transpose(k, perm=[1, 0, 2]), Transpose(v, perm=[1, 0, 2]), "
+            "scale=s, q_num_heads=l, kv_num_heads=l), perm=[1, 0, 2]), shape=[S, B*l, m])",
+        ),
+        (
+            batched_heads.SCALED,
+            "q[B, H, S, D] c[B, H, D, L] s[H, 1, 1]",
+            "Mul(MatMul(q, c), s)",
+            "MatMul(Mul(q, s), c)",
+        ),
+        (
+            activations.COMPLEMENTS[0],
+            "x[...]",
+            "Div(Mul(x, Sub(1, Erf(Mul(x, Neg(Reciprocal(Sqrt(2))))))), 2)",
+            "Gelu(x)",
+        ),
+        (
+            activations.GELUS,
+            "x[...]",
+            "Div(Mul(x, Add(Erf(Mul(x, Reciprocal(Sqrt(2)))), 1)), 2)",
+            "Gelu(x)",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Vocabulary) else None,
+)
+def test_forms_of_exporters_are_proposed(
+    vocabulary: Vocabulary, inputs: str, lhs: str, rhs: str
+) -> None:
+    found = {(rule.inputs, rule.lhs, rule.rhs) for rule in rules_of(vocabulary)}
+    assert (inputs, lhs, rhs) in found
+
+
+def test_a_part_that_reaches_to_the_end_does_so_at_every_extent() -> None:
+    (cuts,) = (v for v in parts.PARTS.vocabularies if v.name == "slices along the last axis")
+    tail = "Slice(x, starts=[h], ends=[n], axes=[-1], steps=[1])"
+    assert (tail, "Split(x, axis=-1, split=[h, -h + n])[1]") in sides(rules_of(cuts))
+
+
+def test_places_are_integers_and_a_run_of_them_is_a_slice() -> None:
+    (places,) = (v for v in parts.PARTS.vocabularies if v.name == "places along the last axis")
+    run = "Gather(x, PlacesFrom(start=m, n=j - m), axis=-1)"
+    assert (run, "Slice(x, starts=[m], ends=[j], axes=[-1], steps=[1])") in sides(rules_of(places))
+
+
+def test_a_chain_of_stages_is_not_cut_off() -> None:
+    chain = ROOTS[0]
+    assert enumerate_terms(chain, 0, 1).classes == enumerate_terms(chain, 0, 9).classes
+    cut = replace(chain, chain=False)
+    assert enumerate_terms(cut, 0, 1).classes < enumerate_terms(chain, 0, 1).classes
+
+
+def test_inputs_are_drawn_as_a_vocabulary_says() -> None:
+    rng = np.random.default_rng(0)
+    wide = Drawn(positive=frozenset({"x"}), reach=8)
+    array = wide(rng, "x", (1000,), "FLOAT")
+    assert (array.min(), array.max()) == (2, 14)
+    assert wide(rng, "y", (1000,), "FLOAT").min() == -14
+    assert set(Drawn(ties=True)(rng, "x", (1000,), "FLOAT")) == {-1, -0.5, 0, 0.5, 1}
+    assert wide(rng, "c", (9,), "BOOL").dtype == bool
+    assert set(wide(rng, "i", (1000,), "INT64")) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "idle"),
+    [
+        ("in x[...]\n from Pow(x, 2)\n to Mul(x, x)", False),
+        ("in x[...]\n from Mul(x, Mul(x, x))\n to Pow(x, 3)", False),
+        ("in x[...]\n from Min(Abs(x), 0)\n to Sub(x, x)", True),
+        ("in x[...] y[...]\n from Add(Add(x, x), y)\n to Add(x, Add(x, y))", True),
+        ("in x[...]\n from Abs(Neg(x))\n to Abs(x)", False),
+    ],
+)
+def test_an_equation_is_idle_where_it_saves_nothing_and_is_not_plain(text: str, idle: bool) -> None:
+    (rule,) = parse_rules(f"rule r\n {text}\n")
+    (source,), (target,) = rule.instance(0).lhs, rule.instance(0).rhs
+    vocabulary = replace(SUMS, free=frozenset())
+    skeleton, _ = take_apart(source, target, vocabulary)
+    same = order(source, vocabulary)[0] == order(target, vocabulary)[0]
+    assert is_idle(Proposal(source, target, skeleton, (), same), vocabulary) is idle

@@ -1,0 +1,264 @@
+"""Targets that are computed from the shapes of tensors: with dynamic dimensions as with static."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import xflow
+from xflow.core.graph import Opaque, apply
+from xflow.core.registry import Operator
+from xflow.core.size import symbol, symbols
+from xflow.cost.fusion import operator_name
+from xflow.onnx.exporter import export_model
+from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.shape_arithmetic import cut_shape
+
+HEADS, WIDTH = 3, 12
+
+
+class Builder:
+    """Nodes and constants of a model, in the way that exporters of dynamic shapes write them."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, value: object, dtype: type = np.int64) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def __call__(self, op: str, *inputs: str, **attributes: object) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def size(self, x: str, axis: int) -> str:
+        """The extent of an axis, as a vector of one element."""
+        number = self("Gather", self("Shape", x), self.constant(axis), axis=0)
+        return self("Unsqueeze", number, self.constant([0]))
+
+    def model(
+        self, output: str, shape: Sequence[int | str], result: Sequence[int | str]
+    ) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "attention",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, result)],
+            self.constants,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.checker.check_model(model)
+        return model
+
+
+def attention(batch: int | str, tokens: int | str) -> onnx.ModelProto:
+    """Self-attention in heads, whose shapes are computed, under a mask that is expanded."""
+    random = np.random.default_rng(0)
+    add = Builder()
+    n, s = add.size("x", 0), add.size("x", 1)
+    width = add("Div", add("Mul", add.constant(WIDTH), add.constant(1)), add.constant(HEADS))
+    width = add("Unsqueeze", width, add.constant([0]))
+    target = add("Concat", n, s, add.constant([HEADS]), width, axis=0)
+
+    def heads(permutation: Sequence[int]) -> str:
+        weight = add.constant(random.standard_normal((WIDTH, WIDTH)), np.float32)
+        apart = add("Reshape", add("MatMul", "x", weight), target)
+        return add("Transpose", apart, perm=permutation)
+
+    query, key, value = heads((0, 2, 1, 3)), heads((0, 2, 3, 1)), heads((0, 2, 1, 3))
+    scores = add("Mul", add("MatMul", query, key), add.constant(0.5, np.float32))
+    scores = add("Mul", scores, add.constant(0.25, np.float32))
+    wide = add("Concat", n, add.constant([1]), s, s, axis=0)
+    shape = add("Where", add("Equal", wide, add.constant([-1] * 4)), add.constant([1] * 4), wide)
+    mask = add("Expand", add.constant([[[[-1.0]]]], np.float32), shape)
+    weights = add("Softmax", add("Add", scores, mask), axis=-1)
+    together = add("Transpose", add("MatMul", weights, value), perm=(0, 2, 1, 3))
+    whole = add("Concat", n, s, add.constant([-1]), axis=0)
+    result = add("Relu", add("Relu", add("Reshape", together, whole)))
+    return add.model(result, [batch, tokens, WIDTH], [batch, tokens, WIDTH])
+
+
+def imported(model: onnx.ModelProto) -> Imported:
+    return import_model(ir.from_proto(model))
+
+
+def operators(graph_of: Imported) -> Counter[str]:
+    """The operators that the graph computes, the opaque ones as such."""
+    return Counter(
+        node.op.name if isinstance(node.op, Operator) else "opaque"
+        for node in graph_of.graph.nodes
+        if isinstance(node.op, Operator | Opaque) and not node.constant
+    )
+
+
+DYNAMIC = {
+    "batch": ("n", 5),
+    "sequence": (2, "s"),
+    "both": ("n", "s"),
+    "of one name": ("n", "n"),
+}
+
+
+@pytest.mark.parametrize("sizes", DYNAMIC.values(), ids=DYNAMIC)
+def test_a_dynamic_export_is_seen_as_the_static_one(sizes: tuple[int | str, int | str]) -> None:
+    static, dynamic = operators(imported(attention(2, 5))), operators(imported(attention(*sizes)))
+    assert "opaque" not in dynamic
+    assert dynamic == static
+
+
+def test_targets_are_polynomials_over_the_names_of_dimensions() -> None:
+    graph = imported(attention("n", "s")).graph
+    targets = {node.attributes["shape"] for node in graph.nodes
+               if isinstance(node.op, Operator) and node.op.name == "Reshape"}  # fmt: skip
+    n, s = symbol("n"), symbol("s")
+    assert targets == {(n, s, HEADS, WIDTH // HEADS), (n, s, WIDTH)}
+
+
+def test_an_optimized_model_keeps_its_dynamic_dimensions() -> None:
+    model = attention("n", "s")
+    result = xflow.optimize(model, cost="estimated", budget=60.0, input_shapes={"x": (2, 5, WIDTH)})
+    assert result.report.changed
+    after = ir.to_proto(result.model)
+    assert after.graph.input == model.graph.input
+    assert after.graph.output == model.graph.output
+    for batch, tokens in ((2, 5), (1, 1), (7, 3)):
+        x = np.random.default_rng(1).standard_normal((batch, tokens, WIDTH)).astype(np.float32)
+        expected, found = run(model, {"x": x}), run(after, {"x": x})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_the_model_does_not_compute_are_read_off_its_inputs() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s] x, float[s] z) => (float[n, s] y) { y = Add(x, z) }""")
+    source = imported(model)
+    (old,) = source.graph.outputs
+    x, z = old.node.inputs
+    (wide,) = apply("Expand", [z], {"shape": (symbol("n"), symbol("s"))})
+    (new,) = apply("Add", [x, wide], {})
+    after = ir.to_proto(export_model(source, source.graph.replace({old: new})))
+    assert [node.op_type for node in after.graph.node] == [
+        *("Shape", "Shape", "Concat", "Expand", "Add")
+    ]
+    for batch, tokens in ((2, 5), (1, 1)):
+        random = np.random.default_rng(1)
+        feeds = {"x": random.standard_normal((batch, tokens)), "z": random.standard_normal(tokens)}
+        given = {name: array.astype(np.float32) for name, array in feeds.items()}
+        np.testing.assert_array_equal(run(after, given), run(model, given))
+    (added,) = imported(after).graph.outputs
+    assert added.node.inputs[1].node.attributes["shape"] == (symbol("n"), symbol("s"))
+
+
+@pytest.mark.parametrize(("opset", "exponentials"), [(17, 1), (13, 2)])
+def test_nothing_stays_only_to_have_its_sizes_read(opset: int, exponentials: int) -> None:
+    """Where older opsets cannot read them off an input, it stays, under a name of its own."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
+        g (float[n, s] x) => (float[n, s] y)
+        {{ a = Abs(x) b = Abs(a) z = Exp(b) sizes = Shape(z)
+           t = Transpose(z) r = Reshape(t, sizes) y = Neg(r) }}""")
+    source = imported(model)
+    (twice,) = next(n.inputs for n in source.graph.nodes if operator_name(n) == "Exp")
+    after = export_model(source, source.graph.replace({twice: twice.node.inputs[0]}))
+    written = ir.to_proto(after)
+    onnx.checker.check_model(written, full_check=True)
+    counts = Counter(node.op_type for node in written.graph.node)
+    assert (counts["Exp"], counts["Reshape"]) == (exponentials, 1)
+    assert {"z", "r"} <= {name for node in written.graph.node for name in node.output}
+    for batch, tokens in ((2, 5), (1, 1)):
+        given = {"x": np.random.default_rng(1).standard_normal((batch, tokens), np.float32)}
+        np.testing.assert_array_equal(run(written, given), run(model, given))
+
+
+def test_a_constant_of_dynamic_sizes_is_made_at_run_time() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s] x) => (float[n, s] y) <float[1] c = {3}> { y = Mul(x, c) }""")
+    source = imported(model)
+    (old,) = source.graph.outputs
+    x, c = old.node.inputs
+    (wide,) = apply("Expand", [c], {"shape": x.shape})
+    (new,) = apply("Mul", [x, wide], {})
+    after = ir.to_proto(export_model(source, source.graph.replace({old: new})))
+    assert [node.op_type for node in after.graph.node][-2:] == ["Expand", "Mul"]
+    given = {"x": np.ones((2, 5), np.float32)}
+    np.testing.assert_array_equal(run(after, given), run(model, given))
+
+
+def test_a_guard_behind_a_mask_made_by_range_has_the_sizes_of_the_scores() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s] x) => (float[n, s] y) <int64 start = {0}, int64 step = {1}, float c = {0}>
+        { l = Shape<start = 1>(x) axes = Constant<value_ints = [0]>() end = Squeeze(l, axes)
+          r = Range(start, end, step) f = Cast<to = 1>(r) m = Add(x, f)
+          odd = IsNaN(m) y = Where(odd, c, m) }""")
+    (chosen,) = imported(model).graph.outputs
+    assert chosen.shape == (symbol("n"), symbol("s"))
+    assert operators(imported(model))["Where"] == 1
+
+
+POSITIONS = """<ir_version: 9, opset_import: ["" : 17]>
+    g (float[n, s, 4] x, float[n, t, 4] z) => (float[n, s, 4] y)
+    <float[1, 8, 4] table = {TABLE}, int64[1] first = {0}, int64[1] second = {1}>
+    { length = Shape<start = 1, end = 2>(OF) part = Slice(table, first, length, second)
+      y = Add(x, part) }"""
+"""What BERT does with positions, of which it has eight here."""
+
+
+@pytest.mark.parametrize(("of", "follows"), [("x", True), ("z", False)])
+def test_positions_cut_to_the_length_of_an_input_leave_its_sizes_known(
+    of: str, follows: bool
+) -> None:
+    numbers = ", ".join(map(str, range(32)))
+    text = POSITIONS.replace("TABLE", numbers).replace("OF", of)
+    (y,) = imported(onnx.parser.parse_model(text)).graph.outputs
+    assert (y.shape == (symbol("n"), symbol("s"), 4)) == follows
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "shape"),
+    [
+        ([0], [3], [1], (1, 3, 4)),
+        ([0], [9], [-2], (1, 8, 4)),
+        ([0, 0], [3, 2], [1, 2], (1, 3, 2)),
+        ([1], [3], [1], (1, "b", 4)),
+        ([0, 0], [3], [1], None),  # and such do not run
+        ([0], [3], [5], None),
+        ([0, 0], [3, 2], [1, 1], None),
+    ],
+)
+def test_what_a_slice_leaves(
+    starts: list[int], ends: list[int], axes: list[int], shape: tuple[int | str, ...] | None
+) -> None:
+    inferred = symbols("a b c")
+    vectors = [np.array(vector) for vector in (starts, ends, axes)]
+    found, clipped = cut_shape((1, 8, 4), vectors, inferred)
+    assert not clipped
+    assert [str(size) for size in found] == [str(size) for size in shape or inferred]
+
+
+def test_a_number_that_is_said_of_a_clipped_size_says_nothing_of_other_sizes() -> None:
+    vectors = [np.array([0]), np.array([symbol("s")], object), np.array([1])]
+    unknown = (1, symbol("u"), 4)
+    assert cut_shape((1, 8, 4), vectors, unknown) == (unknown, {symbol("u"): symbol("s")})
+    assert cut_shape((1, 8, 4), vectors, (1, 3, 4)) == ((1, 3, 4), {})
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (result,) = session.run(None, dict(feeds))
+    return np.asarray(result)
+
+
+def test_what_is_not_determined_stays_opaque() -> None:
+    add = Builder()
+    half = add("Div", add.size("x", 0), add.constant([2]))  # not exact for odd sizes
+    target = add("Concat", half, add.constant([-1]), axis=0)
+    model = add.model(add("Reshape", "x", target), ["n", 4], ["m", "k"])
+    assert operators(imported(model)) == {"opaque": 6}

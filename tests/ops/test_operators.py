@@ -1,0 +1,385 @@
+"""Every operator, at each of its examples: all readings of its declaration are one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
+from operator_cases import (
+    BROADCASTING,
+    as_floats,
+    assert_equal,
+    case_id,
+    cases,
+    element_types,
+    exact_inputs,
+    has_inputs,
+    neighbours,
+    numpy_type,
+    onnx_model,
+    outputs_by_specification,
+    read_node,
+    run_onnxruntime,
+    symbolise,
+    with_values,
+)
+
+from xflow.core.arguments import integers
+from xflow.core.errors import ShapeError
+from xflow.core.graph import complete_attributes
+from xflow.core.registry import Example, Need, Operator, RealSymbol
+from xflow.core.size import Size, substitute, symbol
+from xflow.core.size import evaluate as evaluate_size
+from xflow.core.spec import Element
+from xflow.ops import operator, operators
+
+CASES = cases()
+RUNTIME_CASES = [(op, example) for op, example in CASES if op.op_type]
+ONNX_CASES = [(op, example) for op, example in RUNTIME_CASES if not op.domain]
+each_case = pytest.mark.parametrize(("op", "example"), CASES, ids=case_id)
+each_runtime_case = pytest.mark.parametrize(("op", "example"), RUNTIME_CASES, ids=case_id)
+each_onnx_case = pytest.mark.parametrize(("op", "example"), ONNX_CASES, ids=case_id)
+
+
+@cache
+def leaves_the_rationals(name: str) -> bool:
+    """Whether an operator's specification gives a float for fractions, at one of its examples."""
+    for op, example in CASES:
+        if op.name == name:
+            exact = exact_inputs(op, example)
+            found = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
+            if any(isinstance(element, float) for array in found for element in array.flat):
+                return True
+    return False
+
+
+CONSTANTS = {op.name for op in operators() if op.arity == (0, 0)}
+
+OPSET = 20
+OTHER_OPSETS = (24, 18)
+"""Where operators are tried that have no form at OPSET."""
+
+
+def build(op: Operator, example: Example, opset: int) -> onnx.ModelProto | None:
+    """The operator as a model of one node; None where it has no form at `opset`."""
+    call = op.to_onnx(example.attributes, example.shapes, opset)
+    outputs = len(op.shape(example.shapes, example.attributes, Need()))
+    return None if call is None else onnx_model(call, outputs, *element_types(op, example, "FLOAT"))
+
+
+def build_anywhere(op: Operator, example: Example) -> onnx.ModelProto:
+    """The operator as a model of one node, at OPSET if it has a form there."""
+    known = (1,) if op.domain else (OPSET, *OTHER_OPSETS)
+    opsets = [opset for opset in known if opset >= op.since]
+    models = (build(op, example, opset) for opset in opsets)
+    return next(model for model in models if model is not None)
+
+
+def check_specification(op: Operator, example: Example) -> None:
+    """`at` at integers, in exact arithmetic, is `numpy`; every access is in bounds."""
+    exact = exact_inputs(op, example)
+    found = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
+    assert_equal(found, op.numpy(as_floats(exact), example.attributes))
+
+
+def check_symbolic_specification(op: Operator, example: Example) -> None:
+    """`at` at symbols, read at integers, is `numpy`; every access is in bounds."""
+    exact = exact_inputs(op, example)
+    expected = op.numpy(as_floats(exact), example.attributes)
+    for attributes in (False, True):
+        symbolic = symbolise(op, example, attributes=attributes)
+        found = outputs_by_specification(
+            op, symbolic.shapes, symbolic.attributes, exact, {"": 0, **symbolic.values}
+        )
+        assert_equal(found, expected)
+
+
+def check_shape(op: Operator, example: Example) -> None:
+    """`shape` on integers is the shape of numpy's result; on symbols it becomes the same."""
+    shapes = op.shape(example.shapes, example.attributes, Need())
+    arrays = op.numpy(as_floats(exact_inputs(op, example)), example.attributes)
+    assert shapes == [array.shape for array in arrays]
+    for attributes in (False, True):
+        symbolic = symbolise(op, example, attributes=attributes)
+        need = Need()
+        general = op.shape(symbolic.shapes, symbolic.attributes, need)
+        values = symbolic.values
+        assert [tuple(substitute(n, values) for n in s) for s in general] == list(
+            map(tuple, shapes)
+        )
+        assert all(condition.substitute(values).decided for condition in need.conditions)
+
+
+@each_case
+def test_shape_is_the_same_on_integers_on_symbols_and_in_numpy(
+    op: Operator, example: Example
+) -> None:
+    check_shape(op, example)
+
+
+@each_case
+def test_specification_is_numpy(op: Operator, example: Example) -> None:
+    check_specification(op, example)
+
+
+@each_case
+def test_specification_at_symbolic_sizes_is_numpy(op: Operator, example: Example) -> None:
+    check_symbolic_specification(op, example)
+
+
+@each_case
+def test_requirements_on_symbols_are_those_on_integers(op: Operator, example: Example) -> None:
+    """Sizes next to the example's are accepted as integers exactly where the conditions hold."""
+    symbolic = symbolise(op, example, attributes=True)
+    need = Need()
+    general = op.shape(symbolic.shapes, symbolic.attributes, need)
+    for values in neighbours(symbolic):
+        near = with_values(symbolic, values)
+        if any(n < 0 for shape in near.shapes for n in shape):
+            continue
+        holds = all(condition.substitute(values).decided for condition in need.conditions)
+        try:
+            shapes = op.shape(near.shapes, near.attributes, Need())
+        except ShapeError:
+            assert not holds, values
+            continue
+        # Integers may broadcast where an extent has become 1; symbols do not.
+        assert holds or op.name in BROADCASTING, values
+        if holds:
+            assert [tuple(substitute(n, values) for n in s) for s in general] == shapes
+            if not has_inputs(op, near):
+                continue
+            arrays = op.numpy(as_floats(exact_inputs(op, near)), near.attributes)
+            assert [array.shape for array in arrays] == shapes
+
+
+@each_case
+def test_numpy_keeps_the_element_type_and_is_exact_on_fractions(
+    op: Operator, example: Example
+) -> None:
+    exact = exact_inputs(op, example)
+    if op.name in CONSTANTS:
+        pytest.skip("a constant has no input to take its element type from")
+    for name in ("FLOAT", "DOUBLE"):
+        _, types = element_types(op, example, name)
+        arrays = op.numpy(as_floats(exact, numpy_type(name)), example.attributes)
+        for array, expected_type in zip(arrays, types, strict=True):
+            assert array.dtype == numpy_type(expected_type)
+    if not leaves_the_rationals(op.name):
+        expected = outputs_by_specification(op, example.shapes, example.attributes, exact, {})
+        for a, b in zip(op.numpy(exact, example.attributes), expected, strict=True):
+            assert a.shape == b.shape
+            assert np.array_equal(a, b)
+
+
+@each_onnx_case
+def test_onnx_shape_inference_agrees(op: Operator, example: Example) -> None:
+    if op.name == "GroupNormalization":
+        pytest.skip("ONNX leaves its shape open")
+    model = build_anywhere(op, example)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    onnx.checker.check_model(inferred, full_check=True)
+    found = [
+        tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+        for value in inferred.graph.output
+    ]
+    assert found == op.shape(example.shapes, example.attributes, Need())
+
+
+def beyond_reference_evaluator(op: Operator, example: Example) -> str:
+    """Why ONNX's ReferenceEvaluator fails here, where ONNX Runtime agrees with us; or nothing."""
+    pads = integers(example.attributes, "pads") if "pads" in example.attributes else ()
+    if op.name == "Pad" and min(pads) < 0:
+        return "it does not crop"
+    if op.name == "MaxPool" and len(set(pads)) > 1:
+        return "it mistakes unequal pads of MaxPool"
+    if op.name == "MaxPool" and len(pads) == 2 and any(pads):
+        return "it ignores the pads of MaxPool over one axis"
+    if op.name == "AveragePool" and example.attributes["ceil_mode"] and len(pads) == 2:
+        return "it moves the window of AveragePool where rounding up adds more than one element"
+    if op.name == "Mean" and len(set(example.shapes)) > 1:
+        return "it does not broadcast in Mean"
+    if op.name in ("Softsign", "ReduceLogSumExp") and not example.shapes[0]:
+        return f"it has no array for a {op.name} of shape []"
+    if op.name == "GlobalMaxPool" and len(example.shapes[0]) != 4:
+        return "it takes two spatial axes for granted"
+    if op.name == "ConvTranspose" and example.attributes["group"] != 1:
+        return "it expects one output channel in each group of ConvTranspose"
+    return ""
+
+
+@each_onnx_case
+def test_reference_evaluator_agrees(op: Operator, example: Example) -> None:
+    reason = beyond_reference_evaluator(op, example)
+    if reason:
+        pytest.skip(reason)
+    arrays = as_floats(exact_inputs(op, example), np.float32)
+    model = build_anywhere(op, example)
+    feeds = {f"x{k}": array for k, array in enumerate(arrays)}
+    found = ReferenceEvaluator(model).run(None, feeds)
+    assert_equal(list(found), op.numpy(arrays, example.attributes), rtol=1e-5)
+
+
+@each_runtime_case
+def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example) -> None:
+    for values in neighbours(symbolise(op, example, attributes=True)):
+        near = with_values(symbolise(op, example, attributes=True), values)
+        if any(n < 0 for shape in near.shapes for n in shape):
+            continue
+        if "Pool" in op.name and near.shapes[0][1] == 0:
+            continue  # ONNX Runtime does not pool tensors without channels
+        if op.name == "GroupNormalization" and near.shapes[0][0] == 0:
+            continue  # nor does it reshape an empty batch
+        if op.name == "Attention" and any(0 in shape for shape in near.shapes):
+            continue  # nor attend to nothing
+        try:
+            op.shape(near.shapes, near.attributes, Need())
+        except ShapeError:
+            continue
+        if not has_inputs(op, near):
+            continue
+        arrays = as_floats(exact_inputs(op, near), np.float32)
+        model = build_anywhere(op, near)
+        assert_equal(run_onnxruntime(model, arrays), op.numpy(arrays, near.attributes), rtol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [7, 10, 12, 13, 18, OPSET, 24])
+@each_onnx_case
+def test_onnxruntime_agrees_and_the_node_is_read_back(
+    op: Operator, example: Example, opset: int
+) -> None:
+    check_runtime(op, example, opset)
+
+
+@pytest.mark.parametrize(
+    ("op", "example"), [case for case in RUNTIME_CASES if case[0].domain], ids=case_id
+)
+def test_onnxruntime_agrees_on_its_own_operators(op: Operator, example: Example) -> None:
+    check_runtime(op, example, 1)
+
+
+def check_runtime(op: Operator, example: Example, opset: int) -> None:
+    """ONNX Runtime computes what `numpy` does, and the node is read as it was written."""
+    if opset < op.since:
+        pytest.skip(f"{op.name} exists since opset {op.since}")
+    model = build(op, example, opset)
+    if model is None:
+        assert build_anywhere(op, example)
+        pytest.skip(f"no form at opset {opset}")
+    arrays = as_floats(exact_inputs(op, example), np.float32)
+    found = run_onnxruntime(model, arrays)
+    assert_equal(found, op.numpy(arrays, example.attributes), rtol=1e-5)
+    understood = op.from_onnx(read_node(model))
+    assert understood is not None
+    attributes, positions = understood
+    assert complete_attributes(op, attributes, example.shapes) == example.attributes
+    assert positions == tuple(range(len(example.shapes)))
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.commutative], ids=str)
+def test_commutative_operators_do_not_depend_on_the_order(op: Operator) -> None:
+    for example in op.examples:
+        arrays = as_floats(exact_inputs(op, example))
+        assert_equal(op.numpy(arrays[::-1], {}), op.numpy(arrays, {}))
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_reshape_moves_elements_as_numpy_does(data: st.DataObject) -> None:
+    """For sizes that are products of symbols, cut in two ways, with axes of extent 1 between."""
+    factors = data.draw(st.lists(st.integers(1, 3), max_size=4))
+    values = {f"f{k}": factor for k, factor in enumerate(factors)}
+
+    def regroup() -> tuple[tuple[Size, ...], tuple[int, ...]]:
+        shape: list[Size] = []
+        for name in values:
+            if shape and data.draw(st.sampled_from((True, False))):
+                shape[-1] = shape[-1] * symbol(name)
+            else:
+                shape += [1] * data.draw(st.integers(0, 1)) + [symbol(name)]
+        return tuple(shape), tuple(evaluate_size(n, values) for n in shape)
+
+    (source, before), (target, after) = regroup(), regroup()
+    op = operator("Reshape")
+    exact = exact_inputs(op, Example((before,)))
+    expected = [exact[0].reshape(after)]
+    for shape, goal, sizes in ((source, target, {"": 0, **values}), (before, after, {})):
+        found = outputs_by_specification(op, [shape], {"shape": goal}, exact, sizes)
+        assert_equal(found, expected)
+
+
+def test_every_operator_has_examples_and_a_documented_meaning() -> None:
+    for op in operators():
+        assert len(op.examples) >= 3, op
+        assert type(op).__doc__, op
+
+
+def test_a_real_symbol_is_an_unknown_scalar() -> None:
+    element = operator("Scalar").at((), (), {"value": RealSymbol("alpha")}, 0, ())
+    assert element == Element("%alpha", ())
+
+
+def _swap(op: Operator) -> Callable[..., Any]:
+    return lambda inputs, shapes, *rest: type(op).at(op, inputs[::-1], shapes[::-1], *rest)
+
+
+def _shift(op: Operator) -> Callable[..., Any]:
+    def at(inputs: Any, *rest: Any) -> Any:
+        moved = [lambda i, read=read: read((*i[:-1], i[-1] + 1)) for read in inputs]
+        return type(op).at(op, moved, *rest)
+
+    return at
+
+
+def _double(op: Operator) -> Callable[..., Any]:
+    return lambda *args: type(op).at(op, *args) * Fraction(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "mutate"),
+    [
+        ("Sub", _swap),
+        ("Div", _swap),
+        ("MatMul", _swap),
+        ("Concat", _swap),
+        ("Conv", _shift),
+        ("Pad", _shift),
+        ("Slice", _shift),
+        ("MaxPool", _shift),
+        ("Transpose", _shift),
+        ("AveragePool", _double),
+        ("ConvTranspose", _shift),
+        ("DepthToSpace", _shift),
+        ("Resize", _shift),
+        ("Tile", _shift),
+        ("Einsum", _double),
+        ("GlobalMaxPool", _double),
+        ("ReduceMean", _double),
+        ("BatchNormalization", _double),
+    ],
+)
+@pytest.mark.parametrize("check", [check_specification, check_symbolic_specification])
+def test_a_wrong_specification_is_noticed(
+    name: str,
+    mutate: Callable[[Operator], Callable[..., Any]],
+    check: Callable[[Operator, Example], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    op = operator(name)
+    wrong = type(op)()
+    monkeypatch.setattr(wrong, "at", mutate(op), raising=True)
+    noticed = 0
+    for example in (example for other, example in CASES if other is op):
+        try:
+            check(wrong, example)
+        except (AssertionError, IndexError):
+            noticed += 1
+    assert noticed

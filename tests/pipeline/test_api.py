@@ -1,0 +1,437 @@
+"""Optimising whole models: right and better, or the input's own graph with the reason."""
+
+import dataclasses
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from products import RULES, Unmeasured, one_relu, operators, separated, two_products
+
+import xflow
+from xflow.cli import entry
+from xflow.core.errors import ExitCode, ModelError, UnknownRuleError, UsageError, ValidationFailed
+from xflow.core.graph import Graph, Node, Opaque, apply, rebuild
+from xflow.core.registry import Operator
+from xflow.cost import measure
+from xflow.cost.comparison import Comparison, Timing
+from xflow.pipeline import api, attempts, gate
+from xflow.rewriting.replacement import Replacement, apply_replacements
+from xflow.rewriting.rule import Rule, parse_rules
+from xflow.search.driver import SearchResult
+from xflow.validation.equivalence import check_equivalent
+
+WRONG = parse_rules(
+    """
+rule drop-relu
+  in       x[...]
+  from     Relu(x)
+  to       Mul(x, 1)
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Measurements go to a store of the test's own; temporary files must be gone afterwards."""
+    monkeypatch.setenv("XFLOW_CACHE", str(tmp_path / "costs.sqlite"))
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield
+    assert list(folder.iterdir()) == []
+
+
+def estimated(model: api.Model, rules: list[Rule], **settings: object) -> api.Result:
+    options = {"budget": 5.0, "threads": 1, "cost": "estimated", "check": 1, **settings}
+    return xflow.optimize(model, rules=rules, **options)  # type: ignore[arg-type]
+
+
+def test_a_model_is_rewritten_checked_and_reported() -> None:
+    model = two_products()
+    before = model.SerializeToString()
+    phases: list[str] = []
+    result = estimated(model, RULES, progress=lambda phase, details: phases.append(phase))
+    assert operators(result) == ["MatMul", "Relu"]
+    assert model.SerializeToString() == before
+    report = result.report
+    assert report.changed
+    assert (report.before.nodes, report.after.nodes) == (5, 2)
+    assert {use.name for use in report.rules} == {"merge-products", "relu-of-relu"}
+    assert report.largest_error is not None
+    assert report.largest_error < 1e-3
+    assert report.latency_before is None
+    assert report.shapes == {"x": (1, 96)}
+    assert set(report.phases) == {"load", "import", "search", "check", "log"}
+    assert set(report.phases) <= set(phases)
+    assert result.model.metadata_props == {"licence": "free"}
+    onnx.checker.check_model(ir.to_proto(result.model), full_check=True)
+
+
+def test_path_message_and_ir_model_give_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(two_products(), path)
+    content = path.read_bytes()
+    results = [
+        estimated(model, RULES)
+        for model in (path, str(path), two_products(), ir.from_proto(two_products()))
+    ]
+    texts = {ir.to_proto(result.model).SerializeToString() for result in results}
+    assert len(texts) == 1
+    assert path.read_bytes() == content
+
+
+def test_an_estimated_run_is_deterministic() -> None:
+    first, second = (estimated(two_products(), RULES, seed=3) for _ in range(2))
+    one, two = (dataclasses.replace(r.report, phases={}) for r in (first, second))
+    assert one == two
+    assert ir.to_proto(first.model) == ir.to_proto(second.model)
+
+
+def test_without_a_rewrite_the_user_gets_the_input_back() -> None:
+    model = two_products()
+    result = estimated(model, RULES, only_rules=["relu-of-relu"], skip_rules=["relu-of-relu"])
+    assert not result.report.changed
+    assert ir.to_proto(result.model) == ir.to_proto(ir.from_proto(model))
+    assert any("No rewrite" in text for text in result.report.messages)
+
+
+def test_rules_can_be_chosen_by_name() -> None:
+    assert operators(estimated(two_products(), RULES, only_rules=["relu-of-relu"])) == [
+        "MatMul",
+        "MatMul",
+        "Add",
+        "Relu",
+    ]
+    assert operators(estimated(two_products(), RULES, skip_rules=["relu-of-relu"])) == [
+        "MatMul",
+        "Relu",
+        "Relu",
+    ]
+    with pytest.raises(UnknownRuleError, match="relu-of-rel"):
+        estimated(two_products(), RULES, only_rules=["relu-of-rel"])
+
+
+def eager_search(graph: Graph, *_: object, **__: object) -> SearchResult:
+    """A search that proposes a wrong replacement and then a right one."""
+    relus = [node.outputs[0] for node in graph.nodes if _is_relu(node)]
+    (lone,) = (v for v in relus if isinstance(v.node.inputs[0].node.op, Opaque))
+    wrong = apply("Add", [lone.node.inputs[0]] * 2)
+    (twice,) = (v for v in relus if v.node.inputs[0] in relus)
+    steps = (
+        Replacement((lone,), wrong, ("wrong-rule",), 1e-6),
+        one_relu(twice),
+    )
+    return SearchResult(apply_replacements(graph, steps), steps)
+
+
+def _is_relu(node: Node) -> bool:
+    return isinstance(node.op, Operator) and node.op.name == "Relu"
+
+
+def test_a_guilty_rewrite_is_dropped_and_named_and_the_others_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempts, "search", eager_search)
+    result = estimated(separated(), RULES)
+    assert result.report.changed
+    assert [use.name for use in result.report.rules] == ["relu-of-relu"]
+    assert operators(result).count("Relu") == 2
+    (warning,) = result.report.warnings
+    assert "wrong-rule" in warning
+    assert "relu-of-relu" not in warning
+
+
+CLIPPED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[64, 256] x) => (float[64, 256] y) <float low = {-2}, float high = {2}>
+{ t = Tanh(x) c = Clip(t, low, high) r = Relu(c) y = Relu(r) }"""
+"""No input tells what the Clip is for."""
+
+
+def forgetful_search(graph: Graph, *_: object, **__: object) -> SearchResult:
+    """A search that takes a Clip away, and says that it was a step of another rule."""
+    item = one_relu(graph.outputs[0])
+    clip = _clip(graph).outputs[0]
+    made = rebuild(item.after, {clip: clip.node.inputs[0]})
+    return SearchResult(graph, (dataclasses.replace(item, after=made),))
+
+
+def _clip(graph: Graph) -> Node:
+    (clip,) = (n for n in graph.nodes if isinstance(n.op, Operator) and n.op.name == "Clip")
+    return clip
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["another trail", "no trail"])
+def test_a_model_that_does_not_follow_by_the_steps_that_were_told_is_not_written(
+    known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def without_trail(graph: Graph, *_: object, **__: object) -> SearchResult:
+        (item,) = forgetful_search(graph).replacements
+        return SearchResult(graph, (dataclasses.replace(item, trail=None),))
+
+    monkeypatch.setattr(attempts, "search", forgetful_search if known else without_trail)
+    model = onnx.parser.parse_model(CLIPPED)
+    with pytest.raises(ValidationFailed, match="does not follow"):
+        estimated(model, RULES)
+    source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model, source)
+    target.write_bytes(b"what stood there")
+    line = [str(source), str(target), "--cost", "estimated", "--budget", "1", "-q"]
+    assert entry.main(line) == ExitCode.VALIDATION_FAILED
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "internal error" not in said
+    assert target.read_bytes() == b"what stood there"
+
+
+def test_nor_is_one_with_such_steps_in_a_graph_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[64, 256] x, bool b) => (float[64, 256] z) {
+      z = If (b) <
+        then_branch = t () => (float[64, 256] y) {
+          low = Constant <value_float = -2.0> () high = Constant <value_float = 2.0> ()
+          t = Tanh(x) c = Clip(t, low, high) r = Relu(c) y = Relu(r) },
+        else_branch = e () => (float[64, 256] w) { w = Neg(x) }> }"""
+
+    def search(graph: Graph, *args: object, **settings: object) -> SearchResult:
+        inner = any(isinstance(n.op, Operator) and n.op.name == "Clip" for n in graph.nodes)
+        return forgetful_search(graph) if inner else SearchResult(graph, ())
+
+    monkeypatch.setattr(attempts, "search", search)
+    with pytest.raises(ValidationFailed, match="does not follow"):
+        estimated(onnx.parser.parse_model(text), RULES)
+
+
+def test_models_that_show_a_wrong_rewrite_are_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold what was rewritten and nothing else, and the checks tell them apart."""
+    monkeypatch.setattr(attempts, "search", eager_search)
+    result = estimated(separated(), RULES, save_repro=tmp_path / "repro")
+    assert any("rewrite-1" in text for text in result.report.warnings)
+    place = tmp_path / "repro" / "rewrite-1"
+    before, after = (onnx.load(place / f"{name}.onnx") for name in ("before", "after"))
+    assert [node.op_type for node in before.graph.node] == ["Relu"]
+    assert [node.op_type for node in after.graph.node] == ["Add"]
+    assert before.graph.input == after.graph.input
+    assert not check_equivalent(place / "before.onnx", place / "after.onnx").ok
+    about = (place / "about.txt").read_text()
+    assert "wrong-rule" in about
+    assert about.count("differs") == 2, "in the whole model, and in these"
+
+
+def test_a_wrong_rule_alone_changes_nothing() -> None:
+    model = two_products()
+    result = estimated(model, WRONG)
+    assert not result.report.changed
+    assert ir.to_proto(result.model) == ir.to_proto(ir.from_proto(model))
+
+
+def test_a_rewrite_that_has_no_onnx_form_is_dropped() -> None:
+    rules = parse_rules(
+        """
+rule through-identity
+  in       x[N, M]
+  from     Relu(Relu(x))
+  to       MatMul(Eye(n=N), Relu(x))
+"""
+    )
+    result = estimated(two_products(), rules)
+    assert not result.report.changed
+
+
+@pytest.mark.parametrize(("handled", "searched"), [(0.0, 20.0), (5.0, 15.0), (90.0, 5.0)])
+def test_a_search_leaves_time_for_what_is_done_with_large_weights(
+    handled: float, searched: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is part of the budget, as reading the model is; but a quarter of the budget remains."""
+    given = []
+
+    def unsuccessful(graph: Graph, *_: object, deadline: float, **__: object) -> SearchResult:
+        given.append(deadline - time.monotonic())
+        return SearchResult(graph, ())
+
+    monkeypatch.setattr(attempts, "search", unsuccessful)
+    weights = xflow.optimize(two_products(), budget=1e-3).report.before.weight_bytes
+    rate = weights / handled if handled else math.inf
+    monkeypatch.setattr(attempts, "HANDLED_PER_S", (rate, rate))
+    xflow.optimize(two_products(), budget=20)
+    assert given[-1] == pytest.approx(searched, abs=1)
+
+
+def compared(ratio: float, low: float, passes: int) -> Comparison:
+    return Comparison(ratio, low, ratio + 0.1, Timing((2.0, 2.0)), Timing((1.0, 1.0)), passes)
+
+
+def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def timed(*_: object, limit_s: float, **__: object) -> Comparison:
+        given.append(limit_s)
+        return compared(1.05, 1.04, 9)
+
+    monkeypatch.setattr(measure.Measurer, "compare", timed)
+    monkeypatch.setattr(attempts, "WorstOf", lambda *a, **k: Unmeasured())
+    monkeypatch.setattr(gate, "CHECKED_PER_S", 1.0)  # bytes
+    result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
+    assert given[0] > result.report.before.weight_bytes
+
+
+@pytest.mark.parametrize(
+    ("low", "passes", "changed"),
+    [
+        (1.02, 2, True),
+        (1.04, 1, True),
+        (1.02, 1, False),
+        (1.01, 2, False),
+        (1.01, 4, True),
+        (1.001, 9, False),
+        (0.99, 9, False),
+    ],
+)
+def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
+    low: float, passes: int, changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low, passes))
+    monkeypatch.setattr(attempts, "WorstOf", lambda *a, **k: Unmeasured())
+    result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
+    assert result.report.changed is changed
+    assert len(operators(result)) == (2 if changed else 5)
+    assert (result.report.ratio is not None) is changed
+    assert result.report.latency_before is not None
+    if not changed:
+        assert any("not measurably faster" in text for text in result.report.messages)
+
+
+def test_a_measured_run_goes_all_the_way() -> None:
+    result = xflow.optimize(two_products(256), budget=2, threads=1, rules=RULES)
+    assert {"search", "check", "timing"} <= set(result.report.phases)
+    assert result.report.latency_before is not None
+    assert result.report.target.runtime
+
+
+def test_a_model_that_does_not_run_is_refused() -> None:
+    model = separated()
+    for node in model.graph.node:
+        node.name = "the same for all"
+    with pytest.raises(ValidationFailed, match="does not run"):
+        estimated(model, RULES)
+
+
+def test_a_model_with_operators_of_another_library_is_left_as_it_is() -> None:
+    model = separated()
+    model.graph.node.insert(0, helper.make_node("Mystery", ["x"], ["m"], domain="nowhere"))
+    model.opset_import.append(helper.make_opsetid("nowhere", 1))
+    model.graph.output.append(helper.make_tensor_value_info("m", TensorProto.FLOAT, ["N", 96]))
+    result = estimated(model, RULES)
+    assert not result.report.changed
+    assert any("does not run" in text for text in result.report.warnings)
+
+
+def test_a_random_model_is_left_as_it_is() -> None:
+    model = two_products()
+    model.graph.node.append(helper.make_node("RandomNormalLike", ["y"], ["r"]))
+    model.graph.output.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, ["N", 96]))
+    result = estimated(model, RULES)
+    assert not result.report.changed
+    assert any("does not agree with itself" in text for text in result.report.warnings)
+
+
+def test_sparse_weights_stay_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As initializers and as constants, which onnx-ir both does not know."""
+    model = two_products()
+    values = numpy_helper.from_array(np.ones(2, np.float32), "sparse")
+    places = numpy_helper.from_array(np.array([0, 3], np.int64), "places")
+    sparse = helper.make_sparse_tensor(values, places, [96])
+    model.graph.sparse_initializer.append(sparse)
+    nodes = [
+        helper.make_node("Constant", [], ["constant"], sparse_value=sparse),
+        helper.make_node("Add", ["y", "sparse"], ["half"]),
+        helper.make_node("Add", ["half", "constant"], ["z"]),
+    ]
+    model.graph.node.extend(nodes)
+    model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 96]))
+    path, after = tmp_path / "sparse.onnx", tmp_path / "after.onnx"
+    onnx.save(model, path)
+    result = estimated(path, RULES)
+    assert result.report.changed
+    result.save(after)
+    made = onnx.load(after)
+    assert list(made.graph.sparse_initializer) == [sparse]
+    assert [node for node in made.graph.node if node.op_type == "Constant"] == nodes[:1]
+    assert check_equivalent(path, after).ok
+    assert caplog.records == []
+
+
+def test_dynamic_sizes_are_those_asked_for() -> None:
+    result = estimated(two_products(), RULES, input_shapes={"x": (7, 96)})
+    assert result.report.shapes == {"x": (7, 96)}
+    with pytest.raises(UsageError):
+        estimated(two_products(), RULES, input_shapes={"z": (7, 96)})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"cost": "guessed"}, {"budget": 0}, {"provider": "abacus"}, {"threads": 0}),
+        *({"threads": 10**6}, {"check": 0}, {"rtol": -1.0}, {"atol": float("nan")}, {"seed": -1}),
+        *({"input_shapes": each} for each in ("x:1,96", {"x": 1}, {"x": (1.5, 96)}, [("x", 1)])),
+    ],
+)
+def test_settings_without_sense_are_usage_errors(settings: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        estimated(two_products(), RULES, **settings)
+
+
+def test_a_broken_file_is_a_model_error(tmp_path: Path) -> None:
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"\x08nothing")
+    with pytest.raises(ModelError):
+        estimated(path, RULES)
+
+
+def test_import_is_light() -> None:
+    code = "import sys, xflow; print('onnx' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert xflow.__version__
+
+
+def test_a_model_that_does_not_run_is_said_to_where_nothing_was_found() -> None:
+    model = two_products(8)
+    model.graph.initializer[0].dims[:] = [4, 16]
+    result = xflow.optimize(model, rules=[], budget=1, threads=1)
+    assert not result.report.changed
+    assert any("does not run" in text for text in result.report.warnings)
+
+
+def test_names_and_sizes_may_be_what_they_often_are() -> None:
+    """One name instead of a list of them, and numpy's integers."""
+    shapes = {"x": np.array([7, 96])}
+    result = estimated(two_products(), RULES, only_rules="relu-of-relu", input_shapes=shapes)
+    assert {use.name for use in result.report.rules} == {"relu-of-relu"}
+    assert '"x": [\n' in result.report.to_json()
+    with pytest.raises(UsageError, match="parse_rules"):
+        estimated(two_products(), ["relu-of-relu"])  # type: ignore[list-item]
+
+
+def test_a_script_in_a_checkout_finds_all_parts_however_xflow_is_installed() -> None:
+    code = (
+        "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
+        "import xflow.generator, xflow.verifier.prove\n"
+        "from xflow.rewriting.store import default_directory\n"
+        "print(default_directory())"
+    )
+    root = Path(xflow.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()) == root / "rules"

@@ -1,0 +1,170 @@
+"""Networks that the committed rules simplify, from one end of the pipeline to the other.
+
+The cost is the estimate, so that the outcome does not depend on the machine.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from places import MODELS
+
+import xflow
+from hydrate import hydrate
+
+
+class Network:
+    """Collects the nodes and random weights of a model with one input and one output."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = shape
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.random = np.random.default_rng(0)
+
+    def weight(self, *shape: int, positive: bool = False) -> str:
+        values = self.random.standard_normal(shape).astype(np.float32)
+        name = f"w{len(self.weights)}"
+        values = np.abs(values) + np.float32(0.5) if positive else values
+        self.weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def node(self, op: str, *inputs: str, **attributes: object) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def convolution(
+        self,
+        x: str,
+        into: int,
+        out: int,
+        kernel: Sequence[int],
+        *,
+        bias: bool = True,
+        group: int = 1,
+        stride: int = 1,
+    ) -> str:
+        inputs = [x, self.weight(out, into // group, *kernel)] + [self.weight(out)] * bias
+        pads = [(k - 1) // 2 for k in kernel] * 2
+        strides = [stride] * len(kernel)
+        return self.node("Conv", *inputs, pads=pads, strides=strides, group=group)
+
+    def normalization(self, x: str, channels: int) -> str:
+        vectors = [self.weight(channels) for _ in range(3)]
+        return self.node(
+            "BatchNormalization", x, *vectors, self.weight(channels, positive=True), epsilon=1e-3
+        )
+
+    def model(self, output: str) -> onnx.ModelProto:
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)
+        y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "network", [x], [y], self.weights)
+        opset = [helper.make_opsetid("", 17)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+        return onnx.shape_inference.infer_shapes(model)
+
+
+def optimized(model: onnx.ModelProto, **options: object) -> Counter[str]:
+    """Operators of the model after optimization, and how many there are of each."""
+    return Counter(in_order(model, **options))
+
+
+def in_order(model: onnx.ModelProto, **options: object) -> list[str]:
+    """Operators of the model after optimization; `optimize` itself checks equivalence."""
+    result = xflow.optimize(model, cost="estimated", threads=2, **options)  # type: ignore[arg-type]
+    return [node.op_type for node in result.model.graph]
+
+
+def test_the_branches_of_repvgg_become_single_convolutions() -> None:
+    model = hydrate(onnx.load(MODELS / "repvgg_a0.onnx"))
+    operators = optimized(model, budget=200)
+    assert operators["Conv"] == operators["Relu"] == 22
+    assert not operators["BatchNormalization"]
+    assert not operators["Add"]
+
+
+def test_without_rules_nothing_is_rewritten(tmp_path: Path) -> None:
+    model = hydrate(onnx.load(MODELS / "repvgg_a0.onnx"))
+    result = xflow.optimize(model, cost="estimated", rules=tmp_path)
+    assert not result.report.changed
+    assert result.report.rules == ()
+
+
+def test_asymmetric_kernels_merge() -> None:
+    net = Network([1, 8, 16, 16])
+    branches = [net.convolution("x", 8, 8, kernel) for kernel in ((3, 3), (1, 3), (3, 1))]
+    total = net.node("Add", net.node("Add", *branches[:2]), branches[2])
+    assert optimized(net.model(net.node("Relu", total))) == {"Conv": 1, "Relu": 1}
+
+
+def test_branches_of_a_strided_grouped_convolution_merge() -> None:
+    net = Network([1, 8, 17, 17])
+    branches = [
+        net.convolution("x", 8, 16, (k, k), group=4, stride=2, bias=k > 1) for k in (1, 3, 5)
+    ]
+    total = net.node("Add", branches[0], net.node("Add", *branches[1:]))
+    assert optimized(net.model(total)) == {"Conv": 1}
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_an_identity_branch_merges_at_any_number_of_axes(axes: int) -> None:
+    net = Network([1, 6, *[5] * axes])
+    total = net.node("Add", "x", net.convolution("x", 6, 6, [3] * axes))
+    assert optimized(net.model(net.node("Relu", total))) == {"Conv": 1, "Relu": 1}
+
+
+def test_channels_are_mixed_where_pixels_are_fewest() -> None:
+    """Behind the pool of DenseNet's transitions, and before a pool that keeps all pixels."""
+    net = Network([1, 64, 28, 28])
+    mixed = net.convolution("x", 64, 32, (1, 1), bias=False)
+    halved = net.node("AveragePool", mixed, kernel_shape=[2, 2], strides=[2, 2])
+    assert in_order(net.model(halved)) == ["AveragePool", "Conv"]
+    net = Network([1, 256, 17, 17])
+    window: dict[str, object] = {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}
+    smooth = net.node("AveragePool", "x", **window)
+    mixed = net.convolution(smooth, 256, 32, (1, 1), bias=False)
+    assert in_order(net.model(mixed)) == ["Conv", "AveragePool"]
+
+
+@pytest.mark.parametrize("pool", ["AveragePool", "MaxPool"])
+def test_a_pool_of_single_pixels_is_a_stride(pool: str) -> None:
+    net = Network([1, 32, 15, 15])
+    taken = net.node(pool, "x", kernel_shape=[1, 1], strides=[2, 2])
+    assert in_order(net.model(net.convolution(taken, 32, 16, (1, 1)))) == ["Conv"]
+
+
+def test_a_normalized_identity_branch_merges() -> None:
+    net = Network([1, 32, 14, 14])
+    total = net.node("Add", net.convolution("x", 32, 32, (3, 3)), net.normalization("x", 32))
+    assert optimized(net.model(total)) == {"Conv": 1}
+
+
+def test_a_classifier_that_reads_one_token_computes_its_last_block_for_that_row() -> None:
+    net = Network([1, 64, 128])
+    inner = net.node("Add", net.node("MatMul", "x", net.weight(128, 512)), net.weight(512))
+    outer = net.node("Add", net.node("MatMul", net.node("Relu", inner), net.weight(512, 128)),
+                     net.weight(128))  # fmt: skip
+    block = net.node("LayerNormalization", net.node("Add", "x", outer), net.weight(128), axis=-1)
+    net.weights.append(numpy_helper.from_array(np.asarray(0), "first"))
+    model = net.model(net.node("Gather", block, "first", axis=1))
+    result = xflow.optimize(model, cost="estimated", budget=60.0)
+    inferred = onnx.shape_inference.infer_shapes(ir.to_proto(result.model))
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
+              for v in inferred.graph.value_info}  # fmt: skip
+    products = [node for node in inferred.graph.node if node.op_type in ("MatMul", "Gemm")]
+    assert len(products) == 2
+    assert all(np.prod(shapes[node.output[0]][:-1]) == 1 for node in products)
+
+
+def test_a_scale_of_channels_behind_a_transpose_goes_into_the_weights_before_it() -> None:
+    net = Network([1, 14, 14, 64])
+    product = net.node("Add", net.node("MatMul", "x", net.weight(64, 64)), net.weight(64))
+    image = net.node("Transpose", product, perm=[0, 3, 1, 2])
+    scaled = net.node("Mul", image, net.weight(1, 64, 1, 1))
+    assert optimized(net.model(scaled)) == {"MatMul": 1, "Add": 1, "Transpose": 1}

@@ -1,0 +1,13 @@
+"""Folders of the checkout that tests read from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+SUPPORT = TESTS / "support"
+CORPUS = TESTS / "corpus"
+"""Rules that were picked by hand, true and false ones."""
+BENCHMARKS = TESTS.parent / "benchmarks"
+MODELS = BENCHMARKS / "models"
+"""Exports of architectures, without weights."""

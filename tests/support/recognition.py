@@ -1,0 +1,34 @@
+"""Whether the rules lead to an operator, in graphs of few operators, by the estimate alone."""
+
+import re
+import time
+from collections.abc import Collection, Sequence
+
+from xflow.cost.estimate import EstimatedCost
+from xflow.onnx.importer import Imported
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.driver import SearchResult, search
+
+
+def rules_of(operators: Collection[str]) -> list[Rule]:
+    """The rules that speak of these alone. All others lead elsewhere, and take their time."""
+    return [
+        rule
+        for rule in load_rules(default_directory())
+        if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= set(operators)
+    ]
+
+
+def searched(
+    source: Imported, rules: Sequence[Rule], cost: EstimatedCost | None = None
+) -> SearchResult:
+    """What a search among the operators of opset 23 finds."""
+    return search(
+        source.graph,
+        rules,
+        cost or EstimatedCost(),
+        deadline=time.monotonic() + 60,
+        constants=source.constants,
+        opset=23,
+    )

@@ -1,0 +1,11 @@
+"""What the command line says when something is wrong."""
+
+from __future__ import annotations
+
+
+def assert_one_sentence(stderr: str) -> None:
+    lines = stderr.splitlines()
+    assert len(lines) == 1, stderr
+    assert lines[0].startswith("xflow: ")
+    assert "Traceback" not in stderr
+    assert "internal error" not in stderr

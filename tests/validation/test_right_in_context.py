@@ -1,0 +1,464 @@
+"""No rewrite makes a right output wrong: guards, hidden infinities, cancellation, what is discrete.
+
+Each model is optimized by the number of its operators and by estimated times, where no clock
+decides, and run on inputs at which a rewrite that is true of real numbers alone would show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+import suites
+from onnx import shape_inference
+from runtime import run_model
+
+import xflow
+from xflow.core.registry import Array
+from xflow.cost import Objective
+
+NAN, INF = np.nan, np.inf
+LEAST = float(np.finfo(np.float32).min)
+SEEN = np.tril(np.ones((4, 4), bool))
+ROWS = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+
+
+def floats(values: object) -> Array:
+    return np.asarray(values, np.float32)
+
+
+def spread(centre: float, deviation: float, *shape: int) -> Array:
+    return floats(centre + deviation * np.random.default_rng(0).standard_normal(shape))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model as text, and inputs that the original gets right."""
+
+    name: str
+    signature: str
+    weights: str
+    body: str
+    feeds: dict[str, Array] = field(default_factory=dict)
+    tolerance: float = 2e-6
+    """Of the largest element of an output."""
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        weights = f"<{self.weights}>" if self.weights else ""
+        text = (
+            f'<ir_version: 9, opset_import: ["" : 20]> g {self.signature} {weights} {{{self.body}}}'
+        )
+        return shape_inference.infer_shapes(onnx.parser.parse_model(text))
+
+
+TOTALS = {"part": floats(np.ones((4, 3))), "total": floats([[0], [1], [2], [0]])}
+LOST_ROWS = floats([[0, 0, 0], [1, 2, 3], [-4, 5, 6], [0, 0, 0]])
+ODD = floats([NAN, 7, 5, -1, INF, -INF])
+COUNTS = floats(np.arange(64))
+
+GUARDS = [
+    Case(
+        "a quotient where its divisor is positive",
+        "(float[4, 3] part, float[4, 1] total) => (float[4, 3] y)",
+        "float zero = {0}, float hundred = {100}",
+        "c = Greater(total, zero) q = Div(part, total) h = Mul(hundred, q) y = Where(c, h, zero)",
+        TOTALS,
+    ),
+    Case(
+        "a quotient unless its divisor is 0",
+        "(float[4, 3] part, float[4, 1] total) => (float[4, 3] y)",
+        "float zero = {0}, float hundred = {100}",
+        "c = Equal(total, zero) q = Div(part, total) h = Mul(q, hundred) y = Where(c, zero, h)",
+        TOTALS,
+    ),
+    Case(
+        "vectors of length 1 unless they are empty",
+        "(float[4, 3] x) => (float[4, 3] y)",
+        "float zero = {0}, int64[1] axis = {1}",
+        "s = Mul(x, x) t = ReduceSum(s, axis) n = Sqrt(t) c = Greater(n, zero) q = Div(x, n)"
+        " y = Where(c, q, zero)",
+        {"x": LOST_ROWS},
+    ),
+    Case(
+        "an exponential that does not overflow",
+        "(float[4] x) => (float[4] y)",
+        "float cap = {80}, float zero = {0}, float two = {2}",
+        "c = Less(x, cap) e = Exp(x) h = Mul(e, two) y = Where(c, h, zero)",
+        {"x": floats([100, 1, 90, -200])},
+    ),
+    Case(
+        "a mean over what counts",
+        "(float[4, 3] x, float[4, 3] w) => (float[4] y)",
+        "float zero = {0}, int64[1] axis = {1}",
+        "p = Mul(x, w) s = ReduceSum<keepdims = 0>(p, axis) n = ReduceSum<keepdims = 0>(w, axis)"
+        " c = Greater(n, zero) q = Div(s, n) y = Where(c, q, zero)",
+        {"x": LOST_ROWS + 1, "w": floats([[0, 0, 0], [1, 1, 0], [1, 1, 1], [0, 0, 0]])},
+    ),
+    Case(
+        "a root of what is not negative",
+        "(float[4] x, float[4] z) => (float[4] y)",
+        "float zero = {0}",
+        "c = GreaterOrEqual(x, zero) r = Sqrt(x) m = Mul(r, z) y = Where(c, m, zero)",
+        {"x": floats([-1, 4, -0.5, 9]), "z": floats([1, 2, 3, 4])},
+    ),
+]
+OBSERVED = [
+    Case(
+        "a test for NaN behind a quotient that cancels",
+        "(float[4] x, float[4] w) => (float[4] y)",
+        "float zero = {0}",
+        "m = Mul(x, w) r = Div(m, w) n = IsNaN(r) y = Where(n, zero, r)",
+        {"x": floats([1, 2, 3, 4]), "w": floats([0, 1, 0, 2])},
+    ),
+    Case(
+        "a value that equals itself unless it is NaN",
+        "(float[4] x, float[4] w) => (float[4] y)",
+        "float zero = {0}",
+        "m = Mul(x, w) r = Div(m, w) n = Equal(r, r) y = Where(n, r, zero)",
+        {"x": floats([1, 2, 3, 4]), "w": floats([0, 1, 0, 2])},
+    ),
+    Case(
+        "a test for infinity behind a logarithm of an exponential",
+        "(float[4] x) => (float[4] y)",
+        "float zero = {0}",
+        "e = Exp(x) r = Log(e) n = IsInf(r) y = Where(n, zero, r)",
+        {"x": floats([1, 200, -200, 4])},
+    ),
+    Case(
+        "a test for NaN behind a square of a root",
+        "(float[4] x) => (float[4] y)",
+        "float zero = {0}",
+        "e = Sqrt(x) r = Mul(e, e) n = IsNaN(r) y = Where(n, zero, r)",
+        {"x": floats([1, -2, -3, 4])},
+    ),
+    Case(
+        "a comparison that is false of NaN",
+        "(float[4] x, float[4] w) => (float[4] y)",
+        "float zero = {0}, float one = {1}",
+        "m = Mul(x, w) r = Div(m, w) n = Less(r, one) y = Where(n, r, zero)",
+        {"x": floats([0.5, 2, 0.25, -4]), "w": floats([0, 1, 0, 2])},
+    ),
+]
+OVERFLOW = [
+    Case(
+        "an exponential of integers may be infinite",
+        "(int64[4] i) => (float[4] y)",
+        "float zero = {0}",
+        "x = Cast<to = 1>(i) e = Exp(x) n = IsInf(e) y = Where(n, zero, e)",
+        {"i": np.array([1, 2, 1000, 90])},
+    ),
+    Case(
+        "a quotient of exponentials of integers may be NaN",
+        "(int64[4] i) => (float[4] y)",
+        "float zero = {0}",
+        "x = Cast<to = 1>(i) e = Exp(x) d = Div(e, e) n = IsNaN(d) y = Where(n, zero, d)",
+        {"i": np.array([1, 2, 1000, 90])},
+    ),
+    Case(
+        "a power of integers may be infinite",
+        "(int64[4] i) => (float[4] y)",
+        "float zero = {0}, float base = {10}",
+        "x = Cast<to = 1>(i) e = Pow(base, x) n = IsInf(e) y = Where(n, zero, e)",
+        {"i": np.array([1, 2, 1000, 39])},
+    ),
+]
+
+
+def masked(name: str, inputs: str, scores: str, feeds: dict[str, Array]) -> Case:
+    return Case(
+        name,
+        f"({inputs}, bool[4, 4] seen) => (float[4, 4] y)",
+        f"float least = {{{LEAST}}}, float[4, 4] v = {{{ROWS}}}",
+        f"{scores} s = Where(seen, scores, least) p = Softmax(s) y = MatMul(p, v)",
+        {"seen": SEEN, **feeds},
+    )
+
+
+SCORES = spread(0, 1, 4, 4)
+BROKEN_SCORES = np.where(SEEN, SCORES, floats(NAN))
+HUGE_SCORES = np.where(SEEN, SCORES, floats(3e38))
+LARGE = floats(np.ones((4, 4)))
+LARGE[3] = 1e20
+MASKED = [
+    masked("scores of an input", "float[4, 4] x", "scores = Identity(x)", {"x": BROKEN_SCORES}),
+    masked("huge scores", "float[4, 4] x", "scores = Neg(x)", {"x": -HUGE_SCORES}),
+    masked(
+        "scores that are a quotient",
+        "float[4, 4] x, float[4, 4] w",
+        "scores = Div(x, w)",
+        {"x": SCORES, "w": floats(SEEN)},
+    ),
+    masked(
+        "a product that overflows where it is masked",
+        "float[4, 4] x, float[4, 4] w",
+        "scores = MatMul(x, w)",
+        {"x": LARGE, "w": LARGE.T.copy(), "seen": ~np.eye(4, dtype=bool)},
+    ),
+]
+DISCRETE = [
+    Case(
+        f"two scalings in front of {name}",
+        f"(float[64] x) => ({kind}[64] y)",
+        f"float a = {{{a}}}, float b = {{{b}}}, float t = {{3}}",
+        f"m = {first}(x, a) n = Mul(m, b) {last}",
+        {"x": COUNTS},
+        0.0,
+    )
+    for name, kind, a, b, first, last in (
+        ("Floor", "float", 0.1, 10, "Mul", "y = Floor(n)"),
+        ("Ceil", "float", 3, 3, "Div", "y = Ceil(n)"),
+        ("Round", "float", 0.3, 5, "Mul", "y = Round(n)"),
+        ("a Cast", "int64", 0.1, 10, "Mul", "y = Cast<to = 7>(n)"),
+        ("Equal", "bool", 0.1, 10, "Mul", "y = Equal(n, t)"),
+        ("Less", "bool", 0.1, 10, "Mul", "y = Less(n, t)"),
+        ("Sign", "float", 0.1, 10, "Mul", "d = Sub(n, t) y = Sign(d)"),
+    )
+]
+QUOTIENTS = {"a": floats([0, 1, 2, 3, 4, -5]), "b": floats([0, 0, 1, 1, 0, 0])}
+"""Of which one is NaN, and others are infinite."""
+COMPARED = [
+    Case(
+        "the lesser of two is not a Clip",
+        "(float[6] a, float[6] b) => (float[6] y)",
+        "float six = {6}",
+        "x = Div(a, b) c = Less(x, six) y = Where(c, x, six)",
+        QUOTIENTS,
+    ),
+    Case(
+        "what is positive is not a Relu",
+        "(float[6] a, float[6] b) => (float[6] y)",
+        "float zero = {0}",
+        "x = Div(a, b) c = Greater(x, zero) y = Where(c, x, zero)",
+        QUOTIENTS,
+    ),
+    Case(
+        "not less is not greater or equal",
+        "(float[6] a, float[6] b, float[6] z) => (bool[6] y)",
+        "",
+        "x = Div(a, b) c = Less(x, z) y = Not(c)",
+        {**QUOTIENTS, "z": floats(np.zeros(6))},
+    ),
+    Case(
+        "what equals itself is not all",
+        "(float[6] a, float[6] b) => (float[6] y)",
+        "float zero = {0}",
+        "x = Div(a, b) c = Equal(x, x) y = Where(c, x, zero)",
+        QUOTIENTS,
+    ),
+    Case(
+        "an input that is compared with itself",
+        "(float[6] x) => (float[6] y)",
+        "float zero = {0}",
+        "c = Equal(x, x) y = Where(c, x, zero)",
+        {"x": ODD},
+    ),
+    Case(
+        "an input that is tested is not clipped either",
+        "(float[6] x) => (float[6] y, float[6] z)",
+        "float zero = {0}, float six = {6}",
+        "n = IsNaN(x) y = Where(n, zero, x) c = Less(x, six) z = Where(c, x, six)",
+        {"x": ODD},
+    ),
+    Case(
+        "an input that is compared with infinity",
+        "(float[6] x) => (float[6] y)",
+        "float zero = {0}, float most = {3.4028234663852886e38}",
+        "a = Abs(x) c = LessOrEqual(a, most) y = Where(c, x, zero)",
+        {"x": ODD},
+    ),
+]
+CANCELLING = [
+    Case(
+        "coordinates that are scaled before a product",
+        "(float[8, 3] x) => (float[8, 2] y)",
+        "float[3] mean = {5000000, 5000000, 5000000}, float[3] std = {50, 50, 50},"
+        " float[3, 2] w = {1, 2, -3, 1, 2.5, -1}, float[2] b = {0.5, -0.5}",
+        "d = Sub(x, mean) z = Div(d, std) m = MatMul(z, w) y = Add(m, b)",
+        {"x": spread(5e6, 50, 8, 3)},
+    ),
+    Case(
+        "an offset before a convolution",
+        "(float[1, 1, 8, 8] x) => (float[1, 2, 6, 6] y)",
+        "float mean = {100000}, float[2] b = {0.5, -0.5},"
+        " float[2, 1, 3, 3] w = {1, 2, -3, 1, 2, -1, 1, 1, 1, 0.5, 1, -1, 2, 1, 1, 1, -2, 1}",
+        "d = Sub(x, mean) y = Conv(d, w, b)",
+        {"x": spread(1e5, 1, 1, 1, 8, 8)},
+    ),
+    Case(
+        "two offsets",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {-1000000}, float scale = {0.01}, float c = {3}",
+        "d = Add(x, a) z = Mul(d, scale) y = Add(z, c)",
+        {"x": spread(1e6, 1, 8, 3)},
+    ),
+    Case(
+        "one channel beside a large one",
+        "(float[8, 3] x) => (float[8, 2] y)",
+        "float off = {100000.3}, float[3] c = {0.123, 300000, 0.5}, int64[1] zero = {0},"
+        " int64[1] end = {3}, int64[1] one = {1}, int64[1] step = {2}",
+        "d = Sub(x, off) z = Sub(d, c) y = Slice(z, zero, end, one, step)",
+        {"x": spread(1e5, 1, 8, 3)},
+    ),
+    Case(
+        "a difference of two inputs",
+        "(float[8, 3] x, float[8, 3] z) => (float[8, 2] y)",
+        "float[3, 2] w = {1, 2, -3, 1, 2, -1}",
+        "d = Sub(x, z) y = MatMul(d, w)",
+        {"x": spread(1e6, 1, 8, 3), "z": spread(1e6, 2, 8, 3)},
+    ),
+    Case(
+        "a quotient of small differences",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}, float sum = {2.3}",
+        "d = Sub(x, a) e = Sub(d, b) o = Sub(x, sum) y = Div(e, o)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+    Case(
+        "the sign of a small difference",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}, float tiny = {1e-12}",
+        "d = Sub(x, a) e = Sub(d, b) p = Abs(e) t = Max(p, tiny) y = Div(e, t)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+    Case(
+        "the logarithm of a small difference",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}, float tiny = {1e-12}",
+        "d = Sub(x, a) e = Sub(d, b) p = Abs(e) t = Add(p, tiny) y = Log(t)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+    Case(
+        "the root of a small difference",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float a = {1.7}, float b = {0.6}",
+        "d = Sub(x, a) e = Sub(d, b) p = Relu(e) y = Sqrt(p)",
+        {"x": spread(2.3, 3e-6, 8, 3)},
+    ),
+]
+
+
+def optimized(
+    model: onnx.ModelProto, objective: Objective = "nodes"
+) -> tuple[onnx.ModelProto, xflow.Report]:
+    budget = 20.0 if objective == "nodes" else 2.0
+    result = xflow.optimize(
+        model, objective=objective, cost="estimated", budget=budget, rules=suites.rules()
+    )
+    return ir.to_proto(result.model), result.report
+
+
+@pytest.mark.parametrize("objective", ["nodes", "latency"])
+@pytest.mark.parametrize(
+    "case",
+    [*GUARDS, *OBSERVED, *OVERFLOW, *MASKED, *DISCRETE, *COMPARED, *CANCELLING],
+    ids=lambda case: case.name.replace(" ", "-"),
+)
+def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:
+    model, report = optimized(case.model, objective)
+    assert not [text for text in report.warnings if "dropped" in text]  # nothing wrong was tried
+    assert_right(case, model)
+
+
+def assert_right(case: Case, model: onnx.ModelProto) -> None:
+    """What the model of a case gets right, another one does."""
+    for before, after in zip(
+        run_model(case.model, case.feeds), run_model(model, case.feeds), strict=True
+    ):
+        compare(case, before, after)
+
+
+def compare(case: Case, before: np.ndarray, after: np.ndarray) -> None:
+    assert after.dtype == before.dtype
+    if before.dtype.kind != "f":
+        assert np.array_equal(before, after)
+        return
+    right = np.isfinite(before)
+    assert np.isfinite(after[right]).all()
+    assert right.any()
+    error = np.abs(before[right].astype(np.float64) - after[right]).max()
+    assert error <= case.tolerance * np.abs(before[right]).max()
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return sorted(node.op_type for node in model.graph.node)
+
+
+@pytest.mark.parametrize(
+    ("signature", "weights", "body", "left"),
+    [
+        (  # the mean and deviation of an image's pixels
+            "(float[1, 1, 8, 8] x) => (float[1, 2, 6, 6] y)",
+            "float mean = {0.485}, float std = {0.229}, float[2] b = {0.5, -0.5}, float[2, 1, 3, 3]"
+            " w = {1, 2, -3, 1, 2, -1, 1, 1, 1, 0.5, 1, -1, 2, 1, 1, 1, -2, 1}",
+            "d = Sub(x, mean) z = Div(d, std) y = Conv(z, w, b)",
+            ["Conv"],
+        ),
+        (  # a scaler with moderate constants
+            "(float[8, 3] x) => (float[8, 2] y)",
+            "float[3] mean = {1.5, -2, 10}, float[3] std = {0.5, 3, 4}, float[2] b = {0.5, -0.5},"
+            " float[3, 2] w = {1, 2, -3, 1, 2, -1}",
+            "d = Sub(x, mean) z = Div(d, std) m = MatMul(z, w) y = Add(m, b)",
+            ["Gemm"],
+        ),
+        (  # a quotient by what is not 0
+            "(float[4, 3] x) => (float[4, 3] y)",
+            "float four = {4}, float half = {0.5}, float[3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}",
+            "m = MatMul(x, w) d = Div(m, four) y = Mul(d, half)",
+            ["MatMul"],
+        ),
+        (  # a comparison of what is known to be a number
+            "(float[4, 3] x) => (float[4, 3] y)",
+            "float zero = {0}, float[3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}",
+            "m = MatMul(x, w) c = Greater(m, zero) y = Where(c, m, zero)",
+            ["MatMul", "Max"],  # the same as a Relu
+        ),
+        (  # two scalings with nothing discrete behind them
+            "(float[4, 3] x) => (float[4, 3] y)",
+            "float a = {0.25}, float b = {8}",
+            "m = Mul(x, a) y = Mul(m, b)",
+            ["Mul"],
+        ),
+        (  # two offsets by whose difference nothing divides
+            "(float[8, 3] x, float[8, 3] w) => (float[8, 3] y)",
+            "float a = {0.7}, float b = {0.3}",
+            "d = Sub(x, a) e = Sub(d, b) y = Div(e, w)",
+            ["Div", "Sub"],
+        ),
+    ],
+    ids=["image", "scaler", "quotient", "comparison", "scalings", "offsets"],
+)
+def test_what_remains_possible_is_done(
+    signature: str, weights: str, body: str, left: list[str]
+) -> None:
+    model, _ = optimized(Case("", signature, weights, body).model)
+    assert operators(model) == left
+
+
+def test_a_clip_without_a_bound_stays_what_it_is() -> None:
+    """As ONNX says, it cuts infinities down to the largest float: it gets no other bound."""
+    case = Case(
+        "",
+        "(float[6] x, float[6] w) => (float[6] y, float[6] z)",
+        "float zero = {0}",
+        "q = Div(x, w) y = Clip(q, zero) n = Neg(x) z = Neg(n)",
+        {"x": floats([1, 2, -3, 4, 0, -1]), "w": floats([0, 1, 1, 0, 0, 0])},
+    )
+    model, report = optimized(case.model)
+    assert report.changed
+    assert_right(case, model)
+
+
+def test_a_maximum_behind_which_infinities_are_tested_is_no_clip() -> None:
+    case = Case(
+        "",
+        "(float[6] x, float[6] w) => (float[6] y)",
+        "float zero = {0}, float one = {1}",
+        "q = Div(x, w) m = Max(q, zero) n = IsInf(m) y = Where(n, one, zero)",
+        {"x": floats([1, 2, -3, 4, 5, -1]), "w": floats([0, 1, 1, 0, 2, 0])},
+    )
+    model, _ = optimized(case.model)
+    assert_right(case, model)

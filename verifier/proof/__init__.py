@@ -1,0 +1,1 @@
+"""The proof of one instance of a rule, and to which ranks and element types it extends."""

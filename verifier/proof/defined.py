@@ -1,0 +1,427 @@
+"""Definedness: the right side must be defined wherever the left side is.
+
+Over the reals a reciprocal needs an argument that is not 0, a square root one that is not
+negative, a logarithm a positive one. What the left side needs may be assumed, unless the runtime
+computes a number without it: of the infinity that it has for 1/0, Relu makes 0. What the right side
+needs must follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from xflow.core.composite import Composite
+from xflow.core.constraint import equal, in_range
+from xflow.core.graph import Leaf, Value, read_leaf, walk
+from xflow.core.registry import Operator, Reader
+from xflow.core.size import atom_size, opaque_integers, symbol
+from xflow.core.sorts import BOOL, REAL
+from xflow.core.spec import (
+    LOSING,
+    PARTIAL,
+    ZERO,
+    Call,
+    Element,
+    If,
+    Index,
+    MaxOver,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+    plus,
+    substitute_scalar,
+    times,
+    where,
+)
+from xflow.verifier.algebra.affine import least_points
+from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.algebra.choices import branches
+from xflow.verifier.algebra.comparisons import Sign, decided, orders, with_signs
+from xflow.verifier.algebra.factors import (
+    common_powers,
+    split_exponentials,
+    without_powers,
+)
+from xflow.verifier.algebra.functions import constant_of
+from xflow.verifier.algebra.signs import Signs
+from xflow.verifier.algebra.terms import (
+    Base,
+    Function,
+    Group,
+    Guards,
+    Normal,
+    SizeAtom,
+    Term,
+    elements,
+    free_of_normal,
+    make_normal,
+    scale,
+    substitute_normal,
+)
+from xflow.verifier.matching.match import Equality
+
+MAX_INSTANCES = 4
+INFINITE = frozenset({"reciprocal", "log", "power"})
+"""Partial functions that the runtime gives an infinity for, on the edge of their domain."""
+UNFOLDED_ZERO = Element("%0", ())
+"""Stands for 0 in what `read_unfolded` returns; no input has this name."""
+
+
+def read_unfolded(value: Value, index: Index) -> Scalar:
+    """`xflow.core.graph.read` with every constant 0 as `UNFOLDED_ZERO`.
+
+    A product with 0 is 0 at once, and would hide that its other factors may be undefined.
+    """
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return read_leaf(value, index)
+    assert isinstance(node.op, Operator), node.op
+    if isinstance(node.op, Composite):
+        return read_unfolded(node.op.define(node.inputs, node.attributes)[value.index], index)
+    shapes = [source.shape for source in node.inputs]
+    inputs = [_unfolded_reader(source) for source in node.inputs]
+    result = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    # Booleans and indices are not multiplied: their zeros hide nothing.
+    return UNFOLDED_ZERO if result == ZERO and value.type.dtype == REAL else result
+
+
+def _unfolded_reader(source: Value) -> Reader:
+    return lambda index: read_unfolded(source, index)
+
+
+def folded(scalar: Scalar) -> Scalar:
+    """A scalar of `read_unfolded` with zeros as zeros again."""
+    match scalar:
+        case Element():
+            return ZERO if scalar == UNFOLDED_ZERO else scalar
+        case Plus(args):
+            return plus(*map(folded, args))
+        case Times(args):
+            return times(*map(folded, args))
+        case SumOver(variable, extent, body):
+            return SumOver(variable, extent, folded(body))
+        case MaxOver(variable, extent, body):
+            return MaxOver(variable, extent, folded(body))
+        case ProductOver(variable, extent, body):
+            return ProductOver(variable, extent, folded(body))
+        case If(conditions, then, other):
+            return where(conditions, folded(then), folded(other))
+        case Call(function, args):
+            return Call(function, tuple(map(folded, args)))
+    return scalar
+
+
+def is_partial(scalar: Scalar) -> bool:
+    """Whether a function that is not defined everywhere occurs in `scalar`."""
+    match scalar:
+        case Plus(args) | Times(args):
+            return any(map(is_partial, args))
+        case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
+            return is_partial(body)
+        case If(conditions, then, other):
+            compared = (side for order in orders(conditions) for side in (order.left, order.right))
+            return any(map(is_partial, (then, other, *compared)))
+        case Call(function, args):
+            return function in PARTIAL or any(map(is_partial, args))
+    return False
+
+
+def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
+    """Whether one of `values` compares what is not defined everywhere, down to `inputs`.
+
+    A comparison has a result all the same: the runtime's is that of an infinity or no number. So it
+    would be wrong to take for granted, as elsewhere, that what a left side computes is defined.
+    """
+    for node in walk(values, inputs):
+        op = node.op
+        if isinstance(op, Composite):
+            if compares_undefined(op.define(node.inputs, node.attributes), node.inputs):
+                return True
+        elif isinstance(op, Operator) and BOOL in op.gives:
+            for value in node.inputs:
+                index = tuple(symbol(f"_c{axis}") for axis in range(len(value.shape)))
+                if value.type.dtype == REAL and is_partial(read_unfolded(value, index)):
+                    return True
+    return False
+
+
+_DOMAINS = {
+    "reciprocal": frozenset({-1, 1}),
+    "sqrt": frozenset({0, 1}),
+    "log": frozenset({1}),
+}
+"""The signs of numbers at which partial functions are defined."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """That `argument` lies in the domain of a partial function wherever `path` holds."""
+
+    function: str
+    argument: Normal
+    path: Guards
+    hidden: bool = False
+    """Whether an infinity in its place would be hidden from the result, see `LOSING`."""
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Conditions on the values of inputs that would meet it, see
+        `xflow.core.value_conditions`."""
+        if len(self.argument.terms) != 1:
+            return ()
+        (term,) = self.argument.terms
+        relation = {"reciprocal": "!=", "sqrt": ">=", "log": ">"}.get(self.function)
+        names = [base.tensor.lstrip("%") for base, _ in term.powers if isinstance(base, Element)]
+        if relation is None or len(names) < len(term.powers):
+            return ()
+        return tuple(dict.fromkeys(f"{name} {relation} 0" for name in names))
+
+
+def demands(
+    scalar: Scalar, equality: Equality, path: Guards = (), hidden: bool = False
+) -> Iterator[Demand]:
+    """What `scalar`, from `read_unfolded`, needs to be defined."""
+    if not is_partial(scalar):
+        return
+    match scalar:
+        case Plus(args) | Times(args):
+            for arg in args:
+                yield from demands(arg, equality, path, hidden)
+        case SumOver(variable, 1, body) | MaxOver(variable, 1, body):
+            yield from demands(substitute_scalar(body, {variable: 0}), equality, path, hidden)
+        case (
+            SumOver(variable, extent, body)
+            | MaxOver(variable, extent, body)
+            | ProductOver(variable, extent, body)
+        ):
+            inner = (*path, *in_range(symbol(variable), extent))
+            yield from demands(body, equality, inner, hidden or isinstance(scalar, MaxOver))
+        case If(conditions, _, _) if any(orders(conditions)):
+            # What is compared is read first. Only then there are conditions that say something.
+            for order in orders(conditions):
+                yield from demands(order.left, equality, path, hidden=True)
+                yield from demands(order.right, equality, path, hidden=True)
+            choice = decided(scalar, equality.comparisons, path, folded)
+            yield from demands(choice, equality, path, hidden=True)
+        case If(conditions, then, other):
+            for guards, branch in branches(conditions, then, other):
+                if not equality.arithmetic.contradictory((*path, *guards)):
+                    yield from demands(branch, equality, (*path, *guards), hidden)
+        case Call(function, args):
+            for arg in args:
+                yield from demands(arg, equality, path, hidden or function in LOSING)
+            if function in PARTIAL:
+                subjects = [(function, args[0])]
+                if function == "power":
+                    subjects = list(_power_subjects(scalar, equality, path))
+                for partial, subject in subjects:
+                    plain = with_signs(folded(subject), equality.comparisons, path, folded)
+                    for guards, case in equality.normalizer.split(plain, path):
+                        inner = (*path, *guards)
+                        normal = equality.normalizer.normal(case, inner)
+                        yield Demand(partial, normal, inner, hidden and partial in INFINITE)
+
+
+def _power_subjects(power: Call, equality: Equality, path: Guards) -> Iterator[tuple[str, Scalar]]:
+    """What must lie in the domain of which function for a power to be defined."""
+    base, exponent = power.args
+    plain = with_signs(folded(exponent), equality.comparisons, path, folded)
+    constant = constant_of(equality.normalizer.normal(plain, path))
+    if constant is None or constant.denominator > 2:
+        # The domain depends on both arguments: the demand is on the power itself.
+        yield "power", power
+        return
+    if constant.denominator == 2:
+        yield "sqrt", base
+    if constant < 0:
+        yield "reciprocal", base
+
+
+def outside(demand: Demand) -> Iterator[Demand]:
+    """`demand` where a sum that it is read in, without its variable, has a summand."""
+    symbols = frozenset[str]().union(*(guard.symbols for guard in demand.path))
+    bound = {name for name in symbols if name.startswith("_k")}
+    unused = sorted(bound - free_of_normal(demand.argument))
+    for point in least_points(unused, demand.path) if unused else ():
+        path = tuple(guard.substitute(point) for guard in demand.path)
+        yield Demand(demand.function, demand.argument, path)
+
+
+class Domain:
+    """What may be taken for granted because the left side is defined.
+
+    Elements of inputs in `unbounded` may be -inf.
+    """
+
+    def __init__(
+        self,
+        given: Iterable[Demand],
+        equality: Equality,
+        unbounded: frozenset[str] = frozenset(),
+    ):
+        self._equality = equality
+        self._unbounded = unbounded
+        self._given = [d for demand in dict.fromkeys(given) for d in (demand, *outside(demand))]
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        return self._equality.arithmetic
+
+    def unmet(self, wanted: Iterable[Demand]) -> Demand | None:
+        """The first demand that does not follow; None if all do."""
+        return next((d for d in dict.fromkeys(wanted) if not self._met(d)), None)
+
+    def _met(self, demand: Demand) -> bool:
+        if self._is_given(demand):
+            return True
+        if demand.function not in PARTIAL:
+            return False
+        domain = _DOMAINS.get(demand.function, frozenset())
+        if self._possible_signs(demand.argument, demand.path) <= domain:
+            return True
+        if demand.function == "sqrt":
+            return self._signs.is_nonnegative(demand.argument, demand.path)
+        if demand.function == "log":
+            return self._signs.is_positive(demand.argument, demand.path)
+        if demand.function == "power":
+            return self._power_defined(demand.argument, demand.path)
+        return self._not_zero(demand.argument, demand.path)
+
+    def _is_given(self, demand: Demand) -> bool:
+        """Whether the same is given wherever the demand is made, in one piece or in several."""
+        parts: list[Guards] = []
+        for given in self._given:
+            if given.function != demand.function:
+                continue
+            for each in self._at(given, demand):
+                both = (*demand.path, *each.path)
+                if self._arithmetic.contradictory(both):
+                    continue
+                if self._multiple(demand.argument, each.argument, both, each.function):
+                    if self._reaches(demand.path, each.path):
+                        return True
+                    parts.append(each.path)
+        # As of one choice on the left side, where both branches ask for it.
+        return len(parts) > 1 and self._arithmetic.covered(demand.path, parts)
+
+    def _possible_signs(self, normal: Normal, path: Guards) -> frozenset[int]:
+        """The signs that the comparisons on `path` leave to a number."""
+        for guard in path:
+            for atom in opaque_integers(guard.difference):
+                if not isinstance(atom, Sign):
+                    continue
+                negated = make_normal(scale(atom.normal.terms, Fraction(-1)))
+                for factor, compared in ((1, atom.normal), (-1, negated)):
+                    if self._multiple(normal, compared, path):
+                        sign = factor * atom_size(atom)
+                        return frozenset(
+                            value
+                            for value in (-1, 0, 1)
+                            if not self._arithmetic.contradictory((*path, equal(sign, value)))
+                        )
+        return frozenset({-1, 0, 1})
+
+    def _power_defined(self, power: Normal, path: Guards) -> bool:
+        """Whether a power is one of a positive number, which is defined for any exponent."""
+        if len(power.terms) != 1 or len(power.terms[0].powers) != 1:
+            return False
+        base, _ = power.terms[0].powers[0]
+        return (
+            isinstance(base, Function)
+            and base.name == "power"
+            and not power.terms[0].guards
+            and not power.terms[0].variables
+            and self._signs.is_positive(base.args[0], path)
+        )
+
+    def _at(self, given: Demand, demand: Demand) -> Iterator[Demand]:
+        """What is given for all values of bound variables, at values that may give `demand`."""
+        yield given
+        symbols = free_of_normal(given.argument).union(*(guard.symbols for guard in given.path))
+        names = {name: f"{name}'" for name in sorted(symbols) if name.startswith("_k")}
+        if not names or given.function != demand.function:
+            return
+        renamed = substitute_normal(given.argument, {k: symbol(v) for k, v in names.items()})
+        sources = [e for term in renamed.terms for e in elements(term.powers)]
+        targets = [e for term in demand.argument.terms for e in elements(term.powers)]
+        unknown = frozenset(names.values())
+        for solution in islice(self._equality.solve(sources, targets, unknown, {}), MAX_INSTANCES):
+            values = {old: solution[new] for old, new in names.items()}
+            path = tuple(guard.substitute(values) for guard in given.path)
+            yield Demand(given.function, substitute_normal(given.argument, values), path)
+
+    def _reaches(self, path: Guards, given: Guards) -> bool:
+        return all(self._arithmetic.implied(guard, path) for guard in given)
+
+    def _multiple(self, left: Normal, right: Normal, path: Guards, given: str = "") -> bool:
+        """Whether `left` is a positive multiple of `right`, which a function `given` is applied to.
+
+        Exponentials that both sides have apart do not count. One that may be 0 does; but where a
+        product is not 0, neither are its factors.
+        """
+        if not left.terms or not right.terms:
+            return left == right
+        left = self._without_exponentials(left)
+        if given in ("reciprocal", "log"):
+            right = split_exponentials(right)[1]
+        else:
+            right = self._without_exponentials(right)
+        a, b = abs(left.terms[0].coefficient), abs(right.terms[0].coefficient)
+        return self._equality.equal(
+            make_normal(scale(left.terms, 1 / a)), make_normal(scale(right.terms, 1 / b)), path
+        )
+
+    def _without_exponentials(self, normal: Normal) -> Normal:
+        """`normal` divided by common exponentials that are positive: of -inf they are 0."""
+        powers: dict[Base, int] = {
+            base: exponent
+            for base, exponent in split_exponentials(normal)[0].items()
+            if isinstance(base, Function) and not self._signs.may_vanish(base.args[0])
+        }
+        return without_powers(normal, powers) if powers else normal
+
+    def _not_zero(self, normal: Normal, path: Guards) -> bool:
+        if len(normal.terms) == 1:
+            (term,) = normal.terms
+            if not term.variables and not term.guards:
+                return all(self._base_not_zero(base, path) for base, _ in term.powers)
+        return self._group_not_zero(normal, path)
+
+    def _base_not_zero(self, base: Base, path: Guards) -> bool:
+        if isinstance(base, SizeAtom) and self._arithmetic.contradictory(
+            (*path, equal(base.size, 0))
+        ):
+            return True
+        if isinstance(base, Group):
+            return True  # it occurs in a denominator already
+        if isinstance(base, Element) and self._signs.fact(base) in ("!=", ">"):
+            return True
+        if isinstance(base, Function) and base.name == "exp":
+            return not self._signs.may_vanish(base.args[0])
+        unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
+        return self._group_not_zero(unit, path)
+
+    def _group_not_zero(self, normal: Normal, path: Guards) -> bool:
+        for given in self._given:
+            if given.function != "reciprocal" or not self._reaches(path, given.path):
+                continue
+            if self._multiple(normal, given.argument, path, given.function):
+                return True
+            # A product that is not 0 has no factor that is. That what it divides by is not 0 is a
+            # demand of its own.
+            for base, exponent in common_powers(given.argument.terms).items():
+                if exponent < 0:
+                    continue
+                unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
+                if self._equality.equal(normal, unit, path):
+                    return True
+        return self._signs.is_positive(normal, path)
+
+    @property
+    def _signs(self) -> Signs:
+        return Signs(self._arithmetic, self._equality.normalizer.facts, self._unbounded)

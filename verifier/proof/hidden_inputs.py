@@ -1,0 +1,63 @@
+"""Inputs of which a kernel makes numbers, where the specification of its operator has none.
+
+What is proved of specifications is then too little: the left side may be a number in the runtime
+though by its definition it is none. So an element that it reads there counts as one that is lost on
+the way, see `xflow.verifier.proof.reads`, unless the right side has as many of these operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.registry import Operator
+from xflow.core.sorts import REAL
+
+
+def hidden_inputs(left: Value, right: Value) -> frozenset[str]:
+    """The inputs of a rule of which the runtime may lose on the left what is no number.
+
+    Not those of which the right side hides as much, by operators of the same names.
+    """
+    before, after = _counts(left), _counts(right)
+    return frozenset(name for name, count in before.items() if count - after[name])
+
+
+def bounded_inputs(side: Value) -> frozenset[str]:
+    """The inputs of which the runtime may make numbers of what is -inf, where that would pass."""
+    return _under(node for node, op in _hiding(side) if op.role != "attention")
+
+
+def hides_alike(left: Value, right: Value) -> bool:
+    """Whether both sides hide the same of the same inputs."""
+    return _counts(left) == _counts(right)
+
+
+def _counts(side: Value) -> defaultdict[str, Counter[str]]:
+    """For each input, how many operators of each name hide something of it."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for node, op in _hiding(side):
+        for name in _under([node]):
+            found[name][op.name] += 1
+    return found
+
+
+def _hiding(side: Value) -> Iterator[tuple[Node, Operator]]:
+    for node in walk([side]):
+        if isinstance(node.op, Operator) and _hidden(node):
+            yield node, node.op
+
+
+def _hidden(node: Node) -> tuple[int, ...]:
+    assert isinstance(node.op, Operator)
+    return node.op.hides([value.shape for value in node.inputs], node.attributes)
+
+
+def _under(nodes: Iterable[Node]) -> frozenset[str]:
+    sources = [node.inputs[position] for node in nodes for position in _hidden(node)]
+    return frozenset(
+        node.op.key
+        for node in walk(sources)
+        if isinstance(node.op, Leaf) and node.types[0].dtype == REAL
+    )

@@ -1,0 +1,166 @@
+"""Which elements of its inputs a side reads, and whether what is no number can be lost on the way.
+
+A rule is proved for inputs of numbers, and applied to inputs that are terms, which need not be: a
+quotient by 0 is none, and where it stands behind a choice that does not take it nobody minds. So
+the right side may only read what makes the left side undefined as well if it is no number. An
+element that it reads elsewhere, or that the left side reads by way of an operator that makes a
+number of an infinity, has to be a number: that is a condition on its input, see
+`xflow.core.value_conditions`.
+
+Negative infinities are values where masks are added to what an exponential is taken of. Both sides
+are continuous there if each of them reads such an input as a summand, or under a maximum of
+summands, and behind that only by exponentials: what is equal for all numbers is so at the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from xflow.core.constraint import in_range
+from xflow.core.size import symbol
+from xflow.core.spec import (
+    JUMPING,
+    LOSING,
+    MONOTONE,
+    Call,
+    Element,
+    If,
+    Literal,
+    MaxOver,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+    substitute_scalar,
+)
+from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
+from xflow.verifier.algebra.choices import branches
+from xflow.verifier.algebra.comparisons import decided, orders
+from xflow.verifier.algebra.terms import Guards, Term, make_normal
+from xflow.verifier.matching.match import Equality
+from xflow.verifier.proof.defined import Demand, Domain, folded
+
+READ = "number"
+"""The name under which a read is a `Demand`: that the element is a number."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """That a side reads an element of an input wherever `path` holds."""
+
+    element: Element
+    path: Guards
+    lost: bool
+    """Whether the side may be a number though the element is none."""
+    summand: bool
+    """Whether the side is continuous where the element goes to -inf."""
+
+    @property
+    def name(self) -> str:
+        """The name of the input."""
+        return self.element.tensor
+
+    @property
+    def demand(self) -> Demand:
+        """That the element is a number, as a demand."""
+        unit = make_normal([Term(Fraction(1), powers=((self.element, 1),))])
+        return Demand(READ, unit, self.path)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How what is read at some place gets to the result, see `Read`."""
+
+    path: Guards = ()
+    lost: bool = False
+    summand: bool = True
+    continuous: bool = True
+
+    def within(self, guards: Guards) -> _Way:
+        return _Way((*self.path, *guards), self.lost, self.summand, self.continuous)
+
+
+def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Read]:
+    """The elements of inputs that `scalar`, from `read_unfolded`, reads."""
+    path, lost, continuous = way.path, way.lost, way.continuous
+    match scalar:
+        case Element(tensor, _):
+            if not tensor.startswith("%"):  # those are real attributes, and the constant 0
+                yield Read(scalar, path, lost, way.summand)
+        case Plus(args):
+            for arg in args:
+                yield from reads(arg, equality, way)
+        case Times(args):
+            factors = [arg for arg in args if not _is_positive(arg)]
+            inner = way if len(factors) == 1 else _Way(path, lost, False, continuous)
+            for arg in args:
+                yield from reads(arg, equality, inner)
+        case SumOver(variable, 1, body) | MaxOver(variable, 1, body):
+            yield from reads(substitute_scalar(body, {variable: 0}), equality, way)
+        case SumOver(variable, extent, body):
+            yield from reads(body, equality, way.within(in_range(symbol(variable), extent)))
+        case MaxOver(variable, extent, body):
+            span = in_range(symbol(variable), extent)
+            inner = _Way((*path, *span), True, way.summand, continuous)
+            yield from reads(body, equality, inner)
+        case ProductOver(variable, extent, body):
+            span = in_range(symbol(variable), extent)
+            yield from reads(body, equality, _Way((*path, *span), lost, False, continuous))
+        case If(conditions, _, _) if any(orders(conditions)):
+            observed = _Way(path, True, False, False)
+            for order in orders(conditions):
+                yield from reads(order.left, equality, observed)
+                yield from reads(order.right, equality, observed)
+            choice = decided(scalar, equality.comparisons, path, folded)
+            yield from reads(choice, equality, observed)
+        case If(conditions, then, other):
+            for guards, branch in branches(conditions, then, other):
+                if not equality.arithmetic.contradictory((*path, *guards)):
+                    yield from reads(branch, equality, way.within(guards))
+        case Call("exp", (argument,)):
+            yield from reads(argument, equality, _Way(path, True, continuous, continuous))
+        case Call(function, args):
+            inner = _Way(
+                path,
+                lost or function in LOSING,
+                way.summand and function in MONOTONE,
+                continuous and function not in JUMPING,
+            )
+            for arg in args:
+                yield from reads(arg, equality, inner)
+
+
+def _is_positive(scalar: Scalar) -> bool:
+    """Whether it is a number greater than 0."""
+    return isinstance(scalar, Literal) and scalar.value > 0
+
+
+def jumps(left: Iterable[Read], right: Iterable[Read]) -> frozenset[str]:
+    """The inputs at which a side is not continuous where an element goes to -inf."""
+    return frozenset(read.name for read in (*left, *right) if not read.summand)
+
+
+def lacking(
+    left: Sequence[Read], right: Sequence[Read], equality: Equality, known: Iterable[Fact]
+) -> tuple[Fact, ...]:
+    """What has to be known of inputs so that the right side is a number wherever the left is.
+
+    `known` is known already.
+    """
+    known = tuple(known)
+    given = Domain([read.demand for read in left if not read.lost], equality)
+    open_ = [*right, *(read for read in left if read.lost)]
+    discontinuous = jumps(left, right)
+    found: dict[str, Fact] = {}
+    for read in dict.fromkeys(open_):
+        if read.name in found:
+            continue
+        fact = Fact(read.name, FINITE if read.name in discontinuous else BELOW_INFINITY)
+        if any(one.implies(fact) for one in known):
+            continue
+        if given.unmet([read.demand]) is not None:
+            found[read.name] = fact
+    return tuple(found[name] for name in sorted(found))

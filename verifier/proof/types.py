@@ -1,0 +1,163 @@
+"""For which element types a rule holds, from the specifications of its sides.
+
+A proof is over the reals. Fix sizes, Booleans and indices: both sides are then functions of the
+elements in the place of ``REAL``, equal for all real numbers. That carries over in three cases.
+
+- *Movement.* Each side is one of the elements or an integer constant, chosen by what is fixed. Two
+  that are equal for all real elements are the same element or the same constant, so the rule holds
+  for elements of any type that has the constants.
+- *Order.* Besides, elements are compared, and maxima and minima taken. What holds for all real
+  numbers holds for all integers, which are among them with the same order: nothing is computed,
+  so nothing wraps around.
+- *Rings.* Elements are added, subtracted and multiplied, with integer coefficients. Both sides are
+  polynomials over the integers, and polynomials that are equal as functions on the reals are equal,
+  so they agree in every commutative ring, the integers modulo a power of two among them. Sizes as
+  numbers are integers, too; ``1/n`` is none, so means do not qualify. Nothing may be compared:
+  in rings that wrap around, ``x < y`` says nothing of ``x + 1 < y + 1``.
+
+Order and rings do not mix. Everything else is about reals. A condition on the signs of inputs would
+spoil the argument, so that a rule with one is about reals as well; that elements are no infinities
+is true of all integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntFlag
+
+from xflow.core.graph import Leaf, read, walk
+from xflow.core.size import opaque_integers, symbol
+from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, HOLDS_FOR, INT, REALS_ONLY
+from xflow.core.spec import (
+    Bottom,
+    Call,
+    Element,
+    If,
+    Literal,
+    MaxOver,
+    OfSize,
+    Order,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+    fresh_names,
+)
+from xflow.core.value_conditions import SIGNS
+from xflow.rewriting.rule import Instance, Rule
+
+
+class Uses(IntFlag):
+    """What a specification does with elements besides moving them."""
+
+    NOTHING = 0
+    ORDER = 1
+    """It compares them, or takes the greatest."""
+    RING = 2
+    """It adds and multiplies them, with integer coefficients."""
+    REALS = 4
+    """It does what only real numbers allow."""
+
+
+def types_of(rule: Rule) -> str:
+    """The element types for which `rule` holds if it is proved over the reals: of HOLDS_FOR."""
+    return min((_types_at(instance) for instance in rule.instances()), key=HOLDS_FOR.index)
+
+
+def claims_too_much(rule: Rule) -> bool:
+    """Whether `rule` says that it holds for more element types than can be shown."""
+    return HOLDS_FOR.index(rule.types or REALS_ONLY) > HOLDS_FOR.index(types_of(rule))
+
+
+def computes_with_integers(rule: Rule) -> bool:
+    """Whether inputs of integers are computed with in a way that only reals allow.
+
+    The proof of such a rule says nothing, because integers wrap around.
+    """
+    return types_of(rule) == REALS_ONLY and any(
+        _under_arithmetic(side, instance)
+        for instance in rule.instances()
+        for side in _sides(instance)
+    )
+
+
+def _sides(instance: Instance) -> Iterator[Scalar]:
+    with fresh_names():
+        for value in (*instance.lhs, *instance.rhs):
+            yield read(value, tuple(symbol(f"_i{axis}") for axis in range(len(value.shape))))
+
+
+def _types_at(instance: Instance) -> str:
+    if any(fact.relation in SIGNS for fact in instance.facts):
+        return REALS_ONLY
+    uses = Uses.NOTHING
+    for side in _sides(instance):
+        uses |= uses_of(side)
+    if uses == Uses.NOTHING:
+        return ANY_TYPE
+    return AND_INTEGERS if uses in (Uses.ORDER, Uses.RING) else REALS_ONLY
+
+
+def uses_of(scalar: Scalar) -> Uses:
+    """What `scalar` does with elements."""
+    match scalar:
+        case Element():
+            return Uses.NOTHING
+        case Literal(value):
+            return Uses.NOTHING if value.denominator == 1 else Uses.REALS
+        case OfSize():
+            return Uses.RING
+        case Plus(args) | Times(args):
+            return Uses.RING | _all_uses(args)
+        case SumOver(_, _, body) | ProductOver(_, _, body):
+            return Uses.RING | uses_of(body)
+        case MaxOver(_, _, body):
+            return Uses.ORDER | uses_of(body)
+        case Bottom():
+            return Uses.ORDER
+        case Call("max" | "min", args):
+            return Uses.ORDER | _all_uses(args)
+        case If(_, then, other):
+            return uses_of(then) | uses_of(other) | _all_uses(tuple(_compared(scalar)), Uses.ORDER)
+    return Uses.REALS
+
+
+def _all_uses(args: tuple[Scalar, ...], and_also: Uses = Uses.NOTHING) -> Uses:
+    uses = and_also if args else Uses.NOTHING
+    for arg in args:
+        uses |= uses_of(arg)
+    return uses
+
+
+def _compared(choice: If) -> Iterator[Scalar]:
+    """What the conditions of a choice compare."""
+    for condition in choice.conditions:
+        for atom in opaque_integers(condition.difference):
+            if isinstance(atom, Order):
+                yield from (atom.left, atom.right)
+
+
+def _under_arithmetic(scalar: Scalar, instance: Instance) -> bool:
+    """Whether an element of an input of integers is an operand of arithmetic in `scalar`."""
+    leaves = (node for node in walk((*instance.lhs, *instance.rhs)) if isinstance(node.op, Leaf))
+    integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype == INT}
+
+    def found(e: Scalar, inside: bool) -> bool:
+        match e:
+            case Element(tensor, _):
+                return inside and tensor in integers
+            case Call("max" | "min", args):
+                return any(found(arg, inside) for arg in args)
+            case Plus(args) | Times(args) | Call(_, args):
+                return any(found(arg, True) for arg in args)
+            case SumOver(_, _, body) | ProductOver(_, _, body):
+                return found(body, True)
+            case MaxOver(_, _, body):
+                return found(body, inside)
+            case If(_, then, other):
+                compared = any(found(side, False) for side in _compared(e))
+                return compared or found(then, inside) or found(other, inside)
+        return False
+
+    return bool(integers) and found(scalar, False)

@@ -1,0 +1,82 @@
+"""Masks that a kernel understands otherwise than the operator's definition.
+
+ONNX Runtime's `Attention` takes the least float in a mask for -inf. That makes no difference to a
+row of which something is left. But where a mask of least floats covers a whole row, the operators
+that the rules replace give the mean of all values, as every score is lost beside the mask, and the
+kernel gives zeros. One unit in the last place above the least float, the kernel agrees with them;
+so much is rounding. A mask is raised to that unless a fact about it says that it need not be.
+
+In a row that a mask of -inf covers, the kernel gives zeros as well, and the definition nothing: a
+model that has the operator must not lose it, see `count`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from xflow.analysis.ranges import LARGEST, Ranges
+from xflow.core.graph import Graph, Value, apply, rebuild, walk, with_inputs
+from xflow.core.registry import Array, Operator
+
+RAISED = "least-float-is-a-number"
+"""The name by which a report says that a mask was raised."""
+
+
+def raised(
+    outputs: Sequence[Value], before: Graph, own: Mapping[Value, Value], ranges: Ranges
+) -> tuple[Value, ...]:
+    """`outputs` with the masks raised that may cover a row and that `before` does not have as such.
+
+    Both are over leaves that stand for values of a whole graph: `own` tells for which, and `ranges`
+    knows what these are.
+    """
+
+    def needed(mask: Value) -> bool:
+        (value,) = rebuild([mask], own)
+        return may_cover(value, ranges, ranges.data(value))
+
+    kept = {mask for node in before.nodes for mask in _masks(node.op, node.inputs)}
+    new: dict[Value, Value] = {}
+    for node in walk(outputs):
+        inputs = [new.get(value, value) for value in node.inputs]
+        for mask in _masks(node.op, node.inputs):
+            if mask not in kept and mask.type.dtype in LARGEST and needed(mask):
+                place = node.inputs.index(mask)
+                inputs[place] = _above_least(inputs[place])
+        made = node if tuple(inputs) == node.inputs else with_inputs(node, tuple(inputs))
+        new.update(zip(node.outputs, made.outputs, strict=True))
+    return tuple(new.get(value, value) for value in outputs)
+
+
+def may_cover(mask: Value, ranges: Ranges, data: Array | None) -> bool:
+    """Whether a row of `mask`, of which `data` is known or not, may consist of least floats."""
+    largest = LARGEST[mask.type.dtype]
+    if data is not None:
+        return bool(np.any(np.all(data <= -largest, axis=-1)))
+    known = ranges.of(mask)
+    return not known.is_real or known.low <= -largest
+
+
+def count(graph: Graph) -> int:
+    """How many operators have a mask: a rewrite of `graph` must not have fewer."""
+    return sum(len(_masks(node.op, node.inputs)) for node in graph.nodes)
+
+
+def _masks(op: object, inputs: Sequence[Value]) -> Sequence[Value]:
+    """The mask among the inputs of an operator that has one."""
+    if not isinstance(op, Operator) or op.mask is None:
+        return ()
+    return inputs[op.mask : op.mask + 1]
+
+
+def _above_least(mask: Value) -> Value:
+    """``max(mask, c)``, where `c` is one unit in the last place above the least float."""
+    dtype = mask.type.dtype
+    largest = Fraction(LARGEST[dtype])
+    unit = Fraction(2) ** math.frexp(LARGEST[dtype])[1] - largest
+    (least,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
+    return apply("Max", [mask, least])[0]

@@ -1,0 +1,120 @@
+"""Scores that a mask replaces by a number beside which any score is lost.
+
+``Where(seen, s, c)`` is no sum over the reals. In floats it is one, ``s + Where(seen, 0, c)``, if
+`c` is so low, or -inf, that ``c + s`` is `c` for any moderate `s`: the least float, with which
+exporters mask, is. Attention reads sums. Beside -1e9, a score leaves its trace.
+
+For the same reason ``Max(s + m, c)``, by which a sum of two such masks is kept finite, is
+``s + Max(m, c)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from xflow.analysis.ranges import Ranges, moderate
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph, Node, Value, apply
+from xflow.core.registry import Operator
+from xflow.core.sorts import FLOATS
+from xflow.ops.shape import Movement
+
+FACT = "a-score-is-lost-beside-it"
+"""What says so, in reports."""
+
+FARTHEST = 6
+"""Most operators between a choice and its softmax, and between scores and their product."""
+
+
+def absorbed(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
+    """Masks of a softmax that replace scores, the same as masks that are added, the fact's name."""
+    readings = {"Where": _chosen, "Max": _kept_finite}
+    for node in graph.nodes:
+        if not isinstance(node.op, Operator) or node.op.name not in readings or node.constant:
+            continue
+        value = node.outputs[0]
+        for scores, mask in readings[node.op.name](node, ranges):
+            if scores.type == value.type and _is_moderate(scores, ranges):
+                after = _added(scores, mask)
+                if after is not None and after.type == value.type and _is_weighed(graph, value):
+                    yield value, after, FACT
+                    break
+
+
+Made: TypeAlias = tuple[str, Sequence[Value]]
+"""An operator and what it is to be applied to."""
+
+
+def _chosen(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
+    """The scores of a choice between them and what they are lost beside, and the mask to be added.
+
+    Of ``Where(seen, s, c)`` they are `s` and ``Where(seen, 0, c)``.
+    """
+    condition = node.inputs[0]
+    for place in (1, 2):
+        scores, mask = node.inputs[3 - place], node.inputs[place]
+        if _absorbs(mask, ranges):
+            (zero,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=node.outputs[0].type.dtype)
+            sides = (mask, zero) if place == 1 else (zero, mask)
+            yield scores, ("Where", (condition, *sides))
+
+
+def _kept_finite(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
+    """The scores of a sum that is at least what they are lost beside, and the mask to be added.
+
+    Of ``Max(s + m, c)`` they are `s` and ``Max(m, c)``.
+    """
+    if len(node.inputs) != 2:
+        return
+    for total, least in (node.inputs, node.inputs[::-1]):
+        made = total.node
+        if isinstance(made.op, Operator) and made.op.name == "Add" and _absorbs(least, ranges):
+            for scores, mask in (made.inputs, made.inputs[::-1]):
+                yield scores, ("Max", (mask, least))
+
+
+def _added(scores: Value, mask: Made) -> Value | None:
+    """The sum of scores and a mask; None where their shapes do not fit."""
+    name, inputs = mask
+    try:
+        return apply("Add", [scores, apply(name, inputs)[0]])[0]
+    except ShapeError:
+        return None
+
+
+def _absorbs(mask: Value, ranges: Ranges) -> bool:
+    """Whether each element of a constant is what it is with a moderate number added to it."""
+    dtype = mask.type.dtype
+    data = ranges.data(mask) if dtype in FLOATS else None
+    if data is None or not data.size:
+        return False
+    most = np.asarray(moderate(dtype)).astype(data.dtype)
+    with np.errstate(over="ignore"):
+        return bool(np.all((data < 0) & (data + most == data) & (data - most == data)))
+
+
+def _is_moderate(value: Value, ranges: Ranges) -> bool:
+    """Whether scores are known to be moderate numbers."""
+    known = ranges.of(value)
+    return known.is_real and known.within(moderate(value.type.dtype))
+
+
+def _carries(op: Operator) -> bool:
+    """Whether elements of the result are each made of one of each input."""
+    return op.elementwise or isinstance(op, Movement)
+
+
+def _is_weighed(graph: Graph, value: Value, depth: int = FARTHEST) -> bool:
+    """Whether a softmax reads a value, or what is made of it element by element."""
+    for user in graph.users.get(value, ()):
+        if not isinstance(user.op, Operator):
+            continue
+        if user.op.weights_along is not None:
+            return True
+        if depth and _carries(user.op) and _is_weighed(graph, user.outputs[0], depth - 1):
+            return True
+    return False

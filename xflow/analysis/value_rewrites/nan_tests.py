@@ -1,0 +1,73 @@
+"""Tests of values whose answer is known: whether an element is a NaN, where none can be.
+
+Exporters guard each softmax, ``Where(IsNaN(p), 0, p)``, since a mask may leave nothing of a row.
+No rule says that the guard does nothing, see `xflow.ranges`. Where a fact about `p` does, its
+condition is put to false, and rules about choices whose condition is known do the rest.
+
+Who asks whether a weight of a softmax is a NaN asks about masks, and not about images or features:
+what is taken for granted of these holds there, unless they are the scores themselves. Any other
+test has to be known to be false whatever the model is given: who tests a value expects that it is
+no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+from xflow.analysis.assumptions import Assumption
+from xflow.analysis.inputs import Sources
+from xflow.analysis.ranges import Ranges
+from xflow.analysis.value_rewrites.equal_halves import repeated
+from xflow.analysis.value_rewrites.masked_scores import absorbed
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph, Node, Opaque, Value, apply
+from xflow.core.intervals import Range
+from xflow.core.registry import Operator
+from xflow.core.sorts import BOOL
+
+TESTS: Mapping[str, tuple[str, Callable[[Range], bool]]] = {
+    "IsNaN": ("no-number-is-nan", lambda known: not known.nan),
+    "IsInf": ("no-number-is-infinite", lambda known: not known.is_infinite),
+}
+"""Operators of ONNX that ask whether an element is no number, what says that none is so, and the
+ranges of which that is true."""
+
+
+def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
+    """Values of `graph` of which a fact tells what else they are, that, and the fact's name.
+
+    They read a test that is false, or a constant whose data tells, see
+    `xflow.analysis.value_rewrites.equal_halves` and `xflow.analysis.value_rewrites.masked_scores`.
+    """
+    strict = Ranges(ranges.constants, Assumption.NONE)
+    yield from repeated(graph, ranges.constants)
+    yield from absorbed(graph, strict)
+    sources = Sources(graph)
+    tests = [
+        node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
+    ]
+    for node in tests:
+        (tested,) = node.inputs
+        assert isinstance(node.op, Opaque)
+        name, is_false = TESTS[node.op.op_type]
+        about_masks = tested.node.role == "softmax" and not sources.of(tested.node.inputs[0])
+        if not is_false((ranges if about_masks else strict).of(tested)):
+            continue
+        for user in graph.users.get(node.outputs[0], ()):
+            after = _without(user, node.outputs[0])
+            if after is not None:
+                yield user.outputs[0], after, name
+
+
+def _without(user: Node, test: Value) -> Value | None:
+    """What an elementwise operator gives if `test` is false; None for others, and if it grows."""
+    if not isinstance(user.op, Operator) or not user.op.elementwise:
+        return None
+    (false,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=BOOL)
+    inputs = [false if value == test else value for value in user.inputs]
+    try:
+        (after,) = apply(user.op, inputs, user.attributes, dtype=user.types[0].dtype)
+    except ShapeError:
+        return None
+    return after if after.type == user.types[0] else None

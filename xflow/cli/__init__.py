@@ -1,0 +1,3 @@
+"""The command line."""
+
+from xflow.cli.entry import main as main

@@ -1,0 +1,163 @@
+"""The command `xflow check`: is a model the same as another, and is it not slower?"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xflow.core.errors import Different, ExitCode, Slower, WorkerError
+from xflow.cost import machine
+from xflow.cost.comparison import Comparison
+from xflow.cost.measure import Measurer, Target
+from xflow.cost.worker import Worker
+from xflow.feeds.dimension_equalities import tied_settings
+from xflow.feeds.edge_cases import InputSet
+from xflow.feeds.inputs import Shapes, default_shapes, load_model
+from xflow.feeds.real_inputs import real_inputs
+from xflow.onnx import files
+from xflow.onnx.interface import check_interface
+from xflow.pipeline.agreement import LIMIT_S, compare
+from xflow.validation.equivalence import CheckResult
+from xflow.validation.validate import Tolerance
+
+if TYPE_CHECKING:
+    from xflow.cli.progress import Progress
+
+TIMING_S = 10.0
+"""Seconds of timing at each setting of the input shapes."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Two models, and the settings of the input shapes at which they are held together."""
+
+    before: Path
+    after: Path
+    settings: Sequence[Shapes]
+    options: argparse.Namespace
+    target: Target
+    worker: Worker
+    deadline: float
+    inputs: Sequence[InputSet] = ()
+
+    def compare(self) -> CheckResult:
+        """Compare all outputs at each setting.
+
+        Raises Different where one disagrees, and ModelError where nothing can be said.
+        """
+        asked = self.options
+        found = compare(
+            (self.before, self.after),
+            self.settings,
+            tolerance=Tolerance(
+                asked.samples,
+                asked.rtol,
+                asked.atol,
+                asked.seed,
+                refines=asked.promised,
+                planted=not asked.promised,
+                empty=not asked.promised,
+            ),
+            target=self.target,
+            worker=self.worker,
+            deadline=self.deadline,
+            name=str(self.before),
+            inputs=self.inputs,
+        )
+        if not found.ok:
+            raise Different(found.reason, str(self.after))
+        return found
+
+    def time(self, agreed: CheckResult) -> list[Comparison]:
+        """Time both models against each other at each setting.
+
+        Sizes that nothing decides are those at which they were seen to agree. Before one is called
+        slower, it is timed as often again and again, in new sessions.
+        """
+        percent = self.options.max_regress
+        measurer = Measurer(self.target, self.worker)
+        timed = []
+        for shapes in self.settings:
+            real = self.inputs[0].values if self.inputs and not shapes else None
+            found = measurer.compare(
+                self.before,
+                self.after,
+                TIMING_S,
+                undecided=lambda compared: is_slower(compared, percent),
+                extra_s=2 * TIMING_S,
+                seed=self.options.seed,
+                shapes=shapes or agreed.shapes,
+                inputs=real,
+                limit_s=self.deadline - time.monotonic(),
+            )
+            if not isinstance(found, Comparison):
+                raise WorkerError(f"the models could not be timed: {found.reason}", str(self.after))
+            timed.append(found)
+        return timed
+
+
+def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progress) -> ExitCode:
+    """Compare two models, and time them if a limit for that was given; print one line on each.
+
+    Raises Different and Slower: the exit code says which.
+    """
+    before, after = Path(options.before), Path(options.after)
+    loaded, _ = map(files.load_model, (before, after))  # raises ModelError, in one sentence
+    old, new = load_model(before), load_model(after)
+    fault = check_interface(old, new, strict=False)
+    if fault is not None:
+        raise Different(fault, str(after))
+    settings = [default_shapes(old, shapes) if shapes else {} for shapes in settings]
+    settings = tied_settings(loaded, settings)
+    real = real_inputs(old, options.inputs)
+    target = Target(options.provider, options.threads or machine.usable_cores())
+    limit = machine.free_memory() if options.provider == "cpu" else None
+    with Worker(limit) as worker:
+        deadline = time.monotonic() + LIMIT_S
+        question = Question(before, after, settings, options, target, worker, deadline, real)
+        with progress:
+            progress("compare", {})
+            agreed = question.compare()
+            timed: Sequence[Comparison] = ()
+            if options.max_regress is not None:
+                progress("time", {})
+                timed = question.time(agreed)
+    if not options.quiet:
+        print(_agreement(agreed))
+        print(*map(_ratio, timed), sep="\n", end="\n" if timed else "")
+    slow = [each for each in timed if is_slower(each, options.max_regress)]
+    if slow:
+        raise Slower(f"it is {_ratio(slow[0])}", str(after))
+    return ExitCode.OK
+
+
+def is_slower(compared: Comparison, percent: float) -> bool:
+    """Whether the second model takes more than `percent` longer, beyond doubt.
+
+    That is: at the end of the 95 % interval of the ratio that is best for it.
+    """
+    return compared.high < 1 / (1 + percent / 100)
+
+
+def _agreement(agreed: CheckResult) -> str:
+    sets = [f"{agreed.samples} sets of random inputs"] if agreed.samples else []
+    sets += [f"{agreed.given} given"] if agreed.given else []
+    sets += [f"{agreed.edge_cases} edge cases"] if agreed.edge_cases else []
+    error = f"{agreed.max_rel:.2g}" if math.isfinite(agreed.max_rel) else "not finite"
+    lines = [f"equal on {' and '.join(sets)}, largest relative error {error}"]
+    if agreed.noise is not None:
+        lines.append(f"A itself differs from {agreed.yardstick} by {agreed.noise:.2g}")
+    if agreed.left_out:
+        lines.append(f"left out: {agreed.left_out} sets of inputs on which A fails")
+    if agreed.silent:
+        lines.append(f"on {agreed.silent} sets of inputs, A gives no finite number")
+    return "\n".join(lines)
+
+
+def _ratio(compared: Comparison) -> str:
+    return f"{compared.ratio:.3f} times as fast ({compared.low:.3f} to {compared.high:.3f})"

@@ -1,0 +1,85 @@
+"""The command `xflow rules derive`: how an equation follows from the rules of a folder."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from xflow.cli.prove_command import read_rules
+from xflow.core.errors import ExitCode, UsageError
+from xflow.generator.saturation.derivation import Derived, NotDerived, derive_claim
+from xflow.generator.saturation.directions import Database
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import load_rules
+
+
+def run(options: argparse.Namespace, folder: Path) -> ExitCode:
+    """Derive what was asked for, print how, and tell whether all of it was derived."""
+    if not options.texts:
+        raise UsageError("there is no equation", do="see xflow rules derive --help")
+    equations = read_rules(options)
+    database = Database.of(load_rules(folder))
+    derived = 0
+    start = time.monotonic()
+    for rule in equations:
+        begin = time.monotonic()
+        found = derive_claim(
+            rule, database, options.steps, options.seed, infer=not options.no_infer
+        )
+        derived += isinstance(found, Derived)
+        if not options.quiet:
+            full = len(equations) == 1 or options.verbose
+            lines = report(rule, found) if full else [row(rule, found)]
+            print(f"{lines[0]} ({time.monotonic() - begin:.2f} s)", *lines[1:], sep="\n")
+    if len(equations) > 1 and not options.quiet:
+        seconds = time.monotonic() - start
+        print(f"{derived} of {len(equations)} equations derived in {seconds:.2f} s")
+    return ExitCode.OK if derived == len(equations) else ExitCode.NOT_DERIVED
+
+
+def row(rule: Rule, found: Derived | NotDerived) -> str:
+    """One line for an equation of many."""
+    if isinstance(found, NotDerived):
+        return f"not derived  {rule.name}: {found.reason}"
+    return f"{count(found.steps, 'step'):<11}  {rule.name}: {', '.join(found.rules)}"
+
+
+def report(rule: Rule, found: Derived | NotDerived) -> list[str]:
+    """Everything about one equation, line by line."""
+    facts = [("in", rule.inputs), ("from", rule.lhs), ("to", rule.rhs)]
+    if isinstance(found, NotDerived):
+        return ["not derived", *labelled([*facts, ("reason", found.reason)])]
+    shapes = (f"{name}{list(value.shape)}" for name, value in found.inputs.items())
+    facts += [("where", ", ".join(found.where))] if found.where else []
+    facts += [("shown for", " ".join(shapes))]
+    return [
+        f"derived in {count(found.steps, 'step')} by {count(len(found.rules), 'rule')}",
+        *labelled(facts),
+        *(line for number in range(len(found.chains)) for line in steps(number, found)),
+    ]
+
+
+def steps(number: int, found: Derived) -> Iterator[str]:
+    """The derivation of one output: the terms, and below each what was applied."""
+    chain = found.chains[number]
+    if len(found.chains) > 1:
+        yield f"  output {number}"
+    if not chain:
+        yield "    both sides are the same"
+        return
+    yield f"    {chain[0].before}"
+    for step in chain:
+        yield f"  = {step.after}"
+        yield f"      by {step.rule or 'arithmetic: the order of terms, or numbers'}"
+
+
+def labelled(facts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Lines of a label and a text each."""
+    return (f"  {label:<11}{text}" for label, text in facts)
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

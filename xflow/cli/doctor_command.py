@@ -1,0 +1,76 @@
+"""`xflow doctor`: what there is to work with, and what would be measured where."""
+
+import argparse
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+
+from xflow.core.errors import ExitCode, ProviderError, XflowError
+from xflow.cost.calibration.calibrate import stored
+from xflow.cost.machine import processor_name, usable_cores
+from xflow.cost.measure import PROVIDERS, Target, check_provider
+from xflow.cost.store import Place, Store, default_path
+from xflow.cost.worker import Worker
+from xflow.report.report import format_amount
+from xflow.rewriting.store import default_directory, load_rules
+
+PACKAGES = ("onnx", "onnx-ir", "numpy", "z3-solver")
+"""Packages of which the version matters to somebody who asks for help."""
+
+OPTIONAL = {
+    "cvc5": "to recheck certificates: pip install '.[recheck]'",
+    "ray": "to generate on a cluster: pip install '.[ray]'",
+}
+"""Packages that some commands need, and how one comes by them."""
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Print what was found; fail with the first thing that does not work."""
+    console = Console(highlight=False, soft_wrap=True)
+
+    def tell(what: str, value: object) -> None:
+        console.print(f"{what:13}{value}", markup=False)
+
+    tell("xflow", f"{version('xflow-onnx')}, Python {platform.python_version()}")
+    tell("system", f"{platform.system()} {platform.machine()}, {sys.executable}")
+    tell("processor", f"{processor_name()}, {usable_cores()} physical cores to use")
+    for name in PACKAGES:
+        tell(name, version(name))
+    for name, how in OPTIONAL.items():
+        try:
+            tell(name, version(name))
+        except PackageNotFoundError:
+            tell(name, f"not installed; {how}")
+    rules = load_rules(default_directory())
+    searched = sum(rule.is_searched for rule in rules)
+    tell("rules", f"{len(rules)}, {searched} of them searched, in {default_directory()}")
+    threads = options.threads or usable_cores()
+    with Worker() as worker:
+        runtime = worker.runtime_version
+        tell("ONNX Runtime", f"{runtime}, in a process of its own")
+        tell("providers", ", ".join(_providers(threads, worker)))
+    path = default_path()
+    size = path.stat().st_size if path.is_file() else 0
+    with Store() as store:
+        place = Place.of("cpu", threads, runtime)
+        known = stored(place, store) is not None
+        tell("measured on", f"cpu, {threads} thread{'' if threads == 1 else 's'}")
+        tell("calibrated", "yes" if known else "no; the first run does it, or xflow calibrate")
+        tell("database", f"{path}, {format_amount(float(size), 'size')}")
+        for warning in store.warnings:
+            raise XflowError(warning)
+    return ExitCode.OK
+
+
+def _providers(threads: int, worker: Worker) -> list[str]:
+    """What --provider may be, each with whether it works: the runtime may lack what it needs."""
+    said = []
+    for name in PROVIDERS:
+        try:
+            check_provider(Target(name, threads), worker)
+            said.append(f"{name} works")
+        except ProviderError:
+            said.append(f"{name} does not work here")
+    return said

@@ -1,0 +1,138 @@
+"""`xflow rules generate`: runs the job, shows where it stands, and prints what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from xflow.core.errors import ExitCode, OutputError, UsageError
+from xflow.onnx.files import check_output, write_text_atomically
+from xflow.rewriting.store import default_directory
+
+if TYPE_CHECKING:
+    from xflow.generator.report import Summary
+    from xflow.generator.standing import FamilyStanding, Standing
+
+WIDTH = 80
+
+
+class Display:
+    """Shows a job's standing: bars on a terminal, or a line at a time with `--verbose`."""
+
+    def __init__(self, quiet: bool, verbose: bool) -> None:
+        self._verbose = verbose
+        self._console = Console(stderr=True, width=None if sys.stderr.isatty() else WIDTH)
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        if sys.stderr.isatty() and not quiet and not verbose:
+            self._bars = Progress(
+                TextColumn("{task.description:12}"),
+                BarColumn(20),
+                TextColumn("{task.fields[stats]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+
+    def __enter__(self) -> Display:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, standing: Standing) -> None:
+        """Take note of where the job stands."""
+        if self._verbose:
+            kept = sum(family.counts["proved"] for family in standing.families)
+            print(
+                f"{standing.seconds:7.1f} s  {_left(standing)}  "
+                f"{standing.memory / 10**9:.2f} GB  {kept} proved  {standing.latest}",
+                file=sys.stderr,
+                flush=True,
+            )
+        if self._bars is None:
+            return
+        for family in standing.families:
+            self._draw(family.name, family.done, family.done + family.left, _stats(family))
+        memory = f"{standing.memory / 10**9:.1f} GB, {_left(standing)}"
+        self._draw("all", 0, None, memory)
+
+    def _draw(self, name: str, done: int, total: int | None, stats: str) -> None:
+        assert self._bars is not None
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=total, stats=stats)
+        self._bars.update(self._tasks[name], completed=done, total=total, stats=stats)
+
+
+def _stats(family: FamilyStanding) -> str:
+    if family.unexplored:
+        return f"{_several(family.unexplored, 'vocabulary', 'vocabularies')} to enumerate"
+    left = _several(family.left, "proposal", "proposals")
+    return f"{left} left, {family.counts['proved']} proved"
+
+
+def _several(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _left(standing: Standing) -> str:
+    if standing.seconds_left is None:
+        return "time left not known yet"
+    return f"about {round(standing.seconds_left)} s left"
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Build the database of rules from nothing, and print what came of it."""
+    from xflow.generator import run as job  # noqa: PLC0415 - it takes a while to load
+
+    out = default_directory() if options.out is None else Path(options.out)
+    if options.address and options.engine != "ray":
+        raise UsageError("--address is of a Ray cluster", do="give --engine ray with it")
+    if out.exists() and not out.is_dir():
+        raise OutputError("this is not a folder", str(out))
+    if options.report:
+        check_output(options.report)
+    against = None
+    if options.diff or options.against:
+        against = Path(options.against) if options.against else default_directory()
+    with Display(options.quiet, options.verbose) as display:
+        summary = job.generate(
+            out,
+            seed=options.seed,
+            families=options.families,
+            max_ops=options.max_ops,
+            jobs=options.jobs,
+            max_memory=options.max_memory,
+            engine=options.engine,
+            address=options.address,
+            against=against,
+            progress=display,
+        )
+    if options.report:
+        write_text_atomically(summary.to_json(), options.report)
+    if not options.quiet:
+        _print(summary, out)
+    if against is None or summary.difference is None:
+        return ExitCode.OK
+    if not options.quiet:
+        print("\n".join(summary.difference.lines()))
+    return ExitCode.CHANGED if summary.difference else ExitCode.OK
+
+
+def _print(summary: Summary, out: Path) -> None:
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"Rules in {out}")
+    table.add_column()
+    table.add_column(justify="right")
+    for label, value in summary.rows:
+        table.add_row(str(label), str(value))
+    Console(width=WIDTH).print(table)

@@ -1,0 +1,94 @@
+"""Models through pipes: `-` stands for the standard input or output."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from xflow.core.errors import ExitCode, ModelError, OutputError, UsageError, XflowError
+from xflow.onnx.proto_compat import PROTOBUF_LIMIT
+
+PIPE = "-"
+CHUNK = 2**20
+
+
+def run(
+    options: argparse.Namespace, optimize: Callable[[argparse.Namespace], ExitCode]
+) -> ExitCode:
+    """Run `optimize` on files that stand for the pipes.
+
+    What it prints goes to stderr where the model goes to stdout, and the model goes out whole, or
+    nothing does.
+    """
+    with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
+        given = vars(options)
+        own = argparse.Namespace(**{**given, "shown": (options.input, options.output)})
+        if options.input == PIPE:
+            own.input = str(Path(folder) / "in.onnx")
+            _receive(Path(own.input))
+            optimize = _named(optimize, own.input)
+        if options.output != PIPE:
+            return optimize(own)
+        target = Path(folder) / "out" / "out.onnx"
+        target.parent.mkdir()
+        own.output = str(target)
+        with contextlib.redirect_stdout(sys.stderr):
+            code = optimize(own)
+        if len(list(target.parent.iterdir())) > 1:
+            what = (
+                "the model has its weights in a file beside it, which does not fit through a pipe"
+            )
+            raise OutputError(what, PIPE, "name a file as the output")
+        sys.stdout.buffer.write(target.read_bytes())
+        sys.stdout.buffer.flush()
+        return code
+
+
+def receive(
+    options: argparse.Namespace,
+    names: Sequence[str],
+    command: Callable[[argparse.Namespace], ExitCode],
+) -> ExitCode:
+    """Run a command on a file that stands for the standard input, as one of the options `names`.
+
+    Raises UsageError where several of them are `-`.
+    """
+    (name, *others) = [name for name in names if getattr(options, name) == PIPE]
+    if others:
+        raise UsageError("one model alone can come through the standard input", do="name the other")
+    with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
+        path = Path(folder) / "in.onnx"
+        _receive(path)
+        own = argparse.Namespace(**{**vars(options), name: str(path)})
+        return _named(command, str(path))(own)
+
+
+def _named(
+    optimize: Callable[[argparse.Namespace], ExitCode], path: str
+) -> Callable[[argparse.Namespace], ExitCode]:
+    """`optimize`, whose errors speak of the standard input and not of the file `path` for it."""
+
+    def run(options: argparse.Namespace) -> ExitCode:
+        try:
+            return optimize(options)
+        except XflowError as error:
+            if error.where == path:
+                error.where = "standard input"
+            raise
+
+    return run
+
+
+def _receive(path: Path) -> None:
+    """Write what comes through stdin to a file, unless it is too much for a model."""
+    size = 0
+    with path.open("wb") as file:
+        while chunk := sys.stdin.buffer.read(CHUNK):
+            size += len(chunk)
+            if size > PROTOBUF_LIMIT:
+                raise ModelError("more than 2 GiB come through it, which is no model", PIPE)
+            file.write(chunk)

@@ -1,0 +1,1 @@
+"""The intermediate representation: sizes, conditions, graphs, and what an operator declares."""

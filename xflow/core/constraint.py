@@ -1,0 +1,138 @@
+"""Conditions on sizes: what operators require, what a rule's `where` says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from xflow.core.errors import SizeError
+from xflow.core.expressions import expression, shortened
+from xflow.core.size import Expr, Size, free_symbols, from_ast, readable, substitute
+
+
+class Relation(Enum):
+    """How the difference of the two sides of a condition compares with zero."""
+
+    AT_LEAST = ">="
+    EQUAL = "=="
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``difference >= 0`` or ``difference == 0``."""
+
+    difference: Size
+    relation: Relation
+
+    @property
+    def decided(self) -> bool | None:
+        """Whether it holds, where that does not depend on a symbol; otherwise None."""
+        if isinstance(self.difference, Expr):
+            return None
+        return self.difference >= 0 if self.relation is Relation.AT_LEAST else self.difference == 0
+
+    def __reduce__(self) -> tuple[type[Constraint], tuple[Size, Relation]]:
+        """Made anew where it is read: in another process, texts have other hashes."""
+        return Constraint, (self.difference, self.relation)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.difference, self.relation is Relation.EQUAL))
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """The names of the symbols that it speaks of."""
+        return free_symbols(self.difference)
+
+    def substitute(self, values: Mapping[str, Size]) -> Constraint:
+        """The same condition with symbols replaced."""
+        return Constraint(substitute(self.difference, values), self.relation)
+
+    def negation(self) -> tuple[Constraint, ...]:
+        """Conditions, no two of which hold together, of which one holds when this does not."""
+        below = Constraint(-self.difference - 1, Relation.AT_LEAST)
+        if self.relation is Relation.AT_LEAST:
+            return (below,)
+        return (below, Constraint(self.difference - 1, Relation.AT_LEAST))
+
+    def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        if not isinstance(self.difference, Expr):
+            return f"{self.difference} {self.relation.value} 0"
+        left: Size = 0
+        right: Size = 0
+        for monomial, coefficient in self.difference.terms:
+            part = Expr(((monomial, 1),)) * abs(coefficient) if monomial else abs(coefficient)
+            if coefficient > 0:
+                left = left + part
+            else:
+                right = right + part
+        if isinstance(left, int):
+            flipped = "<=" if self.relation is Relation.AT_LEAST else "=="
+            return f"{right} {flipped} {left}"
+        return f"{left} {self.relation.value} {right}"
+
+
+def at_least(left: Size, right: Size) -> Constraint:
+    """``left >= right``."""
+    return Constraint(left - right, Relation.AT_LEAST)
+
+
+def less(left: Size, right: Size) -> Constraint:
+    """``left < right``, over the integers."""
+    return Constraint(right - left - 1, Relation.AT_LEAST)
+
+
+def equal(left: Size, right: Size) -> Constraint:
+    """``left == right``; the sign is normalised, so that both orders are one constraint."""
+    difference = left - right
+    negated = -difference
+    if isinstance(difference, Expr) and isinstance(negated, Expr) and negated < difference:
+        difference = negated
+    return Constraint(difference, Relation.EQUAL)
+
+
+def in_range(index: Size, extent: Size) -> tuple[Constraint, Constraint]:
+    """``0 <= index < extent``."""
+    return at_least(index, 0), less(index, extent)
+
+
+def parse_constraint(text: str) -> Constraint:
+    """Read ``left REL right`` with one of ``>= > <= < ==``. Raises SizeError."""
+    try:
+        tree = expression(text.strip())
+    except SyntaxError:
+        raise SizeError(f"{shortened(repr(text))} is no condition on sizes") from None
+    return constraint_from_ast(tree)
+
+
+def constraint_from_ast(tree: ast.expr) -> Constraint:
+    """The condition that a Python comparison denotes. Raises SizeError."""
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        left, right = from_ast(tree.left), from_ast(tree.comparators[0])
+        match tree.ops[0]:
+            case ast.GtE():
+                return at_least(left, right)
+            case ast.Gt():
+                return less(right, left)
+            case ast.LtE():
+                return at_least(right, left)
+            case ast.Lt():
+                return less(left, right)
+            case ast.Eq():
+                return equal(left, right)
+    raise SizeError(f"{readable(tree)!r} is no condition on sizes")
+
+
+def all_hold(constraints: Iterable[Constraint]) -> bool:
+    """Whether every one is decided and holds."""
+    return all(constraint.decided is True for constraint in constraints)

@@ -1,0 +1,241 @@
+"""Constant folding: the arrays that constant subexpressions of a graph are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from xflow.core.errors import ShapeError, SizeError
+from xflow.core.graph import Leaf, Node, TensorType, Value, walk
+from xflow.core.pages import release
+from xflow.core.registry import Array, Operator, Shape
+from xflow.core.size import Expr, product
+from xflow.core.sorts import FLOATS
+
+ConstantLookup = Callable[[Value], Array | None]
+"""Gives the data of a constant leaf, or None."""
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """The numpy type of an ONNX element type."""
+    dtype: np.dtype[np.generic] = ir.DataType[name].numpy()
+    return dtype
+
+
+def byte_size(value: Value) -> int | None:
+    """Bytes that a value takes; None where a symbol decides."""
+    total = ir.DataType[value.type.dtype].itemsize
+    for size in value.shape:
+        if isinstance(size, Expr):
+            return None
+        total *= size
+    return int(total)
+
+
+def constant_leaves(value: Value) -> tuple[Value, ...]:
+    """The leaves that a value depends on."""
+    return tuple(node.outputs[0] for node in walk([value]) if isinstance(node.op, Leaf))
+
+
+INTERMEDIATE = 2**16
+"""Most elements of what is computed on the way to a small expression: it is done while matching."""
+
+
+def with_expressions(constants: ConstantLookup, limit: int) -> ConstantLookup:
+    """`constants`, and what expressions of at most `limit` elements over them are.
+
+    And larger ones that have one value everywhere, since all that they are computed from has.
+    """
+    fold = Folder(constants)
+    even: dict[Value, Array | None] = {}
+
+    def find(value: Value) -> Array | None:
+        if value.is_leaf:
+            return constants(value)
+        if not value.is_constant:
+            return None
+        if not _is_small(value.shape, limit):
+            if value not in even:
+                even[value] = _even(value, constants)
+            return even[value]
+        shapes = (type.shape for node in walk([value]) for type in node.types)
+        return fold(value) if all(_is_small(shape, INTERMEDIATE) for shape in shapes) else None
+
+    return find
+
+
+def _even(value: Value, constants: ConstantLookup) -> Array | None:
+    """The array that an elementwise expression is if each of its leaves has one value everywhere.
+
+    Computed from an element of each. None for all others.
+    """
+    shape = tuple(size for size in value.shape if isinstance(size, int))
+    if len(shape) < len(value.shape):
+        return None
+    nodes = list(walk([value]))
+    single: dict[Node, Array] = {}
+    for node in nodes:
+        if isinstance(node.op, Leaf):
+            array = constants(node.outputs[0])
+            if array is None or not array.size or not np.all(array == array.flat[0]):
+                return None
+            single[node] = array.reshape(-1)[:1]
+        elif not isinstance(node.op, Operator) or not node.op.elementwise:
+            return None
+    try:
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(_computed(value, nodes, single), shape)
+    except FAILURES:
+        return None
+
+
+def _is_affordable(nodes: Sequence[Node]) -> bool:
+    """Whether nothing on the way to a constant is much larger than what it is computed from.
+
+    An operator may blow up what it gets: Tile, Expand, or the product of a column and a row.
+    """
+    sizes = [(node, sum(map(_folded_bytes, node.types))) for node in nodes]
+    sources = sum(size for node, size in sizes if isinstance(node.op, Leaf))
+    return all(size <= SCRATCH + 4 * sources for _, size in sizes)
+
+
+def _folded_bytes(kind: TensorType) -> int:
+    """Bytes that a value takes while it is folded; of symbols nothing is known."""
+    size = product(kind.shape)
+    return 8 * size if isinstance(size, int) else 0
+
+
+def _is_small(shape: Shape, limit: int) -> bool:
+    size = product(shape)
+    return isinstance(size, int) and size <= limit
+
+
+SCRATCH = 256 * 2**20
+"""Bytes that what is computed on the way to a constant may take beyond four times its sources."""
+LARGE = 32 * 2**20
+"""Bytes from which a constant is kept in a file, and computed a part at a time if it can be."""
+
+
+FAILURES = (
+    *(ShapeError, SizeError, ArithmeticError, AssertionError, IndexError, TypeError),
+    MemoryError,
+)
+"""What ends a computation: a size or a real without a value, an index out of range, or more than
+there is room for."""
+
+
+class Folder:
+    """Evaluates constant values: floats in float64, rounded once to the value's own element type.
+
+    Integers and Booleans are computed with in their own types, as the runtime does, and what is
+    only moved stays as it is. Results are remembered, large ones in files; intermediate ones are
+    not: weights are large.
+    """
+
+    def __init__(self, constants: ConstantLookup) -> None:
+        self._constants = constants
+        self._done: dict[Value, Array | None] = {}
+
+    def __call__(self, value: Value) -> Array | None:
+        """The array that `value` is; None where it is not constant or cannot be computed."""
+        if value not in self._done:
+            self._done[value] = self._fold(value) if value.is_constant else None
+        return self._done[value]
+
+    def _fold(self, value: Value) -> Array | None:
+        if value.is_leaf:
+            return self._constants(value)
+        nodes = list(walk([value]))
+        if not _is_affordable(nodes):
+            return None
+        sources: dict[Node, Array] = {}
+        for node in nodes:
+            if isinstance(node.op, Leaf):
+                array = self._constants(node.outputs[0])
+                if array is None:
+                    return None
+                sources[node] = array
+            elif not isinstance(node.op, Operator):
+                return None
+        try:
+            with np.errstate(all="ignore"):
+                array = _by_parts(value, nodes, sources)
+                if array is None:
+                    array = _computed(value, nodes, sources)
+        except FAILURES:
+            return None
+        finally:
+            for source in sources.values():
+                if source.nbytes >= LARGE:
+                    release(source)
+        return in_file(array) if array.nbytes >= LARGE else array
+
+
+def _computed(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]) -> Array:
+    """What `value` is, for this data of the leaves among the `nodes` that it depends on."""
+    remaining: dict[Node, int] = {}
+    for node in nodes:
+        for source in node.inputs:
+            remaining[source.node] = remaining.get(source.node, 0) + 1
+    moves = all(_moves(node) for node in nodes if node.inputs)
+    results: dict[Node, list[Array]] = {}
+    for node in nodes:
+        if not isinstance(node.op, Operator):
+            array = sources[node]
+            exact = moves or array.dtype.kind in "biu"
+            results[node] = [array if exact else array.astype(np.float64)]
+            continue
+        inputs = [results[source.node][source.index] for source in node.inputs]
+        results[node] = node.op.numpy(inputs, node.attributes)
+        if not inputs and (moves or node.types[0].dtype not in FLOATS):
+            kind = numpy_dtype(node.types[0].dtype)
+            results[node] = [result.astype(kind) for result in results[node]]
+        for source in node.inputs:
+            remaining[source.node] -= 1
+            if not remaining[source.node]:
+                del results[source.node]
+    return np.asarray(results[value.node][value.index]).astype(numpy_dtype(value.type.dtype))
+
+
+def _moves(node: Node) -> bool:
+    """Whether a node only puts elements elsewhere, without arithmetic."""
+    assert isinstance(node.op, Operator)
+    read, given = [value.shape for value in node.inputs], [kind.shape for kind in node.types]
+    return node.op.flops(read, node.attributes, given) == 0
+
+
+def _by_parts(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]) -> Array | None:
+    """What `value` is, computed a few rows at a time; None if it is small or not elementwise."""
+    size = byte_size(value)
+    operators = [node for node in nodes if node not in sources]
+    local = all(isinstance(n.op, Operator) and n.op.elementwise and n.inputs for n in operators)
+    if size is None or size < LARGE or not local:
+        return None
+    shape = tuple(each for each in value.shape if isinstance(each, int))  # all are: it has a size
+    result = np.empty(shape, numpy_dtype(value.type.dtype))
+    spread = {node: np.broadcast_to(array, shape) for node, array in sources.items()}
+    rows = max(1, len(result) * LARGE // size)
+    for start in range(0, len(result), rows):
+        part = slice(start, start + rows)
+        result[part] = _computed(
+            value, nodes, {node: whole[part] for node, whole in spread.items()}
+        )
+        for array in sources.values():
+            release(array)
+    return result
+
+
+def in_file(array: Array) -> Array:
+    """The array in a file without a name, which the system may drop from memory and read again.
+
+    The array itself where there is no room for it.
+    """
+    try:
+        with tempfile.TemporaryFile(prefix="xflow-") as file:
+            np.ascontiguousarray(array).tofile(file)
+            return np.memmap(file, array.dtype, mode="r", shape=array.shape)
+    except OSError:
+        return array

@@ -1,0 +1,358 @@
+"""Measures the numbers of the target on this machine, so that the estimate is about it.
+
+Every number follows from what a probe takes (`probes`), divided by what the estimate itself says of
+the probe's graph where that number is one: what the estimate counts, and how, is said there alone.
+Probes are timed together with one reference, whose drift is taken out. A number whose probe fails,
+is lost in the noise or makes no sense keeps its default.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xflow.core.graph import Graph
+from xflow.core.registry import Operator
+from xflow.cost.calibration import peak_probes, probes
+from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
+from xflow.cost.calibration.probes import Constants, Probe
+from xflow.cost.comparison import Timing
+from xflow.cost.estimate import Estimator
+from xflow.cost.machine import Crowd
+from xflow.cost.measure import Measurer
+from xflow.cost.store import Place, Store
+from xflow.cost.target import Layout, TargetModel
+from xflow.cost.worker import Failed
+from xflow.onnx.region import region_model
+from xflow.onnx.writer import UnwritableError
+
+Measure = Callable[[Graph], float]
+Progress = Callable[[str, Mapping[str, object]], None]
+
+SECONDS = 25.0
+"""What a calibration runs for; loading the models comes on top."""
+OPSET = 21
+"""Of the models, unless an operator is newer: from here on all normalizations are there."""
+BATCH = 9
+"""Models that are loaded at a time, and run in turns."""
+LOADING_S = 20.0
+LISTENING_S = 0.3
+"""For which other processes are watched before a calibration begins."""
+SURE = 3.0
+"""How many times its standard error a time has to be."""
+IN_BLOCKS = 1.4
+"""How many times as fast a pool has to be where its channels fill blocks, to be in a layout."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the target: `measured` is None, and `reason` says why, if it keeps its default.
+
+    For names and units see `numbers`.
+    """
+
+    name: str
+    default: float
+    measured: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Took:
+    """The seconds of one run of a graph, and their standard error."""
+
+    seconds: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured for a target of so many threads."""
+
+    numbers: tuple[Number, ...]
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """The measured numbers by name."""
+        return {each.name: each.measured for each in self.numbers if each.measured is not None}
+
+
+def calibrated(
+    place: Place,
+    measurer: Measurer,
+    store: Store,
+    progress: Progress | None = None,
+    *,
+    seconds: float = SECONDS,
+) -> TargetModel | None:
+    """The target model of a place: the stored one, or what is measured now, and then stored.
+
+    Where nothing can be measured, it is the default one. None if other processes are in the way:
+    they slow down what runs in several threads, and the rest less. Raises ProviderError if
+    `measurer`'s provider does not work here.
+    """
+    known = stored(place, store)
+    if known is not None:
+        return known
+    crowd = Crowd()
+    time.sleep(LISTENING_S)
+    if crowd.in_the_way(place.threads):
+        return None
+    found = calibrate(measurer, progress, seconds=seconds)
+    if crowd.in_the_way(place.threads):
+        return None
+    keep(found, place, store)
+    return with_numbers(TargetModel(threads=place.threads), found.measured)
+
+
+def stored(place: Place, store: Store) -> TargetModel | None:
+    """The target model of a place as it was measured before; None if it was not."""
+    text = store.calibration(place)
+    if text is None:
+        return None
+    try:
+        return with_numbers(TargetModel(threads=place.threads), json.loads(text))
+    except (ValueError, TypeError, AttributeError, RecursionError):  # it is damaged
+        return None
+
+
+def keep(found: Calibration, place: Place, store: Store) -> None:
+    """Store what was measured, if anything was."""
+    if found.measured:
+        store.put_calibration(place, json.dumps(found.measured, sort_keys=True))
+
+
+def calibrate(
+    measurer: Measurer, progress: Progress | None = None, *, seconds: float = SECONDS
+) -> Calibration:
+    """Measure the numbers of `measurer`'s target. Raises ProviderError if that does not work."""
+    return _Calibrator(measurer, seconds, progress or (lambda phase, details: None)).run()
+
+
+class _Calibrator:
+    """One calibration: what its graphs take, and the numbers found so far."""
+
+    def __init__(self, measurer: Measurer, seconds: float, progress: Progress) -> None:
+        self.measurer = measurer
+        self.seconds = seconds
+        self.progress = progress
+        self.threads = measurer.target.threads
+        self.default = TargetModel(threads=self.threads)
+        self.constants = Constants()
+        self.reference = probes.reference(self.constants)
+        self.nothing = probes.nothing(self.constants)
+        self.timings: dict[Graph, _Took | Failed] = {}
+        self.numbers: dict[str, Number] = {}
+
+    def run(self) -> Calibration:
+        """Time all probes, and work out the numbers, those first that others rest on."""
+        calls, views = probes.calls(self.constants), probes.views(self.constants)
+        moved = [
+            *probes.elementwise(self.default, self.constants),
+            *probes.moved(self.constants),
+            *probes.fused(self.default, self.constants),
+        ]
+        peaks = list(peak_probes.peaks(self.constants))
+        is_cpu = self.measurer.target.provider == "cpu"
+        layouts = peak_probes.layouts(self.constants) if is_cpu else {}
+        groups = peak_probes.groups(self.constants)
+        self.time([calls, views, *moved, *peaks, *layouts.values(), *groups.values()])
+
+        for probe in (calls, views):
+            self.set(probe.name, [self.took(probe, per=_count)])
+        self.overhead = self.value("overhead")
+        bandwidth = self.rate(Probe("bandwidth", self.reference), _bytes)
+        self.set("bandwidth", [bandwidth])
+        for name, group in _by_name(moved).items():
+            self.set(name, [self.slowness(probe) for probe in group])
+        for name, group in _by_name(peaks).items():
+            self.set(name, [self.rate(probe, _flops) for probe in group])
+        if is_cpu:
+            self.set_layout(layouts)
+        else:  # the runtime's layout is one of its kernels for processors
+            self.set("layout.block", [0.0])
+        self.set_full_channels(groups)
+        return Calibration(tuple(self.numbers.values()))
+
+    def time(self, wanted: Sequence[Probe]) -> None:
+        """Time the graphs of all probes, some at a time, on the scale of the first reference."""
+        batches: list[list[Graph]] = [[self.nothing]]
+        for probe in wanted:
+            graphs = [g for g in (probe.graph, probe.base) if g is not None]
+            if len(batches[-1]) + len(graphs) > BATCH:
+                batches.append([])
+            batches[-1] += graphs
+        scale = 0.0
+        for number, graphs in enumerate(batches):
+            self.progress("calibrate", {"part": number + 1, "of": len(batches)})
+            timed = self.time_together([self.reference, *graphs], self.seconds / len(batches))
+            reference = timed[self.reference]
+            if isinstance(reference, Timing):
+                scale = scale or reference.median
+            for graph, timing in timed.items():
+                if not isinstance(self.timings.get(graph), _Took):
+                    self.timings[graph] = _took(timing, reference, scale)
+
+    def time_together(
+        self, graphs: Sequence[Graph], seconds: float
+    ) -> dict[Graph, Timing | Failed]:
+        """Time graphs in turns."""
+        models: dict[Graph, bytes] = {}
+        timed: dict[Graph, Timing | Failed] = {}
+        for graph in graphs:
+            ops = [node.op for node in graph.nodes if isinstance(node.op, Operator)]
+            opset = max(OPSET, *(op.since for op in ops))
+            try:
+                models[graph] = region_model(graph, self.constants, opset=opset)
+            except UnwritableError as error:
+                timed[graph] = Failed(str(error))
+        results = self.measurer.time_together(
+            list(models.values()), seconds, limit_s=2 * seconds + LOADING_S
+        )
+        return {**timed, **dict(zip(models, results, strict=True))}
+
+    def took(self, probe: Probe, per: Measure | None = None) -> float | Failed:
+        """The seconds of a probe beyond its base and its calls; if asked, for each of something."""
+        mine = self.timings[probe.graph]
+        base = self.timings[self.nothing if probe.base is None else probe.base]
+        if isinstance(mine, Failed):
+            return mine
+        if isinstance(base, Failed):
+            return base
+        calls = 0.0 if per is _count else self.overhead * self.amount(probe, _count)
+        seconds = mine.seconds - base.seconds - calls
+        if seconds < SURE * math.hypot(mine.error, base.error):
+            return Failed("lost in the noise")
+        return seconds / (1.0 if per is None else self.amount(probe, per))
+
+    def amount(self, probe: Probe, measure: Measure) -> float:
+        """What the estimate counts in a probe."""
+        return measure(probe.graph) - (0.0 if probe.base is None else measure(probe.base))
+
+    def rate(self, probe: Probe, measure: Measure) -> float | Failed:
+        """How much of something a thread does in a second."""
+        seconds = self.took(probe)
+        if isinstance(seconds, Failed):
+            return seconds
+        return self.amount(probe, measure) / (seconds * self.threads)
+
+    def slowness(self, probe: Probe) -> float | Failed:
+        """How many times as long as a product of tensors a probe takes for the same bytes."""
+        rate = self.rate(probe, _bytes)
+        return rate if isinstance(rate, Failed) else self.value("bandwidth") / rate
+
+    def set_layout(self, found: Mapping[str, Probe]) -> None:
+        """Tell whether the runtime has a layout of its own, and what it costs to be outside."""
+
+        def ratio(name: str, outside: str) -> float | Failed:
+            fast, slow = (self.rate(found[key], _flops) for key in (name, name + outside))
+            if isinstance(fast, Failed):
+                return fast
+            return slow if isinstance(slow, Failed) else fast / slow
+
+        # Of all operators it is the average pool that suffers most.
+        odd, eighths = ratio("AveragePool", ".odd"), ratio("AveragePool", ".eighths")
+        if isinstance(odd, Failed) or isinstance(eighths, Failed):
+            failed = odd if isinstance(odd, Failed) else eighths
+            self.set("layout.block", [failed])
+            return
+        block = 0 if odd < IN_BLOCKS else BLOCKS[eighths >= IN_BLOCKS]
+        self.set("layout.block", [float(block)])
+        if block:
+            for name in ("AveragePool", "MaxPool", "GlobalAveragePool", "Conv"):
+                self.set(f"layout.outside.{name}", [ratio(name, ".odd")])
+            self.set("layout.reorder", [self.reorder(found["MaxPool"])])
+            self.set("group_overhead", [self.took(found["Conv.groups"], per=_groups)])
+
+    def reorder(self, pools: Probe) -> float | Failed:
+        """What converting takes: a single pool converts what it reads, and back what it gives."""
+        assert pools.base is not None
+        several, single = self.took(pools), self.took(Probe("layout.reorder", pools.base))
+        if isinstance(several, Failed):
+            return several
+        if isinstance(single, Failed):
+            return single
+        pool = several * _flops(pools.base) / self.amount(pools, _flops)
+        # Each way it is read once and written once, as the pool's own data is.
+        bytes_a_second = self.value("bandwidth") * self.threads
+        return (single - pool) * bytes_a_second / (2 * _bytes(pools.base))
+
+    def set_full_channels(self, found: Mapping[int, Probe]) -> None:
+        """From which channels on groups reach the peak: such that thin ones take what they do."""
+        peak = self.value("peak.Conv") * self.threads
+        full: list[float] = []
+        failed: list[Failed] = []
+        for channels, probe in found.items():
+            seconds = self.took(probe)
+            if isinstance(seconds, Failed):
+                failed.append(seconds)
+                continue
+            if self.value("layout.block") and channels > 1:  # single ones are in the layout
+                groups = self.value("group_overhead") * self.amount(probe, _groups)
+                seconds = max(0.0, seconds - groups) / self.value("layout.outside.Conv")
+            full.append(max(1.0, channels * seconds * peak / self.amount(probe, _flops)))
+        self.set("full_channels", [statistics.geometric_mean(full)] if full else failed)
+
+    def set(self, name: str, values: Sequence[float | Failed]) -> None:
+        """Take note of a number: the median of what its probes say."""
+        default = default_of(self.default, name)
+        found = [value for value in values if not isinstance(value, Failed)]
+        failed = [value.reason for value in values if isinstance(value, Failed)]
+        measured = float(statistics.median(found)) if found else None
+        reason = "" if found else failed[0]
+        if measured is not None and not is_sane(name, measured):
+            measured, reason = None, f"makes no sense: {measured:.3g}"
+        self.numbers[name] = Number(name, default, measured, reason)
+
+    def value(self, name: str) -> float:
+        """A number as far as it is known."""
+        known = self.numbers.get(name)
+        if known is None or known.measured is None:
+            return default_of(self.default, name)
+        return known.measured
+
+
+def _took(timing: Timing | Failed, reference: Timing | Failed, scale: float) -> _Took | Failed:
+    """What was timed, on the scale where the reference takes `scale`."""
+    if isinstance(timing, Failed):
+        return timing
+    if isinstance(reference, Failed):
+        return reference
+    factor = scale / reference.median
+    error = timing.spread * timing.median / math.sqrt(len(timing.samples))
+    return _Took(timing.median * factor, error * factor)
+
+
+def _by_name(probes: Iterable[Probe]) -> dict[str, list[Probe]]:
+    named: dict[str, list[Probe]] = {}
+    for probe in probes:
+        named.setdefault(probe.name, []).append(probe)
+    return named
+
+
+_PLAIN = TargetModel(
+    threads=1,
+    peak={},
+    other_peak=math.inf,
+    bandwidth=math.inf,
+    slow={},
+    overhead=0.0,
+    cold_overhead=0.0,
+    view_overhead=0.0,
+    cold_view_overhead=0.0,
+    fused_overhead=0.0,
+    group_overhead=0.0,
+    full_channels=1,
+    layout=None,
+)
+"""A target that does everything at once: what a number adds shows when it alone is one."""
+_bytes = Estimator(replace(_PLAIN, bandwidth=1.0))
+_flops = Estimator(replace(_PLAIN, other_peak=1.0))
+_groups = Estimator(
+    replace(_PLAIN, group_overhead=1.0, layout=replace(Layout(), rank=0, outside={}))
+)
+_count = Estimator(replace(_PLAIN, overhead=1.0, view_overhead=1.0))

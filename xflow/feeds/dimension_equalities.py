@@ -1,0 +1,77 @@
+"""Sizes of inputs that a model takes for others, such as a mask as long as past and new tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+
+from xflow.core.errors import ModelError
+from xflow.core.size import Size, coefficient_of, free_symbols
+from xflow.feeds.inputs import Shapes, default_shapes
+from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.interface import required_inputs
+from xflow.onnx.types import interface
+
+
+def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
+    """The given shapes, and those of inputs whose default sizes would not suit the others.
+
+    A dimension is tied where an operator takes it for a sum or product of dimensions of inputs.
+    Inputs that are given a shape keep it. Raises what `default_shapes` raises.
+    """
+    ties = _ties(imported)
+    proto = interface(imported.model)
+    tied = set()
+    for item in required_inputs(proto):
+        for dim in item.type.tensor_type.shape.dim:
+            if dim.dim_param in ties and item.name not in shapes:
+                dim.dim_param = ties[dim.dim_param]
+                tied.add(item.name)
+    if not tied:
+        return shapes
+    chosen = default_shapes(proto, shapes)
+    return {**shapes, **{name: chosen[name] for name in tied}}
+
+
+def tied_settings(model: ir.Model, settings: Sequence[Shapes]) -> Sequence[Shapes]:
+    """The settings of the input shapes `with_ties`; as they are where the graph makes no sense."""
+    try:
+        imported = import_model(model)
+    except ModelError:
+        return settings
+    return [with_ties(imported, shapes) for shapes in settings]
+
+
+def _ties(imported: Imported) -> Mapping[str, str]:
+    """What dimensions of inputs are, by their names, as expressions over others of them."""
+    names = {}
+    for item in required_inputs(interface(imported.model)):
+        for dim in item.type.tensor_type.shape.dim:
+            if re.fullmatch(r"\w+", dim.dim_param):
+                names[imported.names.of_dimension[dim.dim_param]] = dim.dim_param
+    found: dict[str, str] = {}
+    used: set[str] = set()
+    for difference in imported.equations:
+        if not free_symbols(difference) <= set(names):
+            continue
+        for symbol in sorted(free_symbols(difference)):
+            value = _solved(difference, symbol)
+            taken = {names[each] for each in free_symbols(value)} if value is not None else set()
+            name = names[symbol]
+            if value is None or name in found or name in used or taken & set(found):
+                continue
+            found[name] = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(value))
+            used |= taken
+            break
+    return found
+
+
+def _solved(difference: Size, symbol: str) -> Size | None:
+    """What a symbol is where the difference is zero, if that is a sum of what is positive."""
+    linear = coefficient_of(difference, symbol)
+    if linear is None or linear[0] not in (1, -1):
+        return None
+    value = -linear[0] * linear[1]
+    return None if "-" in str(value) or value == 0 else value

@@ -1,0 +1,493 @@
+"""A rewritten graph as an ONNX model: the old model, with other nodes where it was rewritten."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from xflow.core.fold import Folder, byte_size
+from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.limits import GROWTH
+from xflow.core.lineage import lineage
+from xflow.core.registry import Array, Attribute, OnnxCall, Operator, is_concrete
+from xflow.core.size import Size
+from xflow.onnx.freeze import CONSTANTS
+from xflow.onnx.importer import Imported
+from xflow.onnx.nodes import captured_values, subgraphs
+from xflow.onnx.opset import Raising, current_opset
+from xflow.onnx.sizes import SHAPE_OF_AXES, Extent, extents
+from xflow.onnx.writer import Plan, UnwritableError, Writer, attribute, foreign_domains
+
+
+def export_model(
+    imported: Imported, graph: Graph, raised: int | None = None, growth: int = GROWTH
+) -> ir.Model:
+    """A new model that computes `graph`, with everything else as in the imported model.
+
+    Its opset is the model's own, unless the graph needs a newer one: then it is that, or `raised`
+    if that is given.
+
+    Nodes that were not rewritten keep their names, attributes and metadata, also where their
+    inputs were. Weights are shared with the imported model, which is never changed. A graph that
+    is the model's own gives a copy of the model. What constant expressions are folded to may take
+    `growth` bytes beyond what it replaces. Raises UnwritableError.
+    """
+    source = imported.model
+    if graph.outputs == imported.graph.outputs:
+        return source.clone()
+    if source.device_configurations:
+        raise UnwritableError("the model is laid out over several devices")
+    writer = _ModelWriter(imported, graph, _raising(imported, graph, raised), growth)
+    inputs = [writer.leaf(value) for value in source.graph.inputs]
+    outputs = writer.name_outputs(writer.write(graph.outputs))
+    made = ir.Graph(
+        inputs,
+        outputs,
+        nodes=writer.sorted_nodes(),
+        initializers=writer.kept_initializers(),
+        doc_string=source.graph.doc_string,
+        opset_imports=dict(writer.opsets),
+        name=source.graph.name,
+        metadata_props=dict(source.graph.metadata_props),
+    )
+    _copy_meta(source.graph, made)
+    model = ir.Model(
+        made,
+        ir_version=max(_ir_version(source, writer.opsets), CONSTANTS if writer.initializers else 0),
+        producer_name=source.producer_name,
+        producer_version=source.producer_version,
+        domain=source.domain,
+        model_version=source.model_version,
+        doc_string=source.doc_string,
+        functions=[function.clone() for function in source.functions.values()],
+        metadata_props=dict(source.metadata_props),
+    )
+    _copy_meta(source, model)
+    return model
+
+
+def _raising(imported: Imported, graph: Graph, raised: int | None) -> Raising | None:
+    """What raising the opset means, if `graph` needs it. Raises UnwritableError."""
+    opset, needed = current_opset(imported.model), graph.needed_opset
+    if opset is None or needed <= opset:
+        return None
+    raising = Raising(imported, max(needed, raised or 0))
+    obstacle = raising.obstacle()
+    if obstacle:
+        raise UnwritableError(f"{obstacle} cannot be raised to opset {raising.target}")
+    return raising
+
+
+def _ir_version(source: ir.Model, opsets: Mapping[str, int]) -> int:
+    """The version of the format: the model's own, unless it is too old for a raised opset."""
+    if opsets.get("") == source.graph.opset_imports.get(""):
+        return source.ir_version
+    own = [onnx.helper.make_opsetid("", opsets[""])]
+    return max(source.ir_version, int(onnx.helper.find_min_ir_version_for(own)))
+
+
+class _ModelWriter(Writer):
+    """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
+
+    def __init__(
+        self, imported: Imported, graph: Graph, raising: Raising | None, growth: int
+    ) -> None:
+        self.imported = imported
+        self.source = imported.model.graph
+        self.raising = raising
+        super().__init__(
+            Folder(imported.constants),
+            {
+                **foreign_domains(graph),
+                **self.source.opset_imports,
+                **({"": raising.target} if raising else {}),
+            },
+            allowance=growth + _freed_bytes(imported.graph, graph),
+            taken=_names(self.source),
+        )
+        self.parents = lineage(imported.graph, graph)
+        self.numbers = {node: number for number, node in enumerate(self.source)}
+        self.order: dict[ir.Node, int] = {}
+        """The place in the model of the node that a copy was made from."""
+        self.lengths: dict[Extent, ir.Value] = {}
+        """Dimensions of inputs that are written."""
+        self.copies: dict[ir.Value, ir.Value] = {}
+        """Leaves of the model and their copies."""
+        self.inherited: set[ir.Node] = set()
+        """Nodes of the model whose names a copy has already."""
+        self.gone = set(imported.graph.nodes) - set(graph.nodes)
+        """What the rewritten graph does not compute any more."""
+        self.remains: dict[Value, bool] = {}
+
+    def plan(self, value: Value) -> Plan:
+        origin = self.imported.origin.get(value)
+        if origin is not None:
+            producer = origin.producer()
+            if producer is None:
+                return Plan((), lambda: self.put_leaf(value, origin))
+            if self.stays(producer):
+                return self.plan_copy(value.node, producer, inherit=True)
+            return self.plan_new(value)
+        parent = self.parents.get(value.node)
+        if parent is not None and not value.is_constant:
+            node = self.imported.origin[parent.outputs[0]].producer()
+            assert node is not None
+            if self.stays(node):
+                return self.plan_copy(value.node, node, inherit=True)
+        if isinstance(value.node.op, Opaque):
+            node = self.imported.opaque_nodes[value.node.op.key]
+            return self.plan_copy(value.node, node, inherit=False)
+        return self.plan_computed(value) or self.plan_new(value)
+
+    def plan_computed(self, value: Value) -> Plan | None:
+        """How to write a node with sizes that the model computes somewhere.
+
+        Or of which each is a number or a dimension of an input. None where numbers say it as well,
+        or it is neither.
+        """
+        op = value.node.op
+        if not isinstance(op, Operator) or not op.computed:
+            return None
+        if value.is_constant and is_concrete(value.node.attributes):
+            return None  # it is folded
+        if self.call(value.node) is not None:
+            return None
+        ((name, position),) = op.computed.items()
+        sizes = value.node.attributes[name]
+        places = (v for v, array in self.imported.computed.items() if _is(array, sizes))
+        known = [self.imported.values[place] for place in places]
+        sources = [source for source in known if source.type.dtype == "INT64"]
+        if position != len(value.node.inputs):
+            return None
+        call = OnnxCall(op.op_type, self.opsets[op.domain], op.domain)
+        found = self.extents(sizes)
+        usable = [source for source in sources if found is None or self.is_at_hand(source)]
+        if usable:
+            inputs = (*value.node.inputs, usable[0])
+            return Plan(inputs, lambda: self.put_call(value.node, call, usable[0]))
+        if found is None:
+            return None
+        inputs = (*value.node.inputs, *_inputs_of(found))
+        return Plan(inputs, lambda: self.put_call(value.node, call, self.sizes_of(found)))
+
+    def extents(self, sizes: Attribute) -> list[Extent] | None:
+        """Sizes as numbers and dimensions of the model's inputs, if they can be written as such."""
+        if self.opsets.get("", 0) < SHAPE_OF_AXES:
+            return None
+        return extents(sizes, [self.imported.values[given] for given in self.source.inputs])
+
+    def is_at_hand(self, value: Value) -> bool:
+        """Whether a value is computed from what the rewritten graph computes anyway.
+
+        Sizes may be read off tensors that nobody needs any more.
+        """
+        stack = [value]
+        while stack:
+            last = stack[-1]
+            waiting = [v for v in last.node.inputs if v not in self.remains]
+            if last.node in self.gone:
+                self.remains[last] = False
+            elif waiting and last not in self.remains:
+                stack.extend(waiting)
+                continue
+            else:
+                self.remains[last] = all(self.remains[v] for v in last.node.inputs)
+            stack.pop()
+        return self.remains[value]
+
+    def counted(self, source: ir.Node) -> Mapping[int, list[Extent]]:
+        """The parameters of a copy that are read off inputs instead of what nobody needs any more.
+
+        By their positions. They are vectors of sizes.
+        """
+        found: dict[int, list[Extent]] = {}
+        for position, value in self._sought(source).items():
+            array, known = self.imported.computed[value], self.imported.values[value]
+            if array.ndim != 1 or known.type.dtype != "INT64" or self.is_at_hand(known):
+                continue
+            parts = self.extents(tuple(array.tolist()))
+            if parts is not None:
+                found[position] = parts
+        return found
+
+    def sizes_of(self, parts: Sequence[Extent]) -> ir.Value:
+        """Write a vector of numbers and of dimensions of inputs."""
+        vectors = []
+        for part in parts:
+            if isinstance(part, int):
+                vectors.append(self.parameter(np.asarray([part], np.int64), "xflow_size"))
+                continue
+            value, axis = part
+            if part not in self.lengths:
+                span = [attribute("start", axis), attribute("end", axis + 1)]
+                self.lengths[part] = self.put_integers("Shape", [self.made[value]], span, 1)
+            vectors.append(self.lengths[part])
+        return self.put_integers("Concat", vectors, [attribute("axis", 0)], len(parts))
+
+    def stays(self, node: ir.Node) -> bool:
+        """Whether a node of the model may stay as it is at the opset that is written."""
+        return self.raising is None or self.raising.stays(node)
+
+    def plan_copy(self, node: Node, source: ir.Node, *, inherit: bool) -> Plan:
+        """How to write `node` as a copy of a node of the model, with other inputs."""
+        positions = self.imported.positions.get(source)
+        parameters: list[Value] = []
+        written: Mapping[int, Array] = {}
+        counted: Mapping[int, list[Extent]] = {}
+        if positions is not None:
+            written = self._written(node, source)
+            counted = self.counted(source)
+            parameters = [
+                self.imported.values[value]
+                for position, value in enumerate(source.inputs)
+                if value is not None
+                and position not in positions
+                and position not in written
+                and position not in counted
+                and not self._is_folded(value)
+            ]
+            parameters += [leaf for parts in counted.values() for leaf in _inputs_of(parts)]
+        needs = (*node.inputs, *parameters)
+        return Plan(needs, lambda: self.put_copy(node, source, inherit, written, counted))
+
+    def _is_folded(self, value: ir.Value) -> bool:
+        """Whether a parameter is computed from constants, and written as its result."""
+        return value in self.imported.known and not self.imported.values[value].is_leaf
+
+    def _written(self, node: Node, source: ir.Node) -> Mapping[int, Array]:
+        """The parameters that the model computes from shapes, and that can be written as numbers.
+
+        What computes them may read what the rewritten model would else not compute any more.
+        """
+        sought = self._sought(source)
+        call = self.call(node) if sought and isinstance(node.op, Operator) else None
+        if call is None:
+            return {}
+        plain = {name: item.value for name, item in source.attributes.items()}
+        if call.attributes.get("allowzero", 0) != plain.get("allowzero", 0):
+            return {}
+        return {k: call.constants[k] for k in sought if k in call.constants}
+
+    def _sought(self, source: ir.Node) -> dict[int, ir.Value]:
+        """The parameters of a node that the model computes from shapes, by their positions."""
+        positions = self.imported.positions.get(source, ())
+        return {
+            position: value
+            for position, value in enumerate(source.inputs)
+            if value is not None
+            and value in self.imported.computed
+            and position not in positions
+            and not self._is_folded(value)
+        }
+
+    def put_copy(
+        self,
+        node: Node,
+        source: ir.Node,
+        inherit: bool,
+        written: Mapping[int, Array],
+        counted: Mapping[int, list[Extent]],
+    ) -> None:
+        """Write `node` as a copy of `source`; if it `inherits`, under its names, once.
+
+        `written` and `counted` are the parameters that are numbers and dimensions of inputs now.
+        """
+        inherit = inherit and source not in self.inherited
+        if inherit:
+            self.inherited.add(source)
+        given = iter(node.inputs)
+        positions = self.imported.positions.get(source)
+        inputs: list[ir.Value | None] = []
+        own = {} if positions is None else dict(zip(positions, node.inputs, strict=True))
+        for position, value in enumerate(source.inputs):
+            if value is None:
+                inputs.append(None)
+            elif positions is None:
+                inputs.append(self.made[next(given)])
+            elif position in own:
+                inputs.append(self.made[own[position]])
+            elif position in written:
+                inputs.append(self.parameter(written[position], f"{value.name}_written"))
+            elif position in counted:
+                inputs.append(self.sizes_of(counted[position]))
+            elif self._is_folded(value):
+                array = np.asarray(self.imported.known[value])
+                inputs.append(self.parameter(array, value.name or "parameter"))
+            else:
+                inputs.append(self.made[self.imported.values[value]])
+        outer = {value: self.made[next(given)] for value in captured_values(source)}
+        copy = ir.Node(
+            source.domain,
+            source.op_type,
+            inputs,
+            [_copy_attribute(attribute, outer) for attribute in source.attributes.values()],
+            overload=source.overload,
+            num_outputs=len(source.outputs),
+            version=source.version,
+            name=source.name if inherit else self.fresh(source.name or f"xflow_{source.op_type}"),
+            doc_string=source.doc_string,
+            metadata_props=dict(source.metadata_props),
+        )
+        _copy_meta(source, copy)
+        for mine, theirs in zip(copy.outputs, source.outputs, strict=True):
+            _describe(mine, theirs)
+            mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
+        self.made.update(zip(node.outputs, copy.outputs, strict=False))
+        self.order[copy] = self.numbers[source]
+        self.nodes.append(copy)
+
+    def put_leaf(self, value: Value, source: ir.Value) -> None:
+        self.made[value] = self.leaf(source)
+
+    def leaf(self, source: ir.Value) -> ir.Value:
+        """The copy of an input or initializer of the model."""
+        if source not in self.copies:
+            copy = ir.Value(name=source.name, const_value=source.const_value)
+            _describe(copy, source)
+            self.copies[source] = copy
+            if source in self.imported.values:
+                self.made.setdefault(self.imported.values[source], copy)
+        return self.copies[source]
+
+    def name_outputs(self, made: Sequence[ir.Value]) -> list[ir.Value]:
+        """The model's outputs under the names of old; a copy where a value has a name already."""
+        names = [value.name or "" for value in self.source.outputs]
+        holders = {output.name: output for node in self.nodes for output in node.outputs}
+        named = {name: value for name, value in zip(names, made, strict=True) if value.name == name}
+        for name, value in zip(names, made, strict=True):
+            if name in named:
+                continue
+            if (holder := holders.get(name)) is not None and holder.name == name:
+                holder.name = self.fresh(name)  # an inner value now, and no output any more
+            if value.producer() is not None and value not in named.values():
+                value.name = name
+            elif name in {copy.name for copy in self.copies.values()}:
+                raise UnwritableError(f"the output {name} has the name of an input")
+            else:
+                value = self.identity(value, name)  # noqa: PLW2901
+            named[name] = value
+        for source in self.source.outputs:
+            if named[source.name or ""].producer() is not None:
+                _describe(named[source.name or ""], source)
+        return [named[name] for name in names]
+
+    def kept_initializers(self) -> list[ir.Value]:
+        """The initializers that are read, and those that nobody read before either."""
+        kept = []
+        for source in self.source.initializers.values():
+            idle = not source.uses() and not source.is_graph_output()
+            if source in self.copies or idle:
+                kept.append(self.leaf(source))
+        return kept + self.initializers
+
+    def sorted_nodes(self) -> list[ir.Node]:
+        """The nodes, inputs before users, in the model's order as far as that allows."""
+        producers = {output: node for node in self.nodes for output in node.outputs}
+        waiting: dict[ir.Node, int] = {}
+        users: dict[ir.Node, list[ir.Node]] = {}
+        place: dict[ir.Node, tuple[int, int]] = {}
+        for number, node in enumerate(self.nodes):
+            read = {*node.inputs, *captured_values(node)}
+            before = {producers[value] for value in read if value in producers}
+            after = max((place[other][0] for other in before), default=-1)
+            place[node] = (self.order.get(node, after), number)
+            waiting[node] = len(before)
+            for other in before:
+                users.setdefault(other, []).append(node)
+        ready = [(place[node], node) for node in self.nodes if not waiting[node]]
+        heapq.heapify(ready)
+        result = []
+        while ready:
+            _, node = heapq.heappop(ready)
+            result.append(node)
+            for user in users.get(node, ()):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    heapq.heappush(ready, (place[user], user))
+        return result
+
+    def dimension(self, size: Size) -> int | str | None:
+        return self.imported.names.dimension(size)
+
+
+def _inputs_of(parts: Sequence[Extent]) -> list[Value]:
+    """The inputs whose dimensions are read."""
+    return [part[0] for part in parts if not isinstance(part, int)]
+
+
+def _is(array: Array, sizes: Attribute) -> bool:
+    """Whether a tensor of integers that the model computes is this vector of sizes."""
+    return array.ndim == 1 and isinstance(sizes, tuple) and tuple(array.tolist()) == sizes
+
+
+def _freed_bytes(old: Graph, new: Graph) -> int:
+    """Bytes of constants of `old` that are read in `new` by constant expressions at most."""
+
+    def read(graph: Graph) -> set[Value]:
+        direct = {value for node in graph.nodes if not node.constant for value in node.inputs}
+        return {value for value in (*direct, *graph.outputs) if value.is_leaf and value.is_constant}
+
+    return sum(byte_size(value) or 0 for value in read(old) - read(new))
+
+
+def _names(graph: ir.Graph) -> set[str]:
+    """All names of values and nodes in a graph and its subgraphs."""
+    names: set[str | None] = set()
+
+    def add(part: ir.Graph) -> None:
+        names.update(value.name for value in part.inputs)
+        names.update(part.initializers)
+        for node in part:
+            names.add(node.name)
+            names.update(value.name for value in node.outputs)
+
+    add(graph)
+    for node in graph:
+        for inner in subgraphs(node):
+            add(inner)
+    return {name for name in names if name}
+
+
+def _copy_attribute(attribute: ir.Attr, outer: Mapping[ir.Value, ir.Value]) -> ir.Attr:
+    """An attribute whose graphs read `outer`'s values instead of its keys."""
+    if attribute.is_ref():
+        return attribute
+    if attribute.type == ir.AttributeType.GRAPH:
+        return ir.AttrGraph(attribute.name, _copy_graph(attribute.as_graph(), outer))
+    if attribute.type == ir.AttributeType.GRAPHS:
+        graphs = [_copy_graph(graph, outer) for graph in attribute.as_graphs()]
+        return ir.AttrGraphs(attribute.name, graphs)
+    return attribute
+
+
+def _copy_graph(graph: ir.Graph, outer: Mapping[ir.Value, ir.Value]) -> ir.Graph:
+    try:
+        copy = graph.clone(allow_outer_scope_values=True)
+    except Exception as error:  # a subgraph whose output is a value from outside
+        raise UnwritableError(f"the subgraph {graph.name} cannot be copied") from error
+    for node in copy.all_nodes():
+        for position, value in enumerate(node.inputs):
+            if value is not None and value in outer:
+                node.replace_input_with(position, outer[value])
+    return copy
+
+
+def _describe(value: ir.Value, source: ir.Value) -> None:
+    """Give `value` the type, documentation and metadata of `source`."""
+    value.type = source.type
+    value.shape = None if source.shape is None else source.shape.copy()
+    value.doc_string = source.doc_string
+    value.metadata_props.update(source.metadata_props)
+    _copy_meta(source, value)
+
+
+def _copy_meta(
+    source: ir.Value | ir.Node | ir.Graph | ir.Model,
+    target: ir.Value | ir.Node | ir.Graph | ir.Model,
+) -> None:
+    for key, item in source.meta.items():
+        target.meta[key] = item

@@ -1,0 +1,232 @@
+"""Raising a model's opset: to which version, and what that means for each of its nodes.
+
+Nodes of the model stay as they are where their operator means the same in the new opset: where its
+schema is the same one, or where the converter of the onnx package leaves the node alone and the
+registry, if it knows the operator, writes it alike in both. What the registry understands is
+otherwise written anew, by its own declaration. Anything else stands in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import version_converter
+
+from xflow.core.errors import ShapeError, SizeError, UsageError
+from xflow.core.graph import Graph, Value
+from xflow.core.registry import OnnxCall, Operator
+from xflow.onnx.importer import Imported
+from xflow.onnx.nodes import subgraphs
+from xflow.ops import operators
+from xflow.rewriting.replacement import Replacements, apply_replacements, without
+
+
+def current_opset(model: ir.Model) -> int | None:
+    """The version of ONNX's own operators that a model imports; None: it has none of these."""
+    return model.graph.opset_imports.get("")
+
+
+GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """How far a model's opset may be raised: to `opset`; `obstacle` says why not further."""
+
+    opset: int | None
+    obstacle: str = ""
+
+
+def ceiling(imported: Imported, *, keep: bool = False, target: int | None = None) -> Ceiling:
+    """To which opset a model may be raised: as far as there are new operators, and as all goes.
+
+    With `keep` not at all; with a `target` to that one or not at all. Raises UsageError for a
+    target that is older than the model, or that the installed onnx does not know.
+    """
+    opset = current_opset(imported.model)
+    if target is not None:
+        newest = onnx.defs.onnx_opset_version()
+        if opset is not None and target < opset:
+            raise UsageError(
+                f"the model's opset is {opset}, and {target} is older",
+                do="give a target that is as new",
+            )
+        if target > newest:
+            raise UsageError(f"opset {target} is not known", do=f"give one up to {newest}")
+    if opset is None or keep or opset == target:
+        return Ceiling(opset)
+    newer = {op.since for op in operators() if not op.domain and opset < op.since}
+    obstacle = ""
+    for version in sorted(newer, reverse=True) if target is None else [target]:
+        obstacle = Raising(imported, version).obstacle()
+        if not obstacle:
+            return Ceiling(version)
+    return Ceiling(opset, obstacle)
+
+
+def keeping_opset(graph: Graph, replacements: Replacements, opset: int) -> Replacements:
+    """The replacements in `graph` less those that need operators of a newer opset."""
+    rest = replacements
+    for number in reversed(range(len(replacements))):
+        if Graph(replacements[number].after).needed_opset > opset:
+            try:
+                rest = without(rest, number)
+            except ShapeError:
+                return ()
+    return rest if apply_replacements(graph, rest).needed_opset <= opset else ()
+
+
+@dataclass
+class Raising:
+    """What becomes of the nodes of a model at a newer opset. Keeps what it has found out."""
+
+    imported: Imported
+    target: int
+    _known: dict[object, bool] = field(default_factory=dict)
+
+    @property
+    def opset(self) -> int:
+        """The model's own opset."""
+        return self.imported.model.graph.opset_imports[""]
+
+    def obstacle(self) -> str:
+        """Which operator of the model has no counterpart at the new opset; empty if all have."""
+        for function in self.imported.model.functions.values():
+            for node in _all_nodes(function):
+                if not self.is_same_schema(node, function.opset_imports.get("")):
+                    return f"{node.op_type} in the function {function.name}"
+        for node in self.imported.model.graph:
+            if not self.stays(node) and (
+                node not in self.imported.positions or self._written(node, self.target) is None
+            ):
+                return f"{node.op_type} {node.name or ''}".strip()
+        return ""
+
+    def stays(self, node: ir.Node) -> bool:
+        """Whether a node means the same at the new opset as it stands."""
+        return all(map(self._stays_alone, (node, *_inner_nodes(node))))
+
+    def is_same_schema(self, node: ir.Node, opset: int | None = None) -> bool:
+        """Whether an operator has not been touched since: one schema serves both opsets."""
+        if node.domain != "" or node.op_identifier() in self.imported.model.functions:
+            return True
+        try:
+            old, new = (
+                onnx.defs.get_schema(node.op_type, version, "")
+                for version in (node.version or opset or self.opset, self.target)
+            )
+        except onnx.defs.SchemaError:
+            return False
+        return bool(old.since_version == new.since_version) and not new.deprecated
+
+    def _stays_alone(self, node: ir.Node) -> bool:
+        if self.is_same_schema(node):
+            return True
+        if node in self.imported.positions and not _equal_calls(
+            self._written(node, self.opset), self._written(node, self.target)
+        ):
+            return False
+        data = _alone(node)
+        key = data.SerializeToString(deterministic=True)
+        if key not in self._known:
+            self._known[key] = _is_left_alone(data, self.opset, self.target)
+        return self._known[key]
+
+    def _written(self, node: ir.Node, opset: int) -> OnnxCall | None:
+        """How the registry writes a node that it understands."""
+        value: Value = self.imported.values[node.outputs[0]]
+        op = value.node.op
+        assert isinstance(op, Operator)
+        if op.since > opset:
+            return None
+        try:
+            shapes = [source.shape for source in value.node.inputs]
+            return op.to_onnx(value.node.attributes, shapes, opset)
+        except (TypeError, SizeError, ShapeError):
+            return None
+
+
+def _all_nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
+    for node in graph:
+        yield node
+        yield from _inner_nodes(node)
+
+
+def _inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    return (inner for graph in subgraphs(node) for inner in graph)
+
+
+def _equal_calls(old: OnnxCall | None, new: OnnxCall | None) -> bool:
+    """Whether two ways to write an operator are one, the opset aside."""
+    if old is None or new is None:
+        return old is new
+    same: tuple[Mapping[str, Any], ...] = (old.attributes, new.attributes)
+    return (
+        (old.op_type, old.domain, old.shapes) == (new.op_type, new.domain, new.shapes)
+        and same[0] == same[1]
+        and old.constants.keys() == new.constants.keys()
+        and all(np.array_equal(old.constants[k], new.constants[k]) for k in old.constants)
+    )
+
+
+def _alone(node: ir.Node) -> onnx.ModelProto:
+    """A model of one node like `node`, without names, subgraphs and data."""
+    inputs = ["" if value is None else f"i{k}" for k, value in enumerate(node.inputs)]
+    outputs = [f"o{k}" for k in range(len(node.outputs))]
+    kept = []
+    for attribute in node.attributes.values():
+        if attribute.is_ref() or attribute.type in GRAPHS:
+            continue
+        if attribute.type == ir.AttributeType.TENSOR:  # what it holds has no say in what it means
+            kind = onnx.TensorProto.DataType.Value(attribute.as_tensor().dtype.name)
+            blank = onnx.TensorProto(data_type=kind, dims=[0])
+            kept.append(onnx.helper.make_attribute(attribute.name, blank))
+        else:
+            kept.append(ir.to_proto(attribute))
+    proto = onnx.NodeProto(op_type=node.op_type, input=inputs, output=outputs, attribute=kept)
+    types = [
+        onnx.helper.make_tensor_value_info(
+            name, int(value.dtype if value.dtype is not None else ir.DataType.FLOAT), None
+        )
+        for name, value in zip(inputs, node.inputs, strict=True)
+        if value is not None
+    ]
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    return onnx.helper.make_model(onnx.helper.make_graph([proto], "alone", types, results))
+
+
+def _keeps_defaults(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> bool:
+    """Whether a schema only adds to an older one: for some changes the converter has no step."""
+    return all(
+        name in new.attributes and new.attributes[name].default_value == known.default_value
+        for name, known in old.attributes.items()
+    )
+
+
+def _is_left_alone(model: onnx.ModelProto, opset: int, target: int) -> bool:
+    """Whether the converter takes the one node of `model` to the new opset as it is."""
+    (node,) = model.graph.node
+    try:
+        old, new = (onnx.defs.get_schema(node.op_type, version, "") for version in (opset, target))
+        if old.deprecated or not _keeps_defaults(old, new):
+            return False
+        del model.opset_import[:]
+        model.opset_import.append(onnx.helper.make_opsetid("", opset))
+        converted = version_converter.convert_version(model, target).graph
+    except Exception:  # the converter raises what its C++ side throws
+        return False
+
+    def said(node: onnx.NodeProto) -> object:
+        attributes = sorted(item.SerializeToString() for item in node.attribute)
+        return node.op_type, list(node.input), list(node.output), attributes
+
+    return (
+        len(converted.node) == 1
+        and not converted.initializer
+        and said(converted.node[0]) == said(node)
+    )

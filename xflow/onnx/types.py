@@ -1,0 +1,239 @@
+"""Element types and shapes of all values of an ONNX model, by ONNX's own inference.
+
+What a model says about its intermediate values may be out of date (tools that change the batch
+size often leave it behind), so it counts only for operators that inference does not know.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_ir as ir
+
+from xflow.core.graph import TensorType
+from xflow.core.limits import bounded_memory
+from xflow.core.size import Size, symbol
+from xflow.onnx.nodes import constant_tensor
+from xflow.onnx.proto_compat import from_message, restore, to_message
+
+UNKNOWN = TensorType("?", ())
+"""The type of a value that is no tensor, or of which not even the rank is known."""
+
+_SMALL = 1024
+"""Bytes up to which a constant takes part in inference: it may be a shape."""
+
+LONGEST = 60
+"""Characters of a dimension's name that its size symbol has: sizes are told in texts."""
+
+_INVENTED = "unk__"
+"""How the names begin that inference invents for dimensions."""
+
+
+@dataclass
+class SymbolNames:
+    """Size symbols for the names of dimensions; a dimension without a name gets a new symbol."""
+
+    of_dimension: dict[str, str] = field(default_factory=dict)
+    _taken: dict[str, int] = field(default_factory=dict)
+    """The names that there are, each with how many were made of it."""
+
+    def size(self, dimension: int | ir.SymbolicDim) -> Size:
+        """The size that a dimension of an ONNX shape is."""
+        if isinstance(dimension, int) and dimension >= 0:
+            return dimension
+        name = None if isinstance(dimension, int) else dimension.value
+        if name is None:
+            return symbol(self._fresh("unknown"))
+        if name not in self.of_dimension:
+            self.of_dimension[name] = self._fresh(name)
+        return symbol(self.of_dimension[name])
+
+    def _fresh(self, name: str) -> str:
+        # One form of each character, as the parser of expressions takes it; and not without end.
+        base = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))[:LONGEST]
+        # Sizes are written as expressions and read again, in which a keyword is no name.
+        base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
+        fresh, number = base, self._taken.get(base, 1)
+        while fresh in self._taken:
+            number += 1
+            fresh = f"{base}_{number}"
+        self._taken[base] = number
+        self._taken.setdefault(fresh, 1)
+        return fresh
+
+    def dimension(self, size: Size) -> int | str | None:
+        """The dimension of an ONNX shape that is `size`; None for one that has no name."""
+        if isinstance(size, int):
+            return size
+        names = {symbol(own): name for name, own in self.of_dimension.items()}
+        name = names.get(size)
+        return None if name is None or name.startswith(_INVENTED) else name
+
+
+def tensor_type(value: ir.Value, names: SymbolNames) -> TensorType:
+    """What is known of a value: its element type and shape, or `UNKNOWN`."""
+    if not isinstance(value.type, ir.TensorType) or value.shape is None:
+        return UNKNOWN
+    return TensorType(value.type.dtype.name, tuple(map(names.size, value.shape)))
+
+
+def infer_types(
+    model: ir.Model, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[dict[str, ir.Value], str]:
+    """The values of the model's main graph by name, with the types that inference gives them.
+
+    Also returns why inference failed (the types are then those that the model declares), or
+    nothing. `shapes` fixes the shapes of inputs. The model is not changed, its weights are not
+    read.
+    """
+    copy = _skeleton(model, shapes or {})
+    try:
+        inferred = from_message(infer_shapes(to_message(copy)))
+        graph, failure = inferred.graph, ""
+    except Exception as error:  # inference throws what its C++ side throws
+        graph, failure = model.graph, " ".join(str(error).split())[:200]
+    return ir.convenience.create_value_mapping(graph, include_subgraphs=False), failure
+
+
+def refined(
+    node: ir.Node, inputs: Sequence[TensorType | None], types: Sequence[TensorType], opset: int
+) -> list[TensorType]:
+    """The types of a node's outputs, with sizes that follow from those of its inputs.
+
+    Inference over a whole model invents names where it cannot compute, and a mask that is made of
+    them has none of the sizes of the scores. What is known of `inputs` (None: not given) is more;
+    inference of the one node carries it on.
+    """
+    if node.domain or any(kind is UNKNOWN for kind in (*inputs, *types) if kind is not None):
+        return list(types)
+    names: dict[str, Size] = {}
+    given = {}
+    for value, kind in zip(node.inputs, inputs, strict=True):
+        if value is not None and kind is not None:
+            given[value.name or ""] = _message(kind, names)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+        message = ir.to_proto(node)
+        found = onnx.shape_inference.infer_node_outputs(schema, message, given)
+    except Exception:  # inference throws what its C++ side throws
+        return list(types)
+    result = []
+    for output, known in zip(node.outputs, types, strict=True):
+        told = found.get(output.name or "", onnx.TypeProto()).tensor_type.shape.dim
+        sizes = [d.dim_value if d.HasField("dim_value") else names.get(d.dim_param) for d in told]
+        shape = known.shape
+        if len(sizes) == len(shape):
+            shape = tuple(b if a is None else a for a, b in zip(sizes, shape, strict=True))
+        result.append(TensorType(known.dtype, shape))
+    return result
+
+
+def _message(kind: TensorType, names: dict[str, Size]) -> onnx.TypeProto:
+    """A type as a message, in which sizes that are no numbers have `names`."""
+    dtype = ir.DataType[kind.dtype].value
+    sizes: list[int | str] = []
+    for size in kind.shape:
+        if isinstance(size, int):
+            sizes.append(size)
+        else:
+            names[str(size)] = size
+            sizes.append(str(size))
+    return onnx.helper.make_tensor_type_proto(dtype, sizes)
+
+
+def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The message with the types that ONNX's inference gives its values.
+
+    Raises what inference raises. Where following the contents of shapes takes too much memory (it
+    slices what has a billion elements one by one), their contents stay unknown.
+    """
+    for contents in (True, False):
+        try:
+            with bounded_memory():
+                return onnx.shape_inference.infer_shapes(
+                    model, check_type=False, strict_mode=False, data_prop=contents
+                )
+        except MemoryError:
+            if not contents:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
+    """A copy whose large constants are inputs, without what is said of intermediate values."""
+    copy = model.clone()
+    graph = copy.graph
+    for value in graph.inputs:
+        if (value.name or "") in shapes:
+            value.shape = ir.Shape(shapes[value.name or ""])
+    for name, value in list(graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is not None:
+            value.shape, value.type = ir.Shape(tensor_shape(tensor)), ir.TensorType(tensor.dtype)
+        # One that is also an input may be replaced by the caller: its data says nothing.
+        if tensor is None or tensor.nbytes > _SMALL or value.is_graph_input():
+            graph.initializers.pop(name)
+            if not value.is_graph_input():
+                graph.inputs.append(value)
+    known = _is_known(copy)
+    for node in list(graph):
+        tensor = constant_tensor(node)
+        if tensor is not None and tensor.nbytes > _SMALL and not _is_output(node.outputs[0]):
+            (value,) = node.outputs
+            stand_in = ir.Value(
+                name=value.name,
+                shape=ir.Shape(tensor_shape(tensor)),
+                type=ir.TensorType(tensor.dtype),
+            )
+            value.replace_all_uses_with(stand_in)
+            graph.remove(node)
+            graph.inputs.append(stand_in)
+        elif known(node):
+            for output in node.outputs:
+                output.shape = None
+                if not _is_output(output):
+                    output.type = None
+    return copy
+
+
+def _is_output(value: ir.Value) -> bool:
+    return bool(value.is_graph_output())
+
+
+def _is_known(model: ir.Model) -> Callable[[ir.Node], bool]:
+    """Whether inference can say what a node's outputs are."""
+
+    def known(node: ir.Node) -> bool:
+        if node.op_identifier() in model.functions:
+            return True
+        version = model.graph.opset_imports.get(node.domain, 1)
+        return bool(onnx.defs.has(node.op_type, version, node.domain))
+
+    return known
+
+
+def interface(model: ir.Model) -> onnx.ModelProto:
+    """A message that has what callers of a model see: inputs and outputs, opsets, metadata."""
+    proto = onnx.ModelProto()
+    for domain, version in model.graph.opset_imports.items():
+        proto.opset_import.add(domain=domain, version=version)
+    for key, text in model.metadata_props.items():
+        proto.metadata_props.add(key=key, value=text)
+    proto.graph.name = model.graph.name or ""
+    proto.graph.input.extend(ir.to_proto(value) for value in model.graph.inputs)
+    proto.graph.output.extend(ir.to_proto(value) for value in model.graph.outputs)
+    restore(proto)
+    for value in model.graph.inputs:
+        if value.name in model.graph.initializers:
+            proto.graph.initializer.add(name=value.name)
+    return proto
+
+
+def tensor_shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """The shape of a tensor."""
+    return tuple(size for size in tensor.shape if isinstance(size, int))

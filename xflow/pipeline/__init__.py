@@ -1,0 +1,1 @@
+"""One run of the optimizer, phase by phase, and the Python API."""

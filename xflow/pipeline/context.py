@@ -1,0 +1,127 @@
+"""What all phases of one run share: its settings, the clock, and what is to be told."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import EVERYWHERE, Observed
+from xflow.core.limits import GROWTH
+from xflow.cost import Objective
+from xflow.cost.measure import Target
+from xflow.cost.worker import Worker
+from xflow.feeds.edge_cases import InputSet
+from xflow.feeds.inputs import Shapes
+from xflow.rewriting.domains import Domains
+from xflow.validation.validate import Tolerance
+
+Progress = Callable[[str, Mapping[str, object]], None]
+
+AFTERWARDS_S = 40.0
+"""Seconds beyond the budget that the timing of whole models may take."""
+BESIDE = frozenset({"sizes", "calibrate", "timing", "attribution"})
+"""The phases that the budget is not for: they measure the machine, and whole models."""
+
+
+@dataclass
+class Run:
+    """One run: what was asked for, the time that its phases took, and what is to be told.
+
+    `budget` is in seconds, for all phases but those `BESIDE` it.
+    `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
+    Temporary files go to `folder`. Weights that are inputs, too, become constants unless
+    `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
+    those that they replace. `inner` is how deep inside the operators of a model this run is about
+    what is in them. Models that show what is wrong with a dropped rewrite go to `save_repro`.
+    """
+
+    target: Target
+    worker: Worker
+    folder: Path
+    budget: float
+    tolerance: Tolerance
+    shapes: Sequence[Shapes]
+    objective: Objective
+    measured: bool
+    progress: Progress
+    keep_opset: bool = False
+    """Whether the model's opset must stay."""
+    target_opset: int | None = None
+    """The one to which it may be raised; None: whichever is needed."""
+    domains: Domains = "onnx"
+    """Of which domains operators may be that rewrites bring in."""
+    keep_initializer_inputs: bool = False
+    size_threshold: int = GROWTH
+    inner: int = 0
+    save_repro: Path | None = None
+    assumption: Assumption = DEFAULT
+    """What is taken for granted of the values of the model."""
+    inputs: Sequence[InputSet] = ()
+    """Real inputs, to check and to time on."""
+    phases: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.end = time.monotonic() + self.budget + AFTERWARDS_S
+        """When all must be over, in time.monotonic's seconds."""
+
+    @property
+    def outside(self) -> Observed:
+        """What may be sensitive to the outputs: of a graph inside an operator, anything."""
+        return EVERYWHERE if self.inner else Observed.NOWHERE
+
+    @property
+    def sized_by_inputs(self) -> bool:
+        """Whether the model is measured at the sizes of the first real inputs."""
+        return bool(self.inputs) and not any(self.shapes)
+
+    def inputs_at(self, shapes: Shapes) -> Mapping[str, Any] | None:
+        """Real inputs of these shapes to time on, if there are any."""
+        for each in self.inputs:
+            if all(tuple(shapes.get(name, ())) == size for name, size in each.shapes.items()):
+                return each.values
+        return None
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the phases so far took of the budget."""
+        return sum(took for name, took in self.phases.items() if name not in BESIDE)
+
+    def tell(self, phase: str, details: Mapping[str, object]) -> None:
+        """Report where a phase stands, and in how many seconds all is over at the latest."""
+        left = max(self.end - time.monotonic(), 0.0)
+        self.progress(phase, {**details, "left": f"<= {left:.0f} s"})
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time of the block as that of a phase."""
+        self.tell(name, {})
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+
+    def inside(self, folder: Path, budget: float) -> Run:
+        """A run on a graph inside an operator, with the same settings and a share of the time."""
+        return replace(
+            self,
+            folder=folder,
+            budget=budget,
+            progress=self.tell,
+            shapes=[{}],
+            inputs=(),
+            keep_opset=True,  # there is one for all graphs of a model
+            target_opset=None,
+            domains="onnx",  # likewise
+            inner=self.inner + 1,
+            phases={},
+            warnings=[],
+            messages=[],
+        )

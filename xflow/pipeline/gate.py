@@ -1,0 +1,347 @@
+"""The last word on what the search found: a right model, held against the input's."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from xflow.cost import Objective
+from xflow.cost.comparison import Comparison
+from xflow.cost.measure import Measurer
+from xflow.cost.objectives import ExactCost
+from xflow.cost.worker import Failed, Lost
+from xflow.feeds.inputs import Shapes
+from xflow.onnx.external_data import Externalized
+from xflow.onnx.importer import Imported
+from xflow.pipeline.context import AFTERWARDS_S, Run
+from xflow.report import summary
+from xflow.report.report import format_amount
+from xflow.rewriting.replacement import Replacements, apply_replacements
+from xflow.validation import attribution
+from xflow.validation.attribution import Attribution
+from xflow.validation.repro import Repro
+from xflow.validation.validate import Broken, Validator, Verdict, write_temporary
+
+TIMING_S = (2.0, 12.0)
+"""Least and most seconds of the final timing."""
+EXTRA_S = 30.0
+"""Seconds that it may take besides where a model seems to be faster, and is not shown to be."""
+CONTEST_PASSES = 2
+"""Of the timing that tells what a group of rewrites gains."""
+CHECKED_PER_S = 6e7
+"""Bytes of weights that are written, and read several times over, in a second, about."""
+MARGIN = 0.005
+"""How much faster a model has to be, with confidence, to be given out."""
+SESSIONS_MARGIN = 0.03
+"""The same where there was time to load the models only once: two sessions of one and the same
+model were seen to differ by this much for as long as they live. With each pass it is less."""
+_BETTER: Mapping[Objective, str] = {
+    "latency": "makes the model faster",
+    "memory": "makes the model need less memory",
+    "size": "makes the model smaller",
+    "nodes": "leaves the model fewer operators",
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a list of replacements is worth.
+
+    `amounts` and `comparisons` are of the model before and after, one for each setting of the
+    input shapes; empty where the objective is latency, and where nothing was timed. `objection`
+    says why the model is not given out; empty if it is. `gains` are those of groups that the
+    whole model tells.
+    """
+
+    verdict: Verdict
+    objection: str = ""
+    amounts: tuple[tuple[int, int], ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    gains: Mapping[attribution.Path, float] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> int:
+        """The number of the setting that the model gains least at."""
+        if self.comparisons:
+            ratios = [compared.ratio for compared in self.comparisons]
+            return ratios.index(min(ratios))
+        shares = [after / before if before else 1.0 for before, after in self.amounts]
+        return shares.index(max(shares)) if shares else 0
+
+
+class Gate:
+    """Judges rewrites of the model `imported`, which is in the file `before`.
+
+    `settings` are the shapes of all inputs at each setting, `costs` what the objective counts
+    there; nothing for latency, which is timed. `prepared`: the imported model is worth something
+    without any rewrite.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        imported: Imported,
+        before: Path,
+        settings: Sequence[Shapes],
+        costs: Sequence[ExactCost],
+        *,
+        prepared: bool = False,
+    ) -> None:
+        self.run = run
+        self.imported = imported
+        self.before = before
+        self.settings = settings
+        self.costs = costs
+        self.prepared = prepared
+        self.step_s = 0.0
+        """Seconds that the shortest timing of two models takes at one setting, loading included."""
+
+    def judge(self, replacements: Replacements) -> Judgement:
+        """Check the model that the replacements make, and hold it against the input's."""
+        with self.run.phase("check"):
+            verdict = self.validator().validate(replacements)
+        if verdict.checked is None:
+            return Judgement(verdict, no_rewrite(self.run.objective))
+        amounts = self.amounts(verdict)
+        if any(after >= before for before, after in amounts):
+            judgement = Judgement(verdict, amounts=amounts)
+            return replace(judgement, objection=self.no_gain(*amounts[judgement.worst]))
+        comparisons: tuple[Comparison, ...] = ()
+        objection = ""
+        if self.run.measured:
+            with self.run.phase("timing"):
+                comparisons = self.compare_with_input(verdict.checked.path)
+            objection = self.objection(comparisons)
+        gains: Mapping[attribution.Path, float] = {}
+        if self.costs:
+            worst = self.costs[Judgement(verdict, amounts=amounts).worst]
+            gains = attribution.attribute_amount(self.imported.graph, verdict.replacements, worst)
+        return Judgement(verdict, objection, amounts, comparisons, gains)
+
+    def improve(self, judgement: Judgement) -> Judgement:
+        """Time the model without each group of rewrites, and drop those that do harm.
+
+        Where the objective is not latency, that is needed only if the model has become slower.
+        Where the model is not shown to be faster, and no group is found that does harm, one may be
+        among those that there was no time for: then those that are known to help are all.
+        """
+        verdict = judgement.verdict
+        slower = bool(judgement.objection)
+        if verdict.checked is None or not judgement.comparisons or (self.costs and not slower):
+            return judgement
+        compared = judgement.comparisons[judgement.worst]
+        paths = attribution.groups(verdict.replacements)
+        if not paths:
+            return judgement
+        if len(paths) == 1:  # what the model gains, it gains by these
+            gain = compared.before.median - compared.after.median
+            return judgement if self.costs else replace(judgement, gains={paths[0]: gain})
+        # What is left must do for another check and timing, if a group is dropped.
+        again = self.run.phases["check"] + self.step_s * len(self.settings)
+        patience = math.inf if slower else max(self.run.budget, AFTERWARDS_S) / 4
+        found = self.attribute(
+            judgement, min(time.monotonic() + patience, self.run.end - again - self.writing())
+        )
+        if not self.costs:
+            judgement = replace(judgement, gains=found.gains)
+        rest = found.replacements
+        if slower and not found.dropped:
+            helping = {path for path, gain in found.gains.items() if gain > 0}
+            rest = attribution.only(rest, helping) if helping else ()
+        if not rest or rest == judgement.verdict.replacements:
+            return judgement
+        second = self.judge(rest)
+        if second.objection:
+            return judgement
+        kept = attribution.groups(rest)
+        self.run.messages += [
+            f"{_rewrites(path)} left out: the model is faster without."
+            for path in paths
+            if path not in kept
+        ]
+        return second if self.costs else replace(second, gains=found.gains)
+
+    def attribute(self, judgement: Judgement, until: float) -> Attribution:
+        """Which groups of rewrites make the model faster, at the setting that gains least."""
+        assert judgement.verdict.checked is not None
+        validator = self.validator()
+        files = {judgement.verdict.replacements: judgement.verdict.checked.path}
+        spare = [self.run.folder / "without.onnx", self.run.folder / "less.onnx"]
+        shapes = self.settings[judgement.worst]
+
+        def contest(rest: Replacements, whole: Replacements) -> Comparison | None:
+            model = validator.build(rest)
+            if isinstance(model, Broken):
+                return None
+            path = next(each for each in spare if each != files[whole])
+            write_temporary(model, path)
+            files[rest] = path
+            limit_s = until - time.monotonic()
+            timed = self.compare(
+                path, files[whole], [shapes], TIMING_S[0], limit_s, passes=CONTEST_PASSES
+            )
+            if isinstance(timed, Failed):
+                if isinstance(timed, Lost):
+                    self.run.warnings.append(
+                        f"A model without some of the rewrites could not be timed: {timed.reason}."
+                    )
+                return None
+            return timed[0]
+
+        with self.run.phase("attribution"):
+            return attribution.attribute_time(
+                judgement.verdict.replacements,
+                contest,
+                _margin,
+                until=until,
+                step_s=self.step_s,
+                tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
+            )
+
+    def amounts(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:
+        """What the objective counts before and after, at each setting; nothing for latency."""
+        assert verdict.checked is not None
+        if self.run.objective == "size":  # the same at all settings, and a file tells it best
+            before = summary.written_bytes(self.imported.model)
+            after_bytes = summary.written_bytes(verdict.checked.model)
+            return ((before, after_bytes),) * len(self.settings)
+        after = apply_replacements(self.imported.graph, verdict.replacements)
+        return tuple((cost.amount(self.imported.graph), cost.amount(after)) for cost in self.costs)
+
+    def validator(self) -> Validator:
+        """The judge of what the search found; it has half of the time that is left for it."""
+        return Validator(
+            self.imported,
+            self.before,
+            self.run.folder / "after.onnx",
+            self.run.worker,
+            self.run.target,
+            self.run.tolerance,
+            self.run.shapes,
+            time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2) + self.loading(),
+            target_opset=self.run.target_opset,
+            prepared=self.prepared,
+            growth=self.run.size_threshold,
+            repro=self.repro(),
+            inputs=self.run.inputs,
+        )
+
+    def repro(self) -> Repro | None:
+        """What saves models that show a wrong rewrite, if somebody wants them."""
+        if self.run.save_repro is None:
+            return None
+        sizes = self.imported.sizes(self.settings[0])
+        folder, worker, target = self.run.save_repro, self.run.worker, self.run.target
+        return Repro(folder, self.imported, sizes, worker, target)
+
+    def loading(self) -> float:
+        """Seconds that it may take to write the weights, and to read those of both models."""
+        return Externalized.weight_bytes(self.imported.model) / CHECKED_PER_S
+
+    def writing(self) -> float:
+        """Seconds that loading a model again takes, and writing it: at most what the check took."""
+        return self.run.phases.get("check", 0.0)
+
+    def compare_with_input(self, after: Path) -> tuple[Comparison, ...]:
+        """Time the input model and another against each other, at each setting.
+
+        Nothing, and a warning, where that fails.
+        """
+        low, high = TIMING_S
+        left = self.run.end - time.monotonic() - self.writing()
+        seconds = min(high, max(low, min(left / 2, self.run.budget / 6)))
+        limit_s = max(left, AFTERWARDS_S / 2 + self.loading())
+        start = time.monotonic()
+        # What is not counted but timed has to be shown to be faster.
+        how = {} if self.costs else {"undecided": _promising, "extra_s": EXTRA_S}
+        timed = self.compare(self.before, after, self.settings, seconds, limit_s, **how)
+        took = time.monotonic() - start
+        if isinstance(timed, Failed):
+            self.run.warnings.append(f"The models could not be timed: {timed.reason}.")
+            return ()
+        self.step_s = max(low, CONTEST_PASSES * took / sum(each.passes for each in timed))
+        return timed
+
+    def compare(
+        self,
+        before: Path,
+        after: Path,
+        settings: Sequence[Shapes],
+        seconds: float,
+        limit_s: float,
+        **how: Any,
+    ) -> tuple[Comparison, ...] | Failed:
+        """Time two models against each other at each setting.
+
+        At each setting it takes a share of `seconds`, but never less than the least.
+        """
+        measurer = Measurer(self.run.target, self.run.worker)
+        deadline = time.monotonic() + limit_s
+        result = []
+        for number, shapes in enumerate(settings):
+            compared = measurer.compare(
+                before,
+                after,
+                max(TIMING_S[0], seconds / len(settings)),
+                seed=self.run.tolerance.seed,
+                shapes=shapes,
+                inputs=self.run.inputs_at(shapes),
+                limit_s=(deadline - time.monotonic()) / (len(settings) - number),
+                **how,
+            )
+            if not isinstance(compared, Comparison):
+                return compared
+            result.append(compared)
+        return tuple(result)
+
+    def objection(self, comparisons: Sequence[Comparison]) -> str:
+        """Why the user gets the input's own model, from how fast the other one is; or nothing."""
+        if self.costs:
+            if comparisons and all(each.high >= 1 - _slack(each) for each in comparisons):
+                return ""
+            verdict = "measurably slower" if comparisons else "not shown to be as fast"
+        else:
+            if comparisons and all(each.low > 1 + _margin(each) for each in comparisons):
+                return ""
+            verdict = "not measurably faster"
+        verdict = f"The rewritten model was {verdict}"
+        if comparisons:
+            worst = min(comparisons, key=lambda each: each.ratio)
+            verdict += f" ({worst.ratio:.3f} times as fast, {worst.low:.3f} to {worst.high:.3f})"
+        return f"{verdict}, so this is the input's own."
+
+    def no_gain(self, before: int, after: int) -> str:
+        """Why the user gets the input's own model, from what the objective counts."""
+        old, new = (format_amount(amount, self.run.objective) for amount in (before, after))
+        return (
+            f"No rewrite was found that {_BETTER[self.run.objective]} ({old} before, {new} after), "
+            "so this is the input's own."
+        )
+
+
+def no_rewrite(objective: Objective) -> str:
+    """What the user is told where the search found nothing."""
+    return f"No rewrite was found that {_BETTER[objective]}."
+
+
+def _margin(comparison: Comparison) -> float:
+    """How much faster the lower end of the interval has to be."""
+    return max(MARGIN, SESSIONS_MARGIN / comparison.passes)
+
+
+def _slack(comparison: Comparison) -> float:
+    """How much slower it may seem to be where something else is to be gained."""
+    return MARGIN if comparison.passes > 1 else SESSIONS_MARGIN
+
+
+def _promising(comparison: Comparison) -> bool:
+    """Whether a model seems to be faster, and is not shown to be."""
+    return comparison.low <= 1 + _margin(comparison) and comparison.ratio > 1 + MARGIN
+
+
+def _rewrites(path: attribution.Path) -> str:
+    return f"The rewrites by {', '.join(dict.fromkeys(path)) or 'an unnamed rule'} were"

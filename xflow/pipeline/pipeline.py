@@ -1,0 +1,269 @@
+"""One run from a model to a model that is right and better, phase by phase."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx_ir as ir
+
+from xflow.core.errors import UnfeedableInput, printable
+from xflow.core.registry import CONTRIB
+from xflow.cost.comparison import Comparison
+from xflow.cost.machine import processor_name
+from xflow.cost.objectives import EXACT
+from xflow.feeds.inputs import default_shapes
+from xflow.onnx.files import write_model_atomically
+from xflow.onnx.freeze import CONSTANTS, listed, overridable
+from xflow.onnx.importer import Imported
+from xflow.onnx.opset import current_opset, keeping_opset
+from xflow.onnx.proto_compat import TRAINED
+from xflow.onnx.repairs import PUT_RIGHT
+from xflow.onnx.types import interface
+from xflow.pipeline.attempts import Finder
+from xflow.pipeline.context import Run
+from xflow.pipeline.details import Account, account_for
+from xflow.pipeline.gate import Gate, Judgement, no_rewrite
+from xflow.pipeline.preparation import Inside, Prepared
+from xflow.report import summary
+from xflow.report.report import Report, Target
+from xflow.rewriting.replacement import Replacements
+from xflow.rewriting.rule import Rule
+from xflow.validation.equivalence import check_equivalent
+from xflow.validation.validate import Verdict
+
+
+@dataclass(frozen=True)
+class Result:
+    """A model that computes what the input model does, and what was done to it.
+
+    If `report.changed` is False, `model` is the input's own. `source` is the input's file, if it
+    was given as one.
+    """
+
+    model: ir.Model
+    report: Report
+    source: Path | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, whole or not at all; if nothing was gained, the input's very bytes.
+
+        Weights go to files beside it where the input has them so, or where they are too large for
+        one file. Raises OutputError, for instance if `path` is the input.
+        """
+        model: ir.Model | bytes = self.model
+        if self.source is not None and not self.report.changed:
+            model = self.source.read_bytes()  # and not what reading and writing makes of them
+        write_model_atomically(model, path, source=self.source)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from xflow.report.page import summary  # noqa: PLC0415 - nobody else needs it
+
+        return summary(self.report)
+
+
+class Pipeline:
+    """The phases of a run on `source`, which nobody else changes and which the file `before` holds.
+
+    Raises UsageError where the shapes of the inputs do not suit the model.
+    """
+
+    def __init__(self, run: Run, source: ir.Model, before: Path) -> None:
+        self.run = run
+        self.source = source
+        self.before = before
+        self.obstacle = ""
+        """Why the model cannot be run, from the types of its inputs."""
+        self.settings: Sequence[dict[str, tuple[int, ...]]]
+        """The shapes of all inputs, at each setting."""
+        try:
+            self.settings = (
+                [dict(run.inputs[0].shapes)]
+                if run.sized_by_inputs
+                else [default_shapes(interface(source), each) for each in run.shapes]
+            )
+        except UnfeedableInput as error:
+            self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
+
+    def optimize(self, rules: Sequence[Rule]) -> Result:
+        """The model that the rules lead to, or the input's own.
+
+        Raises ValidationFailed where the input model does not run.
+        """
+        judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
+        account = Account()
+        finder = Finder(
+            self.run,
+            self.source,
+            self.settings,
+            self.obstacle,
+            self.inside(rules),
+            before=self.before,
+        )
+        found = finder.found(rules)
+        self.settings = finder.settings
+        prepared = found is not None and self.gains_by_preparation(found.prepared)
+        if found is not None and (found.replacements or prepared):
+            imported, costs = found.imported, found.costs
+            gate = Gate(self.run, imported, self.before, self.settings, costs, prepared=prepared)
+            judgement = gate.improve(self.judge(gate, imported, found.replacements))
+        elif self.run.measured and not self.run.inner and not self.obstacle:
+            self.try_out()
+        changed = not judgement.objection
+        self.run.warnings += judgement.verdict.warnings
+        self.run.warnings += [
+            f"The measuring process was lost and started again: {reason}."
+            for reason in self.run.worker.accidents
+        ]
+        if judgement.objection:
+            self.run.messages.append(judgement.objection)
+        elif found is not None:
+            self.tell(found.prepared)
+        if found is not None:
+            account = account_for(
+                self.run,
+                self.before,
+                found.prepared if changed else Prepared(self.source),
+                found.imported,
+                judgement.verdict.replacements if changed else (),
+                rules=rules,
+            )
+        return self.result(judgement, account)
+
+    def try_out(self) -> None:
+        """Warn where a model for which nothing was found does not run: nobody has tried it yet."""
+        with self.run.phase("check"):
+            found = check_equivalent(
+                self.before,
+                self.before,
+                samples=1,
+                seed=self.run.tolerance.seed,
+                shapes={} if self.run.sized_by_inputs else self.settings[0],
+                inputs=self.run.inputs,
+                edge_cases=False,
+                limit_s=max(1.0, self.run.end - time.monotonic()),
+                target=self.run.target,
+                worker=self.run.worker,
+            )
+        if "does not run" in found.reason:
+            self.run.warnings.append(f"{found.reason[:1].upper()}{found.reason[1:]}.")
+
+    def gains_by_preparation(self, prepared: Prepared) -> bool:
+        """Whether the model is better before any rewrite of its main graph.
+
+        That is: by its bodies, or since the runtime can do more for the weights that became
+        constants. In models of old IR versions, it takes all of them for constants.
+        """
+        new = self.source.ir_version >= CONSTANTS
+        return bool(prepared.bodies) or (prepared.frozen and new)
+
+    def tell(self, prepared: Prepared) -> None:
+        """Say what was done to the model besides rewrites."""
+        self.run.messages += self.source.meta.get(PUT_RIGHT, ())
+        self.run.messages += prepared.notes
+        if self.source.meta.get(TRAINED):
+            self.run.warnings.append(
+                "The model's training_info is left out: it speaks of the graph as it was."
+            )
+        if prepared.inlined is not None:
+            count = len(prepared.inlined.calls)
+            self.run.messages.append(
+                f"{count} {'call' if count == 1 else 'calls'} of functions of the model inlined, "
+                "since rewrites reach into them."
+            )
+        if prepared.frozen:
+            names = overridable(self.source)
+            self.run.warnings.append(
+                f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
+                "are constants now (--keep-initializer-inputs keeps them)."
+            )
+
+    def inside(self, rules: Sequence[Rule]) -> Inside:
+        """What optimizes the graphs inside operators."""
+
+        def optimize(run: Run, body: ir.Model, before: Path) -> tuple[ir.Model, Report]:
+            result = Pipeline(run, body, before).optimize(rules)
+            return result.model, result.report
+
+        return optimize
+
+    def judge(self, gate: Gate, imported: Imported, replacements: Replacements) -> Judgement:
+        """What the replacements are worth; or those that keep the opset, if all do not pay."""
+        judgement = gate.judge(replacements)
+        opset = current_opset(imported.model)
+        if not judgement.objection or opset is None:
+            return judgement
+        rest = keeping_opset(imported.graph, replacements, opset)
+        if not rest or len(rest) == len(replacements):
+            return judgement
+        kept = gate.judge(rest)
+        if kept.objection:
+            return judgement
+        self.run.messages.append(f"Rewrites that need a newer opset than {opset} did not pay.")
+        return kept
+
+    def result(self, judgement: Judgement, account: Account) -> Result:
+        """The result of the run."""
+        checked = judgement.verdict.checked
+        changed = not judgement.objection
+        model = checked.model if changed and checked is not None else self.source
+        old, new = current_opset(self.source), current_opset(model)
+        if old != new:
+            self.run.messages.append(f"The opset was raised from {old} to {new}.")
+        if set(model.graph.opset_imports) - set(self.source.graph.opset_imports):
+            self.run.messages.append(
+                f"It has operators of {CONTRIB} now, and runs on ONNX Runtime alone."
+            )
+        worst = judgement.worst
+        comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(
+            self.settings
+        )
+        before, after = judgement.amounts[worst] if judgement.amounts else (None, None)
+        if not changed:  # what comes out is what went in
+            comparisons = [each and replace(each, after=each.before) for each in comparisons]
+            after = before
+        settings = summary.settings(self.settings, comparisons, ratios=changed)
+        compared = comparisons[worst]
+        report = Report(
+            changed=changed,
+            before=summary.model_stats(self.source),
+            after=summary.model_stats(model),
+            target=Target(
+                self.run.target.provider,
+                self.run.target.threads,
+                processor_name(),
+                self.run.worker.runtime_version if self.run.measured or checked else "",
+            ),
+            opset_before=old,
+            opset_after=new,
+            objective=self.run.objective,
+            amount_before=before,
+            amount_after=after,
+            latency_before=summary.latency(compared, "before"),
+            latency_after=summary.latency(compared, "after"),
+            ratio=summary.ratio(compared) if changed else None,
+            largest_error=checked.check.max_rel if changed and checked is not None else None,
+            rules=summary.rule_uses(
+                judgement.verdict.replacements,
+                judgement.gains,
+                "region" if self.run.measured and self.run.objective not in EXACT else "estimate",
+            )
+            if changed
+            else (),
+            phases=self.run.phases,
+            shapes=self.settings[worst],
+            settings=settings,
+            seed=self.run.tolerance.seed,
+            warnings=tuple(map(printable, self.run.warnings)),  # they name parts of the model
+            messages=tuple(map(printable, self.run.messages)),
+            log=account.log,
+            assumed=account.assumed,
+            drawing=account.drawing,
+            missed=account.missed,
+            blocks=account.blocks,
+        )
+        return Result(model, report)

@@ -1,0 +1,102 @@
+"""What is done to a model before the search: weights frozen, calls inlined, bodies made better.
+
+A log tells each of these, and `certify.replayed` does them anew.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
+from xflow.onnx.freeze import frozen, overridable
+from xflow.onnx.inlining import Inlined
+from xflow.onnx.subgraphs import Place, has_bodies, optimize_bodies
+from xflow.pipeline.context import Run
+from xflow.report.report import Report
+from xflow.validation.validate import write_temporary
+
+BODIES = 0.3
+"""The part of the budget that is for graphs inside operators, where there are any."""
+DEPTH = 3
+"""How deep inside one another such graphs are looked at."""
+
+Inside = Callable[[Run, ir.Model, Path], tuple[ir.Model, Report]]
+"""Optimizes a graph inside an operator, which is in a file: the model, and what is said of it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The model that is searched, and how it came about.
+
+    `bodies` are the logs of the graphs inside operators that have become better, `notes` a sentence
+    about each.
+    """
+
+    model: ir.Model
+    frozen: bool = False
+    """Whether weights that were inputs, too, are constants in it."""
+    inlined: Inlined | None = None
+    """Which calls are inlined in it, if any."""
+    bodies: Mapping[Place, Mapping[str, Any] | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def begin(source: ir.Model, run: Run) -> Prepared:
+    """The model as it is, but for weights that are inputs."""
+    model = source if run.keep_initializer_inputs else frozen(source)
+    return Prepared(model, model is not source and bool(overridable(source)))
+
+
+def with_calls(prepared: Prepared, found: Inlined) -> Prepared:
+    """The model with calls inlined, before anything else is done to it."""
+    return Prepared(found.model, prepared.frozen, found)
+
+
+def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) -> Prepared:
+    """The model with better bodies; they have a part of that many seconds.
+
+    What is odd about them is a warning of the run: the model is as good without.
+    """
+    model = prepared.model
+    if run.inner >= DEPTH or not has_bodies(model):
+        return prepared
+    deadline = time.monotonic() + BODIES * seconds
+    logs: dict[Place, Mapping[str, Any] | None] = {}
+
+    def optimize(place: Place, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
+        budget = share * (deadline - time.monotonic())
+        if budget <= 0:
+            return None
+        with tempfile.TemporaryDirectory(dir=run.folder) as folder:
+            before = Path(folder) / "before.onnx"
+            write_temporary(body, before)
+            try:
+                better, report = inside(run.inside(Path(folder), budget), body, before)
+            except NotReplayed:
+                raise
+            except (ModelError, ValidationFailed):  # it does not run by itself
+                return None
+        if not report.changed:
+            return None
+        logs[place] = report.log
+        return better, [use.name for use in report.rules] or ["rewrites in graphs inside it"]
+
+    try:
+        with run.phase("bodies"):
+            found = optimize_bodies(model, optimize)
+    except NotReplayed:
+        raise
+    except Exception as error:  # see above
+        run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
+        return prepared
+    if found is None:
+        return prepared
+    made = {place: logs[place] for place in found.places}
+    return Prepared(found.model, prepared.frozen, prepared.inlined, made, found.notes)

@@ -1,0 +1,141 @@
+"""Whether a rule may be applied at a place: what its conditions ask of values there.
+
+A direction of a rule is proved for inputs of numbers, and, under its conditions, for inputs that
+may hold anything: the right side is a number wherever the left side is, and the same one. What
+stands at a place is asked in this order:
+
+1. Sides that agree to the bit need nothing, whatever the inputs hold.
+2. Otherwise the conditions on values have to be known: of constants by their data, of what is
+   computed by its range.
+3. If each result is a number anyway, what stands there afterwards must be known to be one: it must
+   not overflow where the original does not.
+4. If a result may be -inf, as masks are, both sides have to agree at that limit.
+5. If a result may be anything, nothing that depends on it may make a number of what is none.
+
+And unless the sides agree to the bit where they are numbers, nothing discrete may depend on the
+result, see `xflow.analysis.observers`; nor may anything divide by it where digits of small
+differences are lost, see `xflow.rewriting.cancellation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from xflow.analysis.observers import Observed, contexts, observes
+from xflow.analysis.ranges import Ranges
+from xflow.core import value_conditions
+from xflow.core.graph import Graph, Node, Value
+from xflow.core.intervals import Range
+from xflow.core.sorts import FLOATS
+from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
+from xflow.rewriting.match import Match
+from xflow.rewriting.rule import BITS, Instance
+
+KEPT = 64
+"""Graphs of which it is kept what is sensitive to their values."""
+
+
+class Places:
+    """What the places of graphs over the same leaves allow, whose `ranges` are known.
+
+    `outside` is what is sensitive to the outputs, where the graphs are parts of another.
+    """
+
+    def __init__(self, ranges: Ranges, outside: Sequence[Observed] = ()) -> None:
+        self.ranges = ranges
+        self._outside = tuple(outside)
+        self._contexts: dict[Graph, dict[Value, Observed]] = {}
+        self._observing: dict[tuple[Node, Observed], bool] = {}
+
+    def allows(self, forbidden: Observed, values: Iterable[Value], graph: Graph) -> bool:
+        """Whether nothing of what is forbidden is sensitive to these values of a graph."""
+        seldom = forbidden in (Observed.DISCRETE, Observed.RELATIVE)
+        if seldom and not self._may_observe(graph, forbidden):
+            return True
+        known = self._contexts.get(graph)
+        if known is None:
+            if len(self._contexts) >= KEPT:
+                self._contexts.clear()
+            outside = self._outside or (Observed.NOWHERE,) * len(graph.outputs)
+            known = self._contexts[graph] = contexts(graph, outside)
+        return not any(known.get(value, Observed.NOWHERE) & forbidden for value in values)
+
+    def _may_observe(self, graph: Graph, what: Observed) -> bool:
+        """Whether anything in a graph, or behind its outputs, is sensitive in that way."""
+        if any(outside & what for outside in self._outside):
+            return True
+        known = self._observing
+        for node in graph.nodes:
+            key = node, what
+            if key not in known:
+                known[key] = observes(node, what)
+            if known[key]:
+                return True
+        return False
+
+    def forbidden(self, instance: Instance, match: Match, after: Sequence[Value]) -> Observed | str:
+        """What must not be sensitive to the results of a rule at `match`; or why it does not apply.
+
+        `after` is what the results become.
+        """
+        if instance.exact == BITS or match.dtype not in FLOATS:
+            return Observed.NOWHERE
+        for fact in instance.facts:
+            if fact.name in match.bindings and not self.holds(fact, match.bindings[fact.name]):
+                return f"it is not known whether {fact}"
+        forbidden = Observed.NOWHERE if instance.exact else Observed.DISCRETE
+        for old, new in zip(match.roots, after, strict=True):
+            if old.type.dtype in FLOATS:
+                found = self._of_result(instance, match, old, new)
+                if isinstance(found, str):
+                    return found
+                forbidden |= found
+        return forbidden
+
+    def _of_result(
+        self, instance: Instance, match: Match, old: Value, new: Value
+    ) -> Observed | str:
+        ranges = self.ranges
+        before, after = ranges.of(old), ranges.of(new)
+        if before.is_real:
+            return Observed.NOWHERE if after.is_real else "the result might not be a number"
+        if (
+            before.is_below_infinity
+            and after.is_below_infinity
+            and self._agree_at_limits(instance, match)
+        ):
+            return Observed.NOWHERE
+        return Observed.LOST
+
+    def _agree_at_limits(self, instance: Instance, match: Match) -> bool:
+        """Whether no input holds more than numbers and, where the sides agree there, -inf."""
+        for name, value in match.bindings.items():
+            if value.type.dtype in FLOATS:
+                known = self.ranges.of(value)
+                if not known.is_below_infinity or (known.minus and name not in instance.limits):
+                    return False
+        return True
+
+    def holds(self, fact: Fact, value: Value) -> bool:
+        """Whether a condition on values holds of a value."""
+        if value.type.dtype not in FLOATS and fact.relation in (FINITE, BELOW_INFINITY):
+            return True
+        array = self.ranges.data(value) if value.is_constant else None
+        if array is not None:
+            return fact.holds(array)
+        return _is_so(fact, self.ranges.of(value))
+
+
+def _is_so(fact: Fact, known: Range) -> bool:
+    if fact.relation == BELOW_INFINITY:
+        return known.is_below_infinity
+    if not known.is_real:
+        return False
+    match fact.relation:
+        case value_conditions.FINITE:
+            return True
+        case value_conditions.POSITIVE:
+            return known.low > 0
+        case value_conditions.NONNEGATIVE:
+            return known.low >= 0
+    return not known.has_zero

@@ -1,0 +1,350 @@
+"""Whether a rewrite loses digits that the original keeps, at the constants of one model.
+
+``(x - m) @ w`` is ``x @ w - m @ w`` for real numbers. Where x and m are large and near each other,
+the first is exact and the second is the difference of two large numbers. Whether that happens
+depends on the constants: the mean of an image's pixels is no larger than their deviation, the mean
+of coordinates may be a hundred thousand times as large. Rules that may do this say so in their line
+``numerics``; where one of them is applied, both sides are evaluated with the constants that stand
+there, on inputs that are sought to tell them apart, as Herbie (Panchekha et al., PLDI 2015) and
+FPTaylor's authors (Solovyev et al., FM 2015) do: of the magnitude of each constant, near each of
+them by about 1 and by about each other constant, and of several magnitudes. What the original loses
+itself is no fault of the rewrite. Where something divides by the result, they are as near to the
+constants as the type allows: then no difference is small enough to be of no account.
+
+Large constants are cut down to a few elements along each axis, in several ways: the rule holds for
+all sizes, and so do its errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+
+from xflow.core.errors import ShapeError
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Leaf, TensorType, Value, leaf, requirements, walk
+from xflow.core.registry import Array, Operator
+from xflow.core.size import Size, free_symbols, substitute
+from xflow.core.sorts import BOOL, FLOATS
+from xflow.rewriting.match import Match, NoMatch, build, is_true
+from xflow.rewriting.numerics import Hazard
+from xflow.rewriting.rule import Instance, leaf_name
+
+BOUND = 2.0**8
+"""What a rewrite may lose against the original, as a factor: eight bits."""
+EXTENT = 6
+"""Extents to which axes are cut down."""
+MOST = 4096
+"""Most elements of an input that is evaluated."""
+LEAST = 4
+"""Elements of a slice whose errors are judged by themselves."""
+CUTS = 3
+"""In how many ways large constants are cut down."""
+SEED = 20
+"""What all that is random is drawn by."""
+
+NEAR = 4.0
+"""By how many roundings inputs that are all but equal to a constant differ from it."""
+HUGE = 1e30
+"""Constants from here on are no deviations: masks have such."""
+NOT_SEEN = "it may lose digits, and it could not be evaluated with the constants at hand"
+LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
+
+
+def loses_digits(
+    instance: Instance,
+    match: Match,
+    constants: ConstantLookup,
+    hazard: Hazard,
+    *,
+    near: bool = False,
+) -> str:
+    """Why a rule that may lose digits must not be applied at `match`; nothing where it may.
+
+    `hazard` says where it may lose some. With `near`, its errors count where inputs are as near to
+    a constant as their type allows, and the result is small: something divides by it.
+    """
+    if hazard is Hazard.OFFSETS and not any(v.is_constant for v in match.bindings.values()):
+        return ""
+    try:
+        factors = _factors(instance, match, constants, hazard, near=near)
+        lost = next((factor for factor in factors if factor > BOUND), 0.0)
+    except (ShapeError, ZeroDivisionError, IndexError, ValueError, TypeError, KeyError):
+        return NOT_SEEN
+    if math.isinf(lost):
+        return NOT_SEEN
+    return LOST.format(factor=lost) if lost else ""
+
+
+def _factors(
+    instance: Instance, match: Match, constants: ConstantLookup, hazard: Hazard, *, near: bool
+) -> Iterator[float]:
+    """By what factor the errors of the right side exceed those of the left, at several inputs."""
+    data: dict[str, Array] = {}
+    for name, value in match.bindings.items():
+        if value.is_constant:
+            array = constants(value)
+            if array is None:
+                raise ValueError(f"the data of {name} is not known")
+            data[name] = array
+    rng = np.random.default_rng(SEED)
+    for _ in range(CUTS):
+        case = _cut_down(instance, match, data, rng)
+        for feeds in case.near(rng) if near else case.inputs(rng, hazard):
+            yield case.factor(feeds)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Both sides of a rule at concrete sizes, with the data of its constants."""
+
+    left: tuple[Value, ...]
+    right: tuple[Value, ...]
+    leaves: Mapping[str, Value]
+    data: Mapping[str, Array]
+    reals: tuple[float, ...]
+    dtype: str
+
+    @property
+    def _unit(self) -> float:
+        return float(ml_dtypes.finfo(_STORED[self.dtype]).eps)  # type: ignore[no-untyped-call]
+
+    @property
+    def _constants(self) -> list[Array]:
+        constants = [wide(array) for array in self.data.values() if is_float(array)]
+        return [*constants, *(np.asarray(number) for number in self.reals)]
+
+    def near(self, rng: np.random.Generator) -> Iterator[dict[str, Array]]:
+        """Inputs at which differences are small: all but equal to constants, or to two of them."""
+        unit = self._unit
+        own = [centre for centre in self._constants if 0 < np.abs(centre).max(initial=0.0) < HUGE]
+        for centre in [*own, *_joined(own)]:
+            for spread in (NEAR * unit, math.sqrt(unit)):
+                for sign in (1, -1):
+                    size = spread * float(np.abs(centre).max(initial=0.0))
+                    yield self._drawn(rng, partial(_around, sign * centre, size, rng))
+
+    def inputs(self, rng: np.random.Generator, hazard: Hazard) -> Iterator[dict[str, Array]]:
+        """Inputs that may tell the sides apart; the constants are as they are."""
+        constants = self._constants
+        sizes = {float(np.abs(array).max(initial=0)) for array in constants}
+        spreads = [1.0, *sorted(size for size in sizes if 0 < size < HUGE)]
+        for scale in (1.0, 1e-3, 1e3):
+            yield self._drawn(rng, partial(_around, np.zeros(()), scale, rng))
+        for centre in constants:
+            for spread in spreads:
+                for sign in (1, -1):
+                    yield self._drawn(rng, partial(_around, sign * centre, spread, rng))
+        several = len(self.leaves) - len(self.data) > 1
+        if several and hazard is Hazard.CANCELLATION:  # they may cancel each other
+            for size in (1e3, 1e6):
+                for turn in (1.0, -1.0):
+                    signs = itertools.cycle((1.0, turn))
+                    yield self._drawn(rng, partial(_opposed, size, signs, rng))
+
+    def _drawn(
+        self, rng: np.random.Generator, draw: Callable[[tuple[int, ...]], Array]
+    ) -> dict[str, Array]:
+        made: dict[str, Array] = {}
+        for name, value in self.leaves.items():
+            shape = tuple(int(str(n)) for n in value.shape)
+            if name in self.data:
+                made[name] = self.data[name]
+            elif value.type.dtype == BOOL:
+                made[name] = rng.random(shape) < 0.5
+            elif value.type.dtype in FLOATS:
+                made[name] = _rounded(np.asarray(draw(shape)), self.dtype)
+            else:
+                made[name] = rng.integers(0, 2, shape)
+        return made
+
+    def factor(self, feeds: Mapping[str, Array]) -> float:
+        """The error of the right side by that of the left, or by a rounding of the result."""
+        with np.errstate(all="ignore"):
+            exact = _run(self.left, feeds, "DOUBLE")
+            before = _run(self.left, feeds, self.dtype)
+            after = _run(self.right, feeds, self.dtype)
+        worst, unit = 0.0, self._unit
+        for truth, old, new in zip(exact, before, after, strict=True):
+            if truth.dtype.kind != "f":
+                continue
+            for part in _slices(truth.shape):
+                worst = max(worst, _factor(truth[part], old[part], new[part], unit))
+        return worst
+
+
+def _slices(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
+    """A tensor, and its slices along each axis: one channel may be small beside another."""
+    yield ()
+    for axis, extent in enumerate(shape):
+        if extent > 1 and math.prod(shape) // extent >= LEAST:
+            for index in range(extent):
+                yield (*[slice(None)] * axis, index)
+
+
+def _factor(truth: Array, old: Array, new: Array, unit: float) -> float:
+    """The largest error of `new` by that of `old`, or by a rounding of the typical magnitude."""
+    numbers = np.isfinite(truth) & np.isfinite(old)
+    error = np.abs(new[numbers] - truth[numbers])
+    if not error.size:
+        return 0.0
+    if not np.isfinite(error).all():
+        return math.inf
+    size = float(np.sqrt(np.mean(np.square(truth[numbers]))))
+    scale = max(float(np.abs(old[numbers] - truth[numbers]).max()), unit * size)
+    most = float(error.max())
+    return most and (most / scale if scale > 0 else math.inf)
+
+
+def _cut_down(
+    instance: Instance, match: Match, data: Mapping[str, Array], rng: np.random.Generator
+) -> _Case:
+    """The rule at small sizes that suit it, with parts of the constants. Raises ShapeError."""
+    sizes = _small_sizes(instance, match)
+    chosen: dict[tuple[int, int], Array] = {}
+    leaves: dict[str, Value] = {}
+    parts: dict[str, Array] = {}
+    for pattern in instance.inputs:
+        name = leaf_name(pattern)
+        if name not in match.bindings:
+            continue
+        bound = match.bindings[name]
+        if instance.broadcast:
+            shape = tuple(min(n, EXTENT) for n in map(_plain, bound.shape))
+        else:
+            shape = tuple(_plain(substitute(n, sizes)) for n in pattern.shape)
+        if math.prod(shape) > MOST:
+            raise ShapeError("too large to be evaluated")
+        leaves[name] = leaf(name, TensorType(bound.type.dtype, shape))
+        if name in data:
+            array = data[name] if is_float(data[name]) else np.asarray(data[name])
+            if array.ndim != len(shape):
+                array = np.broadcast_to(array, shape)
+            for axis, (old, new) in enumerate(zip(array.shape, shape, strict=True)):
+                if old < new:
+                    raise ShapeError("a constant of another shape")
+                if (old, new) not in chosen:
+                    chosen[old, new] = np.sort(rng.permutation(old)[:new])
+                array = np.take(array, chosen[old, new], axis=axis)
+            parts[name] = array
+    small = Match((), leaves, sizes, match.reals, frozenset(), match.dtype)
+    sides = [build(side, small) for side in (instance.lhs, instance.rhs)]
+    for side in sides:
+        if isinstance(side, NoMatch):
+            raise ShapeError(side.reason)
+    left, right = (side.values for side in sides if not isinstance(side, NoMatch))
+    reals = tuple(map(float, match.reals.values()))
+    return _Case(left, right, leaves, parts, reals, match.dtype)
+
+
+def _small_sizes(instance: Instance, match: Match) -> dict[str, Size]:
+    """The symbols of a rule with smaller values, as far as its conditions allow."""
+    sizes: dict[str, Size] = {name: _plain(size) for name, size in match.sizes.items()}
+    conditions = [*instance.where, *requirements(instance.lhs), *requirements(instance.rhs)]
+
+    def suit(values: Mapping[str, Size]) -> bool:
+        try:
+            return all(is_true(condition.substitute(values)) for condition in conditions)
+        except ZeroDivisionError:
+            return False
+
+    for name in sorted(sizes, key=lambda name: -abs(_plain(sizes[name]))):
+        for smaller in (EXTENT, EXTENT - 2, EXTENT + 2):
+            trial = {**sizes, name: smaller}
+            if _plain(sizes[name]) > smaller and suit(trial):
+                sizes = trial
+                break
+    return sizes
+
+
+def _plain(size: Size) -> int:
+    """A size as a number; symbols of the graph stand for a small one."""
+    value = substitute(size, dict.fromkeys(free_symbols(size), EXTENT))
+    if not isinstance(value, int):
+        raise ShapeError(f"the size {size} is not known")
+    return value
+
+
+def _around(
+    centre: Array, spread: float, rng: np.random.Generator, shape: tuple[int, ...]
+) -> Array:
+    """Data of that spread around a centre."""
+    return _fitted(centre, shape, rng) + spread * rng.standard_normal(shape)
+
+
+def _joined(constants: Sequence[Array]) -> Iterator[Array]:
+    """Sums, differences, products and quotients of two of the constants."""
+    for one, other in itertools.permutations(constants, 2):
+        for operation in (np.add, np.subtract, np.multiply, np.divide):
+            with contextlib.suppress(ValueError), np.errstate(all="ignore"):  # of unlike shapes
+                made = wide(operation(one, other))
+                if 0 < np.abs(made).max(initial=0.0) < HUGE:
+                    yield made
+
+
+def _opposed(
+    size: float, signs: Iterator[float], rng: np.random.Generator, shape: tuple[int, ...]
+) -> Array:
+    """Data of a magnitude, with the next of the signs."""
+    return next(signs) * (size + rng.standard_normal(shape))
+
+
+def _fitted(array: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Data for another shape: broadcast where it fits along the last axes, otherwise drawn."""
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        return rng.choice(array.reshape(-1), shape) if array.size else np.zeros(shape)
+
+
+def is_float(array: Array) -> bool:
+    """Whether data is of a type of floats."""
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+def wide(array: Array) -> Array:
+    """Data as float64, its numbers alone: 0 where there is none."""
+    return np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+_STORED = {
+    "FLOAT": np.float32,
+    "DOUBLE": np.float64,
+    "FLOAT16": np.float16,
+    "BFLOAT16": ml_dtypes.bfloat16,
+}
+"""The types of elements."""
+_COMPUTED = {**_STORED, "FLOAT16": np.float32, "BFLOAT16": np.float32}
+"""The types in which one operator computes."""
+
+
+def _rounded(array: Array, dtype: str) -> Array:
+    """An array with elements that the type has, in the type in which is computed."""
+    return array.astype(_STORED[dtype]).astype(_COMPUTED[dtype])
+
+
+def _run(values: Sequence[Value], feeds: Mapping[str, Array], dtype: str) -> list[Array]:
+    """The values in float64, each operator's results rounded to a type."""
+    done: dict[Value, Array] = {}
+    for node in walk(values):
+        if isinstance(node.op, Leaf):
+            array = feeds[node.op.key]
+            done[node.outputs[0]] = _rounded(array, dtype) if is_float(array) else array
+            continue
+        assert isinstance(node.op, Operator)
+        outputs = node.op.numpy([done[source] for source in node.inputs], node.attributes)
+        for value, array in zip(node.outputs, outputs, strict=True):
+            if value.type.dtype in FLOATS:
+                done[value] = _rounded(array, dtype)
+            elif node.inputs:
+                done[value] = array
+            else:
+                done[value] = array.astype(np.bool_ if value.type.dtype == BOOL else np.int64)
+    return [done[v].astype(np.float64) if is_float(done[v]) else done[v] for v in values]

@@ -1,0 +1,222 @@
+"""The rules by where they can apply: what the search asks first of each node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from xflow.core.graph import Graph, Leaf, Node, Value, walk
+from xflow.core.pause_gc import without_collector
+from xflow.core.registry import Operator, Shape
+from xflow.rewriting.numerics import EVERYWHERE, NARROW, Hazard
+from xflow.rewriting.rule import Instance, Rule
+
+VIEWED = 2
+"""Operators one above the other that a view of a node shows, see `xflow.search.steps`."""
+
+
+class Entry(NamedTuple):
+    """A direction of a rule at one rank, as the index has it."""
+
+    name: str
+    instance: Instance
+    refused: frozenset[str]
+    """The element types in which it loses too many digits, see `xflow.rewriting.numerics`."""
+    needs: tuple[frozenset[Operator], frozenset[Operator]]
+    """The operators that the root must read, and those that these must read."""
+    grows: bool
+    """Whether it adds operators to the elementwise ones that it finds, unless some of its inputs
+    are constants."""
+    deep: bool
+    """Whether its left side reaches further than a `View` shows."""
+    expands: bool
+    """Whether it may put several elementwise operators in the place of one. That is done only where
+    that alone gains, since the runtime has a slow kernel for the one."""
+    cancels: Hazard
+    """Where it may lose digits, see `xflow.rewriting.cancellation`."""
+    renames: bool
+    """Whether it puts elementwise operators in the place of others, one for one. There is such a
+    place at nearly every operator, and most detours over another name lead nowhere: it is done only
+    where that gains, or another step right behind it does."""
+
+
+Index: TypeAlias = dict[tuple[Operator, int | None], list[Entry]]
+"""By root operator and the number of axes of its output, None where it may be any."""
+
+
+class RuleIndex:
+    """Rules by the operator at the root of their left side.
+
+    Left out: sides that are a mere input, since they match everywhere, instances whose right side
+    needs inputs, or several sizes, that the left side does not have, directions that rounding
+    forbids everywhere, and elementwise rules that only add operators: there are many of these, they
+    apply everywhere, and what they lead to is cheaper to reach by rules that move operators without
+    adding any. Two kinds of them are taken: those that add operators on constants alone (``x / c``
+    is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`.
+
+    Rules are read when a graph has the operator at their root, and at a rank when it gives that
+    many axes there: most models have few of all. Those that do not suit are left out, too.
+    """
+
+    def __init__(
+        self, rules: Iterable[Rule], suits: Callable[[Instance], bool] = lambda instance: True
+    ) -> None:
+        self._suits = suits
+        self._waiting: dict[str, list[Rule]] = {}
+        """The rules by the name of the operator at the root, until it is asked for."""
+        self._at_ranks: dict[tuple[str, int], list[tuple[Rule, int]]] = {}
+        """Rules and ranks by the root and how many axes it gives at that rank, likewise."""
+        self._single: Index = {}
+        self._several: Index = {}
+        for rule in rules:
+            for direction in rule.directions() if rule.is_searched else ():
+                if direction.root is not None:
+                    self._waiting.setdefault(direction.root, []).append(direction)
+        self._empty = not self._waiting
+
+    def single(self, op: Operator, rank: int) -> Iterator[Entry]:
+        """The rules of a single output that `op` gives, with `rank` axes."""
+        return self._at(self._single, op, rank)
+
+    def several(self, op: Operator, rank: int) -> Iterator[Entry]:
+        """The rules of several outputs whose first one `op` gives, with `rank` axes."""
+        return self._at(self._several, op, rank)
+
+    @without_collector
+    def read(self, graph: Graph) -> None:
+        """Read the rules with an operator of `graph` at their root."""
+        for node in graph.nodes:
+            if isinstance(node.op, Operator) and not node.constant:
+                for kind in node.types:
+                    self._read(node.op, len(kind.shape))
+
+    def _read(self, op: Operator, rank: int) -> None:
+        for direction in self._waiting.pop(op.name, ()):
+            if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
+                self._sort(direction)
+        for direction, at in self._at_ranks.pop((op.name, rank), ()):
+            self._add(direction, at)
+
+    def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
+        self._read(op, rank)
+        yield from index.get((op, rank), ())
+        yield from index.get((op, None), ())
+
+    def _sort(self, rule: Rule) -> None:
+        """Note at which ranks of its root a rule is to be read.
+
+        Each vector in the shape of the root has as many elements as the rule's rank, so two ranks
+        tell all.
+        """
+        assert rule.root is not None
+        first, *others = rule.usable_ranks
+        shape = self._add(rule, first)
+        if shape is None or not others:
+            return
+        axes = len(shape)
+        slope = (len(rule.instance(others[0]).lhs[0].shape) - axes) // (others[0] - first)
+        for rank in others:
+            waiting = self._at_ranks.setdefault((rule.root, axes + slope * (rank - first)), [])
+            waiting.append((rule, rank))
+
+    def _add(self, rule: Rule, at: int) -> Shape | None:
+        """Index a rule at one rank; returns the shape of its root, None where that may be any."""
+        instance = rule.instance(at)
+        root = instance.lhs[0].node
+        shape = None if instance.broadcast else instance.lhs[0].shape
+        usable = instance.is_determined or instance.is_fillable
+        if not isinstance(root.op, Operator) or not usable or not self._suits(instance):
+            return shape
+        left, right = _operators(instance.lhs), _operators(instance.rhs)
+        pointwise = _is_pointwise(left, right)
+        grows = pointwise and len(right) > len(left)
+        expands = grows and len(left) == 1
+        if grows and not expands and not _may_stay(instance):
+            return shape
+        read = below([root])
+        entry = Entry(
+            rule.name,
+            instance,
+            refused_types(rule, instance),
+            (operators_of(read), operators_of(below(read))),
+            grows,
+            _depth(instance.lhs) > VIEWED,
+            expands,
+            Hazard.NONE if rule.numerics is None else rule.numerics.hazard,
+            pointwise and len(right) == len(left) and Counter(left) != Counter(right),
+        )
+        index = self._single if len(instance.lhs) == 1 else self._several
+        index.setdefault((root.op, None if shape is None else len(shape)), []).append(entry)
+        return shape
+
+    def __bool__(self) -> bool:
+        return not self._empty
+
+
+def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:
+    """ONNX names of the element types in which rounding forbids a rule from left to right.
+
+    That is what its `numerics` line refuses, and narrow types where it `narrows`.
+    """
+    refused = rule.numerics.refused if rule.numerics else frozenset[str]()
+    return refused | NARROW if narrows(instance) else refused
+
+
+def adds_operators(instance: Instance) -> bool:
+    """Whether it puts more elementwise operators in the place of elementwise ones."""
+    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    return len(right) > len(left) and _is_pointwise(left, right)
+
+
+def _is_pointwise(left: Iterable[Operator], right: Iterable[Operator]) -> bool:
+    return all(op.elementwise for op in (*left, *right))
+
+
+def narrows(instance: Instance) -> bool:
+    """Whether it brings in an operator whose kernel overflows before what it replaces, in fp16."""
+    return _narrows(_operators(instance.lhs), _operators(instance.rhs))
+
+
+def _narrows(left: Iterable[Operator], right: Iterable[Operator]) -> bool:
+    return any(op.narrow for op in right) and not any(op.narrow for op in left)
+
+
+def _depth(values: Iterable[Value]) -> int:
+    """The most operators on a way down from `values`; constants are none."""
+    depths: dict[Node, int] = {}
+    for node in walk(values):
+        inner = max((depths[value.node] for value in node.inputs), default=0)
+        depths[node] = 0 if node.constant or isinstance(node.op, Leaf) else inner + 1
+    return max((depths[value.node] for value in values), default=0)
+
+
+def _may_stay(instance: Instance) -> bool:
+    """Whether it adds no operators if all inputs but one are constants."""
+    leaves = [node for node in walk(instance.lhs) if isinstance(node.op, Leaf)]
+    return any(
+        len(_readers(instance.rhs, leaf)) <= len(_readers(instance.lhs, leaf)) for leaf in leaves
+    )
+
+
+def below(nodes: Iterable[Node]) -> list[Node]:
+    """What `nodes` read, constants aside: these may have been computed before."""
+    return [value.node for node in nodes for value in node.inputs if not value.is_constant]
+
+
+def operators_of(nodes: Iterable[Node]) -> frozenset[Operator]:
+    return frozenset(node.op for node in nodes if isinstance(node.op, Operator))
+
+
+def _readers(values: Iterable[Value], source: Node) -> set[Node]:
+    """The operators under `values` whose results depend on `source`."""
+    found = {source}
+    for node in walk(values):
+        if any(value.node in found for value in node.inputs):
+            found.add(node)
+    return found - {source}
+
+
+def _operators(values: Iterable[Value]) -> list[Operator]:
+    """The operators of one side of a rule, those left out that depend on constants alone."""
+    return [node.op for node in walk(values) if isinstance(node.op, Operator) and not node.constant]

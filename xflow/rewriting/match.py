@@ -1,0 +1,547 @@
+"""Where a rule's left side occurs in a graph, and what stands there afterwards.
+
+Matching has two steps. The structure first: operators, shared subterms, orders of commutative
+arguments, and for rules with several outputs the further roots, which are looked for among the
+users of what is bound already. Then the sizes, see `unify`. Nothing is assumed: the conditions of
+the rule and the requirements of both its sides must be decided true by the sizes of the graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+
+from xflow.core.constraint import Constraint, Relation
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph, Leaf, Node, Value, apply, requirements, walk
+from xflow.core.registry import Array, Attribute, Need, Operator, RealSymbol
+from xflow.core.size import Expr, Size, Symbol, free_symbols, product, substitute
+from xflow.core.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
+from xflow.core.value_conditions import SIGNS, Fact
+from xflow.rewriting.rule import Instance, leaf_name
+from xflow.rewriting.unify import (
+    Equation,
+    attribute_equations,
+    instantiate,
+    may_equal,
+    same_shape,
+    solve,
+)
+
+ConstantLookup: TypeAlias = Callable[[Value], Array | None]
+"""The data of a constant; None where it is not known or nobody should look at it."""
+
+MAX_PERMUTED = 4
+"""Commutative operators of more inputs than this are matched in the order given."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """An occurrence of a rule's left side: the values of its outputs, inputs and symbols."""
+
+    roots: tuple[Value, ...]
+    bindings: Mapping[str, Value]
+    sizes: Mapping[str, Size]
+    reals: Mapping[str, Fraction]
+    nodes: frozenset[Node]
+    """The nodes of the graph that the left side's operators stand for."""
+    dtype: str = "FLOAT"
+    """The element type that stands for ``REAL``."""
+
+
+@dataclass(frozen=True)
+class NoMatch:
+    """A rule does not apply after all; `reason` says why."""
+
+    reason: str
+
+
+def no_constants(value: Value) -> None:
+    """A `ConstantLookup` that knows nothing."""
+    return
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """What matching needs to know of an instance, worked out once."""
+
+    nodes: tuple[Node, ...]
+    leaves: tuple[Value, ...]
+    requirements: tuple[Constraint, ...]
+    rhs: tuple[Node, ...]
+
+
+@cache
+def _pattern(lhs: tuple[Value, ...], rhs: tuple[Value, ...]) -> _Pattern:
+    nodes = tuple(walk(lhs))
+    return _Pattern(
+        tuple(node for node in nodes if isinstance(node.op, Operator)),
+        tuple(node.outputs[0] for node in nodes if isinstance(node.op, Leaf)),
+        tuple(requirements(lhs)),
+        tuple(walk(rhs)),
+    )
+
+
+def find_matches(
+    instance: Instance,
+    graph: Graph,
+    constants: ConstantLookup = no_constants,
+    at: Iterable[Value] | None = None,
+    block: int | None = None,
+) -> Iterator[Match]:
+    """All occurrences of the left side of `instance` in `graph`, where the rule applies.
+
+    `at` narrows the values that the first output may be. A size that only the right side has is
+    chosen so that channels come to fill blocks of `block`; without that there is no match.
+    """
+    if not instance.is_determined and (block is None or not instance.is_fillable):
+        return
+    if at is None:
+        at = (value for node in graph.nodes for value in node.outputs)
+    for target in at:
+        state = Matcher(instance, graph, constants)
+        for roots in state.outputs((), target):
+            match = state.finish(roots)
+            if match is not None and block is not None and instance.free_symbols:
+                match = _filled(instance, match, block)
+            if match is not None:
+                yield match
+
+
+def _filled(instance: Instance, match: Match, block: int) -> Match | None:
+    """`match` with the one size that only the right side has.
+
+    It is chosen such that the channels of an image, the second axis, come to fill blocks of that
+    many. None where that is so anyway, where no image has it, or where the rule forbids it.
+    """
+    (name,) = instance.free_symbols
+    for node in _pattern(instance.lhs, instance.rhs).rhs:
+        for type in node.types:
+            channels = type.shape[1] if len(type.shape) > 2 else 0
+            if name not in free_symbols(channels):
+                continue
+            base = substitute(channels, {**match.sizes, name: 0})
+            if (
+                not isinstance(base, int)
+                or substitute(channels, {**match.sizes, name: 1}) != base + 1
+            ):
+                continue
+            chosen = replace(match, sizes={**match.sizes, name: -base % block})
+            if base % block and all(is_true(c.substitute(chosen.sizes)) for c in instance.where):
+                return chosen
+    return None
+
+
+class Matcher:
+    """The state of one structural match; generators undo on resumption what they bound."""
+
+    def __init__(self, instance: Instance, graph: Graph, constants: ConstantLookup):
+        self.instance = instance
+        self.pattern = _pattern(instance.lhs, instance.rhs)
+        self.graph = graph
+        self.constants = constants
+        self.leaves: dict[Value, Value] = {}
+        self.nodes: dict[Node, Node] = {}
+        self.data: dict[Node, Value] = {}
+        """Constant expressions of the pattern that a constant leaf of the graph stands for."""
+
+    def outputs(self, roots: tuple[Value, ...], target: Value) -> Iterator[tuple[Value, ...]]:
+        """Match output number len(roots) with `target`, then all further ones."""
+        pattern = self.instance.lhs[len(roots)]
+        for _ in self.value(pattern, target):
+            found = (*roots, target)
+            if len(found) == len(self.instance.lhs):
+                yield found
+                continue
+            for candidate in self.candidates(self.instance.lhs[len(found)]):
+                if candidate not in found:
+                    yield from self.outputs(found, candidate)
+
+    def candidates(self, pattern: Value) -> list[Value]:
+        """The values that a further output can be."""
+        return self.reached(pattern)
+
+    def reached(self, pattern: Value) -> list[Value]:
+        """The values that `pattern` can be, given that some of what it reads is bound."""
+        if pattern in self.leaves:
+            return [self.leaves[pattern]]
+        if pattern.node in self.nodes:
+            return [self.same(self.nodes[pattern.node].outputs[pattern.index])]
+        found: dict[Value, None] = {}
+        for source in pattern.node.inputs:
+            for bound in self.reached(source):
+                for user in self.users(bound):
+                    if user.op is pattern.node.op and pattern.index < len(user.types):
+                        found[self.same(user.outputs[pattern.index])] = None
+            if found:
+                break
+        return list(found)
+
+    def users(self, value: Value) -> Iterable[Node]:
+        """The nodes that read a value."""
+        return self.graph.users.get(value, ())
+
+    def same(self, value: Value) -> Value:
+        """The value that stands for all that are known to equal this one."""
+        return value
+
+    def value(self, pattern: Value, target: Value) -> Iterator[None]:
+        """Match one value; yields once for each way to do it."""
+        node, other = pattern.node, target.node
+        if isinstance(node.op, Leaf):
+            yield from self.leaf(pattern, target)
+            return
+        if node in self.nodes:
+            if self.nodes[node] is other and pattern.index == target.index:
+                yield
+            return
+        if node in self.data:
+            if self.data[node] == target:
+                yield
+            return
+        # A constant of the graph may be a constant expression of the pattern, computed before.
+        if node.constant and len(node.types) == 1 and node.op is not other.op:
+            if other.constant and self.constants(target) is not None:
+                self.data[node] = target
+                yield
+                del self.data[node]
+            return
+        if (
+            node.op is not other.op
+            or pattern.index != target.index
+            or len(node.inputs) != len(other.inputs)
+            or len(node.types) != len(other.types)
+            or not all(may_equal(v, other.attributes[k]) for k, v in node.attributes.items())
+        ):
+            return
+        self.nodes[node] = other
+        for order in _orders(node, other):
+            yield from self.sequence(node.inputs, order, 0)
+        del self.nodes[node]
+
+    def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
+        """Match an input of the rule: anything, but always the same."""
+        if not self.instance.broadcast and not pattern.shape:
+            target = as_number(target, self.constants)
+        if pattern in self.leaves:
+            if is_same(self.leaves[pattern], target, self.constants, self.instance.broadcast):
+                yield
+        elif self.is_of_sort(pattern, target) and (
+            self.instance.broadcast or len(pattern.shape) == len(target.shape)
+        ):
+            self.leaves[pattern] = target
+            yield
+            del self.leaves[pattern]
+
+    def is_of_sort(self, pattern: Value, target: Value) -> bool:
+        """Whether a value of the graph has an element type for which the rule holds there."""
+        sort, dtype = pattern.type.dtype, target.type.dtype
+        if sort == REAL:
+            return admits(self.instance.types, dtype)
+        return dtype in INDICES if sort == INT else dtype == BOOL
+
+    def element_type(self) -> str | None:
+        """What ``REAL`` is in the graph, the same everywhere; None where the types do not fit."""
+        pairs = [*self.leaves.items()]
+        pairs += [(node.outputs[0], target) for node, target in self.data.items()]
+        for node, other in self.nodes.items():
+            pairs += zip(node.outputs, other.outputs, strict=True)
+        if not all(self.is_of_sort(pattern, target) for pattern, target in pairs):
+            return None
+        types = {target.type.dtype for pattern, target in pairs if pattern.type.dtype == REAL}
+        return next(iter(types), "FLOAT") if len(types) <= 1 else None
+
+    def sequence(
+        self, patterns: tuple[Value, ...], targets: tuple[Value, ...], start: int
+    ) -> Iterator[None]:
+        """Match values one after the other."""
+        if start == len(patterns):
+            yield
+            return
+        for _ in self.value(patterns[start], targets[start]):
+            yield from self.sequence(patterns, targets, start + 1)
+
+    def finish(self, roots: tuple[Value, ...]) -> Match | None:
+        """The match, if the sizes fit and everything that the rule asks for holds."""
+        dtype = self.element_type()
+        if dtype is None:
+            return None
+        equations: list[Equation] = []
+        reals: dict[str, Fraction] = {}
+        if not self.instance.broadcast:
+            for pattern, target in self.leaves.items():
+                equations.extend(zip(pattern.shape, target.shape, strict=True))
+        for node, other in self.nodes.items():
+            for name, attribute in node.attributes.items():
+                if not attribute_equations(attribute, other.attributes[name], equations, reals):
+                    return None
+        for node, target in self.data.items():
+            if not self.observe(node, target, equations, reals):
+                return None
+        sizes = solve(equations)
+        if sizes is None:
+            return None
+        match = Match(
+            roots,
+            {leaf_name(pattern): value for pattern, value in self.leaves.items()},
+            sizes,
+            reals,
+            frozenset(self.nodes.values()),
+            dtype,
+        )
+        return match if self.holds(match) else None
+
+    def observe(
+        self, node: Node, target: Value, equations: list[Equation], reals: dict[str, Fraction]
+    ) -> bool:
+        """Take from a constant of the graph what it says about the symbols of `node`."""
+        shape = node.types[0].shape
+        if shape:  # a constant of shape [] may stand for any uniform one
+            if len(shape) != len(target.shape):
+                return False
+            equations.extend(zip(shape, target.shape, strict=True))
+        array = self.constants(target)
+        for attribute in node.attributes.values():
+            if isinstance(attribute, RealSymbol):
+                if array is None or array.size == 0 or not np.isfinite(array.flat[0]):
+                    return False
+                value = _exact(array.flat[0])
+                if reals.setdefault(attribute.name, value) != value:
+                    return False
+        assert isinstance(node.op, Operator)
+        observed = None if array is None else node.op.observed(array)
+        if observed is None:
+            return False
+        return all(
+            attribute_equations(node.attributes[name], value, equations, reals)
+            for name, value in observed.items()
+        )
+
+    def holds(self, match: Match) -> bool:
+        """Whether conditions, requirements, interior shapes and constants are as the rule says."""
+        try:
+            conditions = (*self.instance.where, *self.pattern.requirements)
+            if not all(is_true(condition.substitute(match.sizes)) for condition in conditions):
+                return False
+            if not self.instance.broadcast and not all(
+                same_shape(mine.shape, theirs.shape, match.sizes)
+                for node, other in self.nodes.items()
+                for mine, theirs in zip(node.types, other.types, strict=True)
+            ):
+                return False  # a uniform constant of a larger shape has enlarged something
+            if not all(self.is_fact(fact, match) for fact in self.instance.facts):
+                return False
+            return all(self.same_data(node, target, match) for node, target in self.data.items())
+        except (ZeroDivisionError, ShapeError):
+            return False
+
+    def is_fact(self, fact: Fact, match: Match) -> bool:
+        """Whether a condition on values holds of what is matched.
+
+        Those that ask for numbers alone are left to who applies the rule, unless data tells: they
+        hold wherever all is a number, see `xflow.rewriting.admission`.
+        """
+        if fact.name in match.reals:
+            return fact.holds(match.reals[fact.name])
+        value = match.bindings.get(fact.name)
+        array = None if value is None or not value.is_constant else self.constants(value)
+        if array is None:
+            return fact.relation not in SIGNS
+        return fact.holds(array)
+
+    def same_data(self, node: Node, target: Value, match: Match) -> bool:
+        """Whether a constant of the graph holds what the constant expression `node` is."""
+        array = self.constants(target)
+        assert array is not None
+        with np.errstate(all="ignore"):
+            outputs = computed(node, match)
+            if outputs is None:
+                return False
+            expected = outputs[0].astype(array.dtype)
+            if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
+                return False
+            return bool(np.all(array == expected))
+
+
+def computed(node: Node, match: Match) -> list[Array] | None:
+    """The outputs of a constant expression of a pattern; None where a symbol has no value."""
+    attributes: dict[str, Attribute] = {}
+    for name, attribute in node.attributes.items():
+        value = instantiate(attribute, match.sizes, match.reals)
+        if value is None:
+            return None
+        attributes[name] = value
+    inputs: list[Array] = []
+    for source in node.inputs:
+        made = computed(source.node, match)
+        if made is None:
+            return None
+        inputs.append(made[source.index])
+    assert isinstance(node.op, Operator)
+    return node.op.numpy(inputs, attributes)
+
+
+def is_exact(numbers: Array, converted: Array) -> bool:
+    """Whether integers say what numbers do, which were perhaps computed as 64-bit floats."""
+    exact = numbers.dtype.kind in "biu" or bool(np.all(np.abs(numbers) < 2.0**53))
+    return exact and bool(np.all(converted == numbers))
+
+
+def as_number(target: Value, constants: ConstantLookup) -> Value:
+    """The number of shape [] that an elementwise operator reads in a constant of one element.
+
+    Exporters write such with axes of extent 1. That these enlarge nothing, `holds` checks.
+    """
+    if not target.shape or not target.is_constant or product(target.shape) != 1:
+        return target
+    array = constants(target)
+    if array is None or array.dtype.kind != "f" or not np.isfinite(array.flat[0]):
+        return target
+    return scalar(_exact(array.flat[0]), target.type.dtype)
+
+
+def is_same(one: Value, other: Value, constants: ConstantLookup, broadcast: bool) -> bool:
+    """Whether two values are one, or constants of one element that hold the same number.
+
+    A model's 0 and the one that a rule brought in are two values. In a `broadcast` their shapes
+    may differ: should the other one's have enlarged something, the types of the outputs no longer
+    fit, see `replacement`.
+    """
+    if one == other:
+        return True
+    if not (one.is_constant and other.is_constant) or one.type.dtype != other.type.dtype:
+        return False
+    if one.shape != other.shape and not broadcast:
+        return False
+    if product(one.shape) != 1 or product(other.shape) != 1:
+        return False
+    first, second = constants(one), constants(other)
+    return first is not None and second is not None and bool(first.flat[0] == second.flat[0])
+
+
+def scalar(value: Fraction, dtype: str) -> Value:
+    """A number as a value of shape []."""
+    return apply("Scalar", (), {"value": value}, dtype=dtype)[0]
+
+
+def _exact(number: np.generic) -> Fraction:
+    """An element of an array as a fraction."""
+    return Fraction(int(number) if number.dtype.kind in "biu" else float(number))
+
+
+def _orders(node: Node, other: Node) -> Iterable[tuple[Value, ...]]:
+    assert isinstance(node.op, Operator)
+    if node.op.commutative and 2 <= len(other.inputs) <= MAX_PERMUTED:
+        return dict.fromkeys(itertools.permutations(other.inputs))
+    return (other.inputs,)
+
+
+def is_true(condition: Constraint) -> bool:
+    """Whether a condition on the sizes of a graph holds, whatever its symbolic sizes are.
+
+    Symbolic sizes of a graph are extents of tensors, so they are at least 0.
+    """
+    if condition.decided is not None:
+        return condition.decided
+    difference = condition.difference
+    return (
+        condition.relation is Relation.AT_LEAST
+        and isinstance(difference, Expr)
+        and all(
+            coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
+            for monomial, coefficient in difference.terms
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A side of a rule at a match: its outputs, and all its nodes, inputs first."""
+
+    values: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+
+
+def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
+    """What the outputs of the rule are to be replaced by at `match`."""
+    after = build(instance.rhs, match, _pattern(instance.lhs, instance.rhs).rhs)
+    if isinstance(after, NoMatch):
+        return after
+    if after.values == match.roots:
+        return NoMatch("nothing changes")
+    if any(new.type != old.type for new, old in zip(after.values, match.roots, strict=True)):
+        return NoMatch("the type of an output changes")
+    if len(after.values) > 1 and _reads(match.bindings.values(), match.roots):
+        return NoMatch("one output depends on another through what the rule does not see")
+    return after
+
+
+def build(
+    values: tuple[Value, ...], match: Match, order: Iterable[Node] | None = None
+) -> Replacement | NoMatch:
+    """What a side of a rule is where its inputs and symbols are what `match` says.
+
+    `order` are the nodes under `values`, inputs first, where they are known.
+    """
+    dtypes = {REAL: match.dtype, INT: "INT64", BOOL: BOOL}
+    made: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in walk(values) if order is None else order:
+        if isinstance(node.op, Leaf):
+            made[node.outputs[0]] = match.bindings[node.op.key]
+            continue
+        assert isinstance(node.op, Operator)
+        need = Need()
+        try:
+            attributes: dict[str, Attribute] = {}
+            for name, attribute in node.attributes.items():
+                value = instantiate(attribute, match.sizes, match.reals, dtypes)
+                if value is None:
+                    return NoMatch(f"the left side does not say what {attribute} is")
+                attributes[name] = value
+            inputs = tuple(made[source] for source in node.inputs)
+            dtype = dtypes[node.types[0].dtype]
+            if not _has_numbers(dtype, attributes):
+                return NoMatch(f"there are no such numbers of type {dtype}")
+            outputs = apply(node.op, inputs, attributes, dtype=dtype, need=need)
+        except ShapeError as error:
+            return NoMatch(str(error))
+        except ZeroDivisionError:
+            return NoMatch("a size is divided by 0")
+        for condition in need.conditions:
+            if not is_true(condition):
+                return NoMatch(f"it is not known whether {condition}")
+        made.update(zip(node.outputs, outputs, strict=True))
+        nodes.append(outputs[0].node)
+    return Replacement(tuple(made[value] for value in values), tuple(nodes))
+
+
+def _has_numbers(dtype: str, attributes: Mapping[str, Attribute]) -> bool:
+    """Whether real attributes are elements of a type; floats may round them."""
+    reals = [value for value in attributes.values() if isinstance(value, Fraction)]
+    if dtype in FLOATS:
+        return True
+    if any(value.denominator != 1 for value in reals):
+        return False
+    low, high = (0, 1) if dtype == BOOL else integer_range(dtype)
+    return all(low <= value <= high for value in reals)
+
+
+def _reads(values: Iterable[Value], roots: tuple[Value, ...]) -> bool:
+    """Whether one of `values` depends on one of `roots`."""
+    roots_nodes = {root.node for root in roots}
+    return any(node in roots_nodes for node in walk(values))
+
+
+def rewrite(graph: Graph, instance: Instance, match: Match) -> Graph | NoMatch:
+    """`graph` with the rule applied at `match`."""
+    after = replacement(instance, match)
+    if isinstance(after, NoMatch):
+        return after
+    return graph.replace(dict(zip(match.roots, after.values, strict=True)))

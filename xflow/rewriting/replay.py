@@ -1,0 +1,437 @@
+"""Repeats the applications of rules that were written down, and believes nothing of them.
+
+A rule's left side is held against the graph as it is instantiated by what the log says: there is
+no matching, and so nothing to get wrong by searching. What does not hold is an `Unfounded`, which
+names the application.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed, contexts, sensitive_outside
+from xflow.analysis.ranges import Ranges
+from xflow.analysis.refinement import objection
+from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
+from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.core.errors import RuleFileError, ShapeError, SizeError
+from xflow.core.fold import Folder
+from xflow.core.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
+from xflow.core.registry import Array, Attribute, Operator
+from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
+from xflow.core.value_conditions import SIGNS
+from xflow.rewriting.admission import Places
+from xflow.rewriting.cancellation import loses_digits
+from xflow.rewriting.derivation import Application, Place, abstract, local_leaves, value_at
+from xflow.rewriting.index import refused_types
+from xflow.rewriting.match import (
+    MAX_PERMUTED,
+    ConstantLookup,
+    Match,
+    NoMatch,
+    as_number,
+    computed,
+    is_exact,
+    is_same,
+    is_true,
+    replacement,
+    scalar,
+)
+from xflow.rewriting.numerics import Hazard
+from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.unify import instantiate, same_literal, same_shape
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Values `before` of a graph and the values `inputs` under them, and the applications of rules
+    that turn what lies between them into something else; None where these were not told.
+
+    Without steps, a `fact` about values by which one value of the graph is another, see `decided`;
+    with steps, that masks were raised behind the last one, see `masks`.
+    """
+
+    before: tuple[Place, ...]
+    inputs: tuple[Place, ...]
+    steps: tuple[Application, ...] | None
+    fact: str = ""
+
+
+Round = Sequence[Rewrite]
+"""Rewrites that all refer to one graph, and are made at once."""
+
+
+class Unfounded(Exception):  # noqa: N818 - a verdict, not a mishap
+    """A step of a log that does not follow: in words, which one and why."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}")
+        self.where, self.why = where, why
+
+
+def replay(
+    graph: Graph,
+    rounds: Sequence[Round],
+    rules: Mapping[str, Rule],
+    constants: ConstantLookup,
+    *,
+    assumption: Assumption = DEFAULT,
+    outside: Observed = Observed.NOWHERE,
+) -> Graph:
+    """What the rewrites make of `graph`.
+
+    `rules` are directions of rules by their names, `constants` the data of the graph's constants.
+    `assumption` is what may be taken for granted of values, `outside` what is sensitive to the
+    graph's outputs. Raises Unfounded.
+    """
+    made = Replay(rules, constants, assumption=assumption, outside=outside)
+    for items in rounds:
+        graph = made.round(graph, items)
+    return graph
+
+
+class Replay:
+    """Rewrites repeated round by round; for the arguments see `replay`."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        constants: ConstantLookup,
+        *,
+        assumption: Assumption = DEFAULT,
+        outside: Observed = Observed.NOWHERE,
+    ) -> None:
+        self._rules = rules
+        self._folder = Folder(constants)
+        self._outside = outside
+        self._assumption = assumption
+        self._ranges = {
+            level: Ranges(constants, level) for level in Assumption if level <= assumption
+        }
+        self._made = 0
+
+    def round(self, graph: Graph, items: Round) -> Graph:
+        """What one round of rewrites makes of `graph`. Raises Unfounded."""
+        mapping: dict[Value, Value] = {}
+        surroundings = self._surroundings(graph, self._assumption)
+        for item in items:
+            self._made += 1
+            where = f"rewrite {self._made}"
+            before, after = _made(surroundings, item, where)
+            if not mapping.keys().isdisjoint(before):
+                raise Unfounded(where, "it replaces what another one of its round does")
+            mapping.update(zip(before, after, strict=True))
+        try:
+            return Graph(rebuild_all(graph.outputs, mapping))
+        except ShapeError as error:
+            raise Unfounded(f"the round up to rewrite {self._made}", str(error)) from None
+
+    def weakest(self, graph: Graph, items: Round) -> tuple[Assumption, ...]:
+        """The least that has to be taken for granted for each rewrite of a round in `graph`."""
+        levels = [level for level in Assumption if level < self._assumption]
+        surroundings = {level: self._surroundings(graph, level) for level in levels}
+
+        def is_founded(item: Rewrite, level: Assumption) -> bool:
+            try:
+                _made(surroundings[level], item, "")
+            except Unfounded:
+                return False
+            return True
+
+        return tuple(
+            next((level for level in levels if is_founded(item, level)), self._assumption)
+            for item in items
+        )
+
+    def _surroundings(self, graph: Graph, level: Assumption) -> Surroundings:
+        return Surroundings(graph, self._ranges[level], self._outside, self._rules, self._folder)
+
+
+def _made(
+    surroundings: Surroundings, item: Rewrite, where: str
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """What a rewrite replaces, and by what. Raises Unfounded."""
+    if item.fact and item.steps is None:
+        return _by_fact(surroundings, item, where)
+    return _rewritten(surroundings, item, where)
+
+
+def _by_fact(
+    surroundings: Surroundings, item: Rewrite, where: str
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """What a fact about values replaces in a graph, and by what."""
+    try:
+        before = tuple(value_at(surroundings.graph, place) for place in item.before)
+    except LookupError:
+        raise Unfounded(where, "it speaks of a place that the model does not have") from None
+    for old, new, name in surroundings.facts:
+        if before == (old,) and name == item.fact:
+            return before, (new,)
+    raise Unfounded(where, f"it does not follow from the values that {item.fact}")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A graph in which rewrites are made, and what counts for a part of it that is taken out."""
+
+    graph: Graph
+    ranges: Ranges
+    outside: Observed
+    """What is sensitive to the graph's outputs."""
+    rules: Mapping[str, Rule]
+    """The directions of rules, by their names."""
+    constants: ConstantLookup
+    """The data of constants, and of constant expressions."""
+
+    @cached_property
+    def facts(self) -> Sequence[tuple[Value, Value, str]]:
+        """What is known of the values: found anew, and not believed."""
+        return list(decided(self.graph, self.ranges))
+
+    @cached_property
+    def _sensitive(self) -> Mapping[Value, Observed]:
+        return contexts(self.graph, [self.outside] * len(self.graph.outputs))
+
+    def places(
+        self, before: Sequence[Value], inputs: Sequence[Value], constants: ConstantLookup
+    ) -> Places:
+        """What the places of the part between `inputs` and `before` allow, once taken out."""
+        inside = set(walk(before, set(inputs)))
+        graph, sensitive, whole = self.graph, self._sensitive, self.outside
+        return Places(
+            Ranges(constants, self.ranges.assumption),
+            [sensitive_outside(graph, value, inside, sensitive, whole) for value in before],
+        )
+
+
+def _rewritten(
+    surroundings: Surroundings, item: Rewrite, where: str
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """What a rewrite replaces in a graph, and by what."""
+    graph, ranges = surroundings.graph, surroundings.ranges
+    if item.steps is None:
+        raise Unfounded(where, "the log does not say how it came about")
+    try:
+        before = tuple(value_at(graph, place) for place in item.before)
+        inputs = tuple(value_at(graph, place) for place in item.inputs)
+    except LookupError:
+        raise Unfounded(where, "it speaks of a place that the model does not have") from None
+    if len(set(inputs)) < len(inputs) or len(set(before)) < len(before):
+        raise Unfounded(where, "it names a place twice")
+    if any(isinstance(node.op, Leaf) for node in walk(before, set(inputs))):
+        # A leaf of the model might be taken for one that stands for an input.
+        raise Unfounded(where, "it reads an input or a weight that it does not name")
+    own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
+    outputs = local = repeated(surroundings, before, inputs, item.steps, where)
+    if item.fact:
+        outputs = raised(outputs, abstract(before, inputs, ranges), own, ranges)
+        if item.fact != RAISED or outputs == local:
+            raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
+    after = rebuild(outputs, own)
+    fault = objection(before, after, set(inputs), ranges)
+    if fault:
+        raise Unfounded(where, fault)
+    if any(new.type != old.type for new, old in zip(after, before, strict=True)):
+        raise Unfounded(where, "the type of a value changes")
+    return before, after
+
+
+def repeated(
+    surroundings: Surroundings,
+    before: Sequence[Value],
+    inputs: Sequence[Value],
+    steps: Sequence[Application],
+    where: str,
+) -> tuple[Value, ...]:
+    """What the steps make of the part of a graph between `inputs` and `before`.
+
+    Over leaves that stand for the inputs, see `local_leaves`. Raises Unfounded.
+    """
+    ranges = surroundings.ranges
+    own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
+
+    def known(value: Value) -> Array | None:
+        return surroundings.constants(own[value]) if value in own else None
+
+    local = abstract(before, inputs, ranges)
+    lookup = Folder(known)
+    places = surroundings.places(before, inputs, lookup)
+    for number, step in enumerate(steps, 1):
+        place = f"{where}, step {number} ({step.rule})"
+        rule = surroundings.rules.get(step.rule)
+        if rule is None:
+            raise Unfounded(place, "there is no such rule")
+        local = apply_step(local, step, rule, lookup, place, places=places)
+    return local.outputs
+
+
+def apply_step(
+    graph: Graph,
+    step: Application,
+    rule: Rule,
+    constants: ConstantLookup,
+    where: str,
+    *,
+    places: Places,
+    digits: bool = True,
+) -> Graph:
+    """`graph` with a rule applied as `step` says, if the rule allows that. Raises Unfounded.
+
+    `places` tells what the places of the graph allow. Unless `digits`, the data of constants is not
+    asked whether digits are lost, see `cancellation`: it is elsewhere, where it is known.
+    """
+    try:
+        match = Match(
+            tuple(value_at(graph, place) for place in step.at),
+            {
+                **{name: value_at(graph, place) for name, place in step.inputs.items()},
+                **{name: scalar(value, step.dtype) for name, value in step.numbers.items()},
+            },
+            step.sizes,
+            step.reals,
+            frozenset(),
+            step.dtype,
+        )
+    except LookupError:
+        raise Unfounded(where, "it speaks of a place that is not there") from None
+    if step.rank not in rule.usable_ranks:
+        raise Unfounded(where, f"the rule is not proved at rank {step.rank}")
+    try:
+        instance = rule.instance(step.rank)
+        reason = _Check(instance, match, constants).objection()
+        after = replacement(instance, match) if not reason else None
+    except (RuleFileError, ShapeError, SizeError, KeyError, ZeroDivisionError) as error:
+        raise Unfounded(where, f"the rule does not apply ({error})") from None
+    if after is None or isinstance(after, NoMatch):
+        raise Unfounded(where, reason if after is None else after.reason)
+    refused = refused_types(rule, instance)
+    touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
+    forbidden = next((dtype for dtype in touched if dtype in refused), None)
+    if forbidden is not None:
+        raise Unfounded(where, f"rounding forbids this direction of the rule in {forbidden}")
+    told = places.forbidden(instance, match, after.values)
+    if isinstance(told, str):
+        raise Unfounded(where, told)
+    if not places.allows(told, match.roots, graph):
+        raise Unfounded(where, SENSITIVE)
+    hazard = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
+    if digits and hazard:
+        lost = loses_digits(instance, match, constants, hazard)
+        if not lost and not places.allows(Observed.RELATIVE, match.roots, graph):
+            lost = loses_digits(instance, match, constants, hazard, near=True)
+        if lost:
+            raise Unfounded(where, lost)
+    try:
+        return graph.replace(dict(zip(match.roots, after.values, strict=True)))
+    except ShapeError as error:
+        raise Unfounded(where, str(error)) from None
+
+
+SENSITIVE = "something that depends on the result would notice that it is not the same to the bit"
+"""Why a place does not allow a rule."""
+
+
+class _Check:
+    """Whether a rule's left side, with inputs and symbols as `match` has them, is what is there."""
+
+    def __init__(self, instance: Instance, match: Match, constants: ConstantLookup) -> None:
+        self.instance = instance
+        self.match = match
+        self.constants = constants
+        self._known: dict[tuple[Node, Node], bool] = {}
+
+    def objection(self) -> str:
+        """Why the rule must not be applied; nothing where it may."""
+        instance, match = self.instance, self.match
+        roots = match.roots
+        if len(roots) != len(instance.lhs) or len(set(roots)) < len(roots):
+            return "the rule has another number of outputs"
+        if not all(map(self.is_value, instance.lhs, roots)):
+            return "the rule's left side is not there"
+        conditions = (*instance.where, *requirements(instance.lhs))
+        for condition in conditions:
+            if not is_true(condition.substitute(match.sizes)):
+                return f"it is not known whether {condition}"
+        for fact in instance.facts:
+            values = match.reals.get(fact.name)
+            bound = match.bindings.get(fact.name)
+            array = None if bound is None or not bound.is_constant else self.constants(bound)
+            known = array if values is None else values
+            if known is None and fact.relation not in SIGNS:
+                continue  # whether they are numbers, the place tells
+            if known is None or not fact.holds(known):
+                return f"it is not known whether {fact}"
+        return ""
+
+    def is_value(self, pattern: Value, target: Value) -> bool:
+        """Whether a value of the graph is what a value of the left side stands for."""
+        if not self.is_of_sort(pattern.type.dtype, target.type.dtype):
+            return False
+        if isinstance(pattern.node.op, Leaf):
+            if not self.instance.broadcast and not pattern.shape:
+                target = as_number(target, self.constants)
+            bound, broadcast = self.match.bindings.get(pattern.node.op.key), self.instance.broadcast
+            if bound is None or not is_same(bound, target, self.constants, broadcast):
+                return False
+            return broadcast or same_shape(pattern.shape, target.shape, self.match.sizes)
+        if pattern.index != target.index:
+            return False
+        pair = pattern.node, target.node
+        if pair not in self._known:
+            self._known[pair] = self.is_node(*pair)
+        return self._known[pair]
+
+    def is_of_sort(self, sort: str, dtype: str) -> bool:
+        if sort == REAL:
+            return dtype == self.match.dtype and admits(self.instance.types, dtype)
+        return dtype in INDICES if sort == INT else dtype == BOOL
+
+    def is_node(self, pattern: Node, target: Node) -> bool:
+        if pattern.op is not target.op:
+            return self.is_data(pattern, target)
+        assert isinstance(pattern.op, Operator)
+        if len(pattern.inputs) != len(target.inputs) or len(pattern.types) != len(target.types):
+            return False
+        if not self.instance.broadcast and not all(
+            same_shape(mine.shape, theirs.shape, self.match.sizes)
+            for mine, theirs in zip(pattern.types, target.types, strict=True)
+        ):
+            return False
+        if not all(
+            self.is_attribute(value, target.attributes[name])
+            for name, value in pattern.attributes.items()
+        ):
+            return False
+        orders = [target.inputs]
+        if pattern.op.commutative and len(target.inputs) <= MAX_PERMUTED:
+            orders = list(itertools.permutations(target.inputs))
+        return any(all(map(self.is_value, pattern.inputs, order)) for order in orders)
+
+    def is_attribute(self, pattern: Attribute, target: Attribute) -> bool:
+        if isinstance(pattern, str):
+            return same_literal(pattern, target) and (pattern != REAL or target == self.match.dtype)
+        value = instantiate(pattern, self.match.sizes, self.match.reals)
+        return value is not None and same_literal(value, target)
+
+    def is_data(self, pattern: Node, target: Node) -> bool:
+        """Whether a constant of the graph holds what a constant expression of the rule is."""
+        value = target.outputs[0]
+        if not pattern.constant or not target.constant or len(pattern.types) != 1:
+            return False
+        shape = pattern.types[0].shape
+        if shape and not same_shape(shape, value.shape, self.match.sizes):
+            return False  # one of shape [] may stand for any uniform one
+        array, outputs = self.constants(value), computed(pattern, self.match)
+        if array is None or outputs is None:
+            return False
+        with np.errstate(all="ignore"):
+            expected = outputs[0].astype(array.dtype)
+            if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
+                return False
+            return bool(np.all(array == expected))

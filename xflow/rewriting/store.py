@@ -1,0 +1,63 @@
+"""The database of rules on disk: a folder of ``*.rules`` files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from xflow.core.errors import RuleFileError, UnknownRuleError
+from xflow.core.pause_gc import without_collector
+from xflow.rewriting.rule import Rule, parse_rules
+
+
+def default_directory() -> Path:
+    """The folder of rules that is installed with the package."""
+    return Path(str(files("xflow.rules")))
+
+
+@without_collector
+def load_rules(directory: str | Path) -> list[Rule]:
+    """All rules of a folder, in the order of the files' names; none for an empty folder.
+
+    Raises RuleFileError for a missing folder, an unreadable file, a malformed rule, and for two
+    rules of one name. Rules of the package, which its tests prove, are not checked at every rank:
+    that takes seconds.
+    """
+    folder = Path(directory)
+    checked = folder.resolve() != default_directory().resolve()
+    if not folder.is_dir():
+        what = "this is not a folder of rules" if folder.exists() else "there is no such folder"
+        raise RuleFileError(what, str(folder))
+    rules: list[Rule] = []
+    homes: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.rules")):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuleFileError(f"the file cannot be read ({error})", str(path)) from None
+        for rule in parse_rules(text, str(path), checked=checked):
+            if rule.name in homes:
+                other = homes[rule.name]
+                where = "in this file" if other == path else f"in {other}"
+                raise RuleFileError(f"there is another rule {rule.name} {where}", str(path))
+            homes[rule.name] = path
+            rules.append(rule)
+    return rules
+
+
+def select_rules(
+    rules: Sequence[Rule], only: Iterable[str] = (), skip: Iterable[str] = ()
+) -> list[Rule]:
+    """The rules called `only` (all if that is empty) but not those called `skip`.
+
+    Raises UnknownRuleError, with names that are close, for a name that no rule has.
+    """
+    only, skip = set(only), set(skip)
+    names = [rule.name for rule in rules]
+    for name in sorted((only | skip) - set(names)):
+        close = difflib.get_close_matches(name, names, n=3)
+        advice = f"did you mean {' or '.join(close)}?" if close else "see xflow rules list"
+        raise UnknownRuleError("there is no such rule", f"rule {name}", advice)
+    return [rule for rule in rules if (not only or rule.name in only) and rule.name not in skip]

@@ -1,0 +1,326 @@
+"""Backtracking search in one region: states are graphs, steps are applications of rules.
+
+A state survives if its cost is at most alpha times the best and a few calls. A path is local:
+behind its first step each step has to touch what the path has made, or what that reads, since steps
+elsewhere are found on their own; a state that beats all others starts afresh. How steps are found,
+and which states count as the same, see `steps`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
+from xflow.analysis.value_rewrites import least_float_masks
+from xflow.core.graph import Graph, Node
+from xflow.core.pause_gc import without_collector
+from xflow.core.registry import Operator
+from xflow.cost.target import Layout
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.match import ConstantLookup
+from xflow.search.states import Signature, State, cheapest, choice
+from xflow.search.steps import Step, Steps, replaced
+
+STEP = 1e-8
+"""Seconds that a step must gain to be worth taking: of states that cost the same, such as one with
+Clip and one with Relu, the one nearer to the model is the better one."""
+
+DOUBTS = 2
+"""How often a region is explored again without a step that may not gain what it is said to."""
+PART = 5
+"""What the limits are divided by then."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds the search of a region; all but the deadline make it the same on any machine."""
+
+    alpha: float = 1.5
+    slack: float = 2e-5
+    """Seconds by which a state may be dearer besides: a few calls of operators, which in a small
+    region are more than alpha allows."""
+    expansions: int = 100
+    states: int = 3000
+    work: float = float("inf")
+    """Nodes of all graphs that are priced, which takes nearly all of the time."""
+    deadline: float = float("inf")
+    """In time.monotonic's seconds."""
+
+
+class Explorer:
+    """Searches one region. `estimate` prices graphs; `constants` serves their leaves.
+
+    `outside` is what is sensitive to the region's outputs, `assumption` what is taken for granted.
+    `careful` leaves out what may lose digits, see `Steps`.
+    """
+
+    def __init__(
+        self,
+        rules: RuleIndex,
+        estimate: Callable[[Graph], float],
+        constants: ConstantLookup,
+        limits: Limits,
+        *,
+        seed: int = 0,
+        opset: int | None = None,
+        layout: Layout | None = None,
+        doubt: bool = False,
+        outside: Sequence[Observed] = (),
+        assumption: Assumption = DEFAULT,
+        careful: bool = False,
+    ) -> None:
+        self.steps = Steps(
+            rules,
+            constants,
+            None if layout is None else layout.block,
+            outside=outside,
+            assumption=assumption,
+            careful=careful,
+        )
+        self.estimate = estimate
+        self.limits = limits
+        self.random = random.Random(seed)
+        self.opset = opset
+        """The version of ONNX in which the result is to be written; None: any."""
+        self.inside = frozenset[str]() if layout is None else layout.inside
+        self.exhausted = False
+        """Whether nothing was left to explore when the search ended."""
+        self.work = 0
+        """What has been done so far, as `Limits.work` counts it."""
+        self.masks = 0
+        """How many operators of the given graph have a mask, see `masks.count`."""
+        self.doubt = doubt
+        """Whether the estimate may be wrong about a step, since measurements decide."""
+
+    @without_collector
+    def explore(self, graph: Graph, keep: int) -> list[State]:
+        """The cheapest states that were found, the given graph first, see `states.choice`.
+
+        At most `keep` besides the given graph; no two consist of the same operators, and none of
+        operators that the opset does not have, or of fewer with masks: these only lie on the way.
+
+        In doubt, it is explored again, not as far, without the step that is said to gain most, and
+        once more without that of what is the best then: all that was found may owe it to that one,
+        and what does without comes late in the queue.
+        """
+        cost = self._price(graph)
+        self.masks = least_float_masks.count(graph)
+        root = State(graph, cost, hope=cost)
+        states, self.exhausted = self._explored(root, self.limits)
+        bests = [cheapest(states.values())]
+        doubted: list[Step] = []
+        fewer = replace(
+            self.limits,
+            expansions=self.limits.expansions // PART,
+            states=self.limits.states // PART,
+        )
+        while self.doubt and not self.exhausted and len(doubted) < DOUBTS:
+            step = bests[-1].heaviest
+            if step is None:
+                break
+            doubted.append(step)
+            others, _ = self._explored(root, fewer, doubted)
+            bests.append(cheapest(others.values()))
+            for state in others.values():
+                _keep_cheaper(states, state)
+        return choice(states, root, bests, keep)
+
+    def _explored(
+        self, root: State, limits: Limits, doubted: Sequence[Step] = ()
+    ) -> tuple[dict[Signature, State], bool]:
+        """The cheapest state for each signature, and whether there are no others.
+
+        They are reached without steps like those that are `doubted`.
+        """
+        graph, best = root.graph, root.cost
+        queue = _Queue(self.random)
+        queue.push(root)
+        seen = {self.steps.key(graph)}
+        found = {root.signature: root}
+        delayed: dict[State, list[_Successor]] = {}
+        considered = expanded = 0
+        while expanded < limits.expansions:
+            state = queue.pop(self._dearest(best))
+            if state is None:
+                return found, True
+            detours = state in delayed
+            expanded += detours
+            for new in delayed.pop(state) if detours else self._successors(state, seen, doubted):
+                if considered >= limits.states or self._is_over(limits):
+                    return found, False
+                step, after = new.step, new.after
+                if new.key in seen:
+                    continue
+                cost = new.cost
+                if not detours and cost >= state.cost:
+                    delayed.setdefault(state, []).append(new)
+                    continue
+                considered += 1
+                hope = cost
+                is_dear = cost > self._dearest(best)
+                if step.shrinks if is_dear else cost >= state.cost:
+                    behind = self._best_behind(step, after, seen, all_steps=is_dear)
+                    hope = min(cost, behind + STEP * (len(state.path) + 2))
+                    if hope >= state.cost and step.renames:
+                        continue
+                seen.add(new.key)
+                if hope > self._dearest(best):
+                    continue
+                writable = self._is_writable(after)
+                if not writable:  # it would stay the best of all, and its kin with it
+                    hope = max(hope, root.cost)
+                path = (*state.path, step.rule)
+                if writable and cost < best * (1 - 1e-6):
+                    best = cost
+                    reached = State(after, cost, path, hope=hope, origin=(state, step))
+                else:
+                    focus = _focus(state, step, after, new.moved)
+                    depth = state.depth + 1
+                    reached = State(after, cost, path, focus, depth, hope, (state, step))
+                queue.push(reached)
+                if writable:
+                    _keep_cheaper(found, reached)
+            if state in delayed:
+                queue.push(state)
+        return found, False
+
+    def _best_behind(
+        self, step: Step, after: Graph, seen: Container[object], *, all_steps: bool
+    ) -> float:
+        """The least that new graphs cost one step later, at what `step` made or what reads that.
+
+        Of steps that leave fewer operators or less to compute, since it takes time to look at all,
+        and of those by which something comes to be computed in the runtime's own layout, for which
+        it has to be spelled out first; of `all_steps` otherwise, or behind one that fills blocks
+        of channels.
+        """
+        made = {node for node in step.made if not node.constant}
+        values = (value for node in made for value in node.outputs)
+        readers = {user for value in values for user in after.users.get(value, ())}
+        least = float("inf")
+        for node in made | readers:
+            for following in self.steps.at(node, after):
+                told = following.shrinks or following.lightens or step.fills or all_steps
+                if (told or self._moves_inside(following)) and not made.isdisjoint(following.near):
+                    mapping = dict(zip(following.before, following.after, strict=True))
+                    graph, _ = replaced(after, mapping)
+                    if self.steps.key(graph) not in seen:
+                        least = min(least, self._price(graph))
+        return least
+
+    def _moves_inside(self, step: Step) -> bool:
+        """Whether only what a step makes may be computed in the runtime's own layout."""
+        return any(map(self._is_inside, step.made)) and not any(
+            map(self._is_inside, step.match.nodes)
+        )
+
+    def _is_inside(self, node: Node) -> bool:
+        return isinstance(node.op, Operator) and node.op.name in self.inside
+
+    def _is_writable(self, graph: Graph) -> bool:
+        """Whether the opset has all operators that are computed each time, and no mask is lost."""
+        kept = not self.masks or least_float_masks.count(graph) >= self.masks
+        return kept and graph.is_in_opset(self.opset)
+
+    def _price(self, graph: Graph) -> float:
+        self.work += len(graph.nodes)
+        return self.estimate(graph)
+
+    def _is_over(self, limits: Limits) -> bool:
+        return self.work >= limits.work or time.monotonic() > limits.deadline
+
+    def _dearest(self, best: float) -> float:
+        return self.limits.alpha * best + self.limits.slack
+
+    def _successors(
+        self, state: State, seen: Container[object], doubted: Sequence[Step]
+    ) -> Iterator[_Successor]:
+        """What one step that is like none in doubt leads to, if it is new and worth a look."""
+        zone = None if state.focus is None else _around(state.focus)
+        detour = not self._is_writable(state.graph)  # from which the way back may cost
+        for step in self.steps.of(state.graph):
+            if zone is not None and zone.isdisjoint(step.near):
+                continue
+            if any(map(step.is_like, doubted)):
+                continue
+            mapping = dict(zip(step.before, step.after, strict=True))
+            after, moved = replaced(state.graph, mapping)
+            key = self.steps.key(after)
+            if key in seen:
+                continue
+            cost = self._price(after) + STEP * (len(state.path) + 1)
+            if not step.expands or cost < state.cost or detour:
+                yield _Successor(step, after, moved, key, cost)
+
+
+def _keep_cheaper(found: dict[Signature, State], state: State) -> None:
+    """Take up a state unless there is one with its signature that costs no more."""
+    known = found.get(state.signature)
+    if known is None or known.cost > state.cost:
+        found[state.signature] = state
+
+
+class _Successor(NamedTuple):
+    """A graph one step from a state, what became of the state's nodes, and its estimated cost."""
+
+    step: Step
+    after: Graph
+    moved: dict[Node, Node]
+    key: object
+    cost: float
+
+
+class _Queue:
+    """States to expand: by turns the cheapest of all, and the cheapest of the next depth.
+
+    Long paths that first cost and then pay would otherwise wait for all states that are cheap.
+    """
+
+    def __init__(self, order: random.Random) -> None:
+        self._layers: list[list[tuple[float, int, float, int, State]]] = []
+        self._random = order
+        self._count = 0
+        self._turn = 0
+
+    def push(self, state: State) -> None:
+        while len(self._layers) <= state.depth:
+            self._layers.append([])
+        self._count += 1
+        entry = (state.hope, len(state.path), self._random.random(), self._count, state)
+        heapq.heappush(self._layers[state.depth], entry)
+
+    def pop(self, limit: float) -> State | None:
+        """The next state whose cost is at most `limit`; dearer ones are forgotten."""
+        for layer in self._layers:
+            if layer and layer[0][0] > limit:
+                layer.clear()
+        filled = [depth for depth, layer in enumerate(self._layers) if layer]
+        if not filled:
+            return None
+        self._turn += 1
+        if self._turn % 2:
+            depth = min(filled, key=lambda d: self._layers[d][0])
+        else:
+            depth = filled[self._turn // 2 % len(filled)]
+        return heapq.heappop(self._layers[depth])[-1]
+
+
+def _focus(state: State, step: Step, after: Graph, moved: dict[Node, Node]) -> frozenset[Node]:
+    """What the path has made so far: what it had made before the step, and what the step made."""
+    present = set(state.graph.nodes)
+    created = {node for node in step.made if node not in present and not node.constant}
+    created = created or {value.node for value in step.after}
+    return frozenset(created) | (
+        {moved.get(node, node) for node in state.focus or ()} & set(after.nodes)
+    )
+
+
+def _around(focus: frozenset[Node]) -> frozenset[Node]:
+    """Nodes and those that they read, weights aside."""
+    return focus | {v.node for node in focus for v in node.inputs if not v.is_constant}

@@ -1,0 +1,660 @@
+"""The search over a whole graph: region by region, equal ones once, then again across the seams.
+
+An estimate guides the search in each region; the cheapest forms that it finds are measured against
+the original, and one of them replaces it only if it is faster by more than the noise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import fmean
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
+from xflow.analysis.refinement import objection
+from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
+from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.blocks.find import find_larger
+from xflow.core.fold import Folder, byte_size
+from xflow.core.graph import Graph, Node
+from xflow.core.registry import Operator
+from xflow.cost import CostModel
+from xflow.cost.objectives import operators
+from xflow.rewriting.match import ConstantLookup, no_constants
+from xflow.rewriting.replacement import Replacement, apply_replacements
+from xflow.rewriting.replay import Surroundings, Unfounded, repeated
+from xflow.rewriting.rule import Rule
+from xflow.search.backtrack import Limits
+from xflow.search.explorers import Explorers, Setting
+from xflow.search.region import Constants, Region, cut, cut_unfilled
+from xflow.search.solution_cache import Memory, Remembered, Solution
+from xflow.search.states import State
+
+ALPHA = 2.0
+"""States that cost more than this times the best are dropped: estimates are rough, and rules that
+enable others cost first."""
+KEPT = 6
+"""Forms of a region that are measured against the original."""
+GAIN = 0.02
+"""Least relative gain for which a region is rewritten."""
+MEASURED = 0.01
+"""The same where it is measured, at first and then in new sessions."""
+SESSIONS = 3
+"""How many of these there are at most, as long as it is not clear."""
+SURPRISE = 0.08
+"""The same at first for a form that the estimate does not call faster: more often it is noise."""
+NOISE = 0.05
+"""Up to which relative difference two measured forms count as equally fast that the estimate does
+not tell apart."""
+HOPE = 1.05
+"""Forms are measured up to this estimated cost, relative to the original's."""
+PASSES = 4
+EFFORTS = 1, 10
+"""Multiples of the limits, one after the other, where results are measured. Small gains are lost in
+the noise, so that regions pay to be searched deeply; but not before all of them, and what stands
+there after the first rewrites, have been searched a little."""
+WORK_PER_S = 100_000
+"""Nodes of graphs that are priced for each second of the budget, where nothing is measured. It is
+less than what two cores can do, so that the work ends a search and not the time: at the same place
+on any machine."""
+ROUNDS = 3
+"""How often regions are searched again then for which there was not enough of it."""
+OVER = "the search ran out of its budget, and might find more with a larger one"
+SLOW = (
+    "the search ran out of time before it was through with the work of its budget: a machine that "
+    "is faster or less busy, or a larger budget, may lead to another result"
+)
+SEARCHING = 0.6
+"""The part of a pass's time that is for exploring; the rest is for measuring."""
+MEASURE_S = (0.2, 1.0)
+"""Least and most seconds for measuring one region."""
+AGAIN = 0.4
+"""The part of them for measuring again what seems to be the fastest form."""
+SPELLED = 2.0
+"""How many times as long a region is searched where attention or a normalization is spelled out."""
+WAVES = 0.25
+"""The part of the budget that waves may take, see `waves`."""
+MEASURED_RUNS = 10
+"""How often each form of a region that may be large is run."""
+LOADING = 30.0
+"""Parts of the time that is left that may be spent on loading a region for each part of the model's
+time that it may gain: GPT-2's table of tokens takes 5 s to load twice, and is read in 50 us."""
+LOADED_PER_S = 6e7
+"""Bytes of weights of a region that the runtime is given and loads in a second, about."""
+
+Progress = Callable[[str, Mapping[str, object]], None]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The graph that was found, how it came about, and remarks for the user."""
+
+    graph: Graph
+    replacements: tuple[Replacement, ...]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def search(
+    graph: Graph,
+    rules: Sequence[Rule],
+    cost: CostModel,
+    *,
+    deadline: float,
+    budget: float | None = None,
+    alpha: float = ALPHA,
+    seed: int = 0,
+    constants: ConstantLookup = no_constants,
+    opset: int | None = None,
+    gain: float = GAIN,
+    processes: int = 1,
+    progress: Progress | None = None,
+    assumption: Assumption = DEFAULT,
+    outside: Observed = Observed.NOWHERE,
+) -> SearchResult:
+    """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
+
+    It is made of operators that `opset` of ONNX has; of any if that is None. A region is rewritten
+    for at least a relative `gain` if the estimate decides. Regions are explored in that many
+    `processes` at once. Deterministic for a seed as far as `cost` is, unless the deadline cuts it
+    short. What is found is remembered as what `budget` seconds lead to, which may be some more than
+    there are until the deadline, and vary less (None: as many). `assumption` is what is taken for
+    granted of values, `outside` what is sensitive to the graph's outputs, where it is a part.
+    """
+    limits = Limits(alpha=alpha)
+    layout = None if cost.layouts is None else cost.layouts.target.layout
+    setting = Setting(limits, KEPT, seed, opset, layout, cost.measures, assumption)
+    budget = deadline - time.monotonic() if budget is None else budget
+    known = Constants(constants, assumption, outside)
+    settings = (setting, gain, cost.settings)
+    with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
+        job = _Search(
+            explorers,
+            cost,
+            Memory(cost.notebook, rules, budget, *settings, constants=known, opset=opset),
+            Memory(cost.notebook, rules, budget, *settings, "waves", constants=known, opset=opset),
+            known,
+            deadline=deadline,
+            gain=gain,
+            progress=progress,
+        )
+        return job.run(graph)
+
+
+class _Search:
+    """One search: its budget, and what is known about regions so far."""
+
+    def __init__(
+        self,
+        explorers: Explorers,
+        cost: CostModel,
+        memory: Memory,
+        memory_of_waves: Memory,
+        constants: Constants,
+        *,
+        deadline: float,
+        gain: float,
+        progress: Progress | None,
+    ) -> None:
+        self.explorers = explorers
+        self.cost = cost
+        self.memory = memory
+        self.memory_of_waves = memory_of_waves
+        self.deadline = deadline
+        self.gain = gain
+        self.constants = constants
+        self.progress = progress
+        self.solved: dict[tuple[object, ...], Solution | None] = {}
+        self.effort = 1
+        self.work = None if cost.measures else _work_in(self.remaining())
+        """What may still be done, where that and not the time is shared out."""
+        self.starved: set[tuple[object, ...]] = set()
+        """Regions for which there was not enough of it."""
+        self.unfinished: set[tuple[object, ...]] = set()
+        """Regions in which the search was cut short: it goes on from what it found."""
+        self.notes: list[str] = []
+        self.replacements: list[Replacement] = []
+        self.ranges = constants.ranges
+        self.folder = Folder(constants.lookup)
+        self.directions = explorers.directions
+        self.gained = 0.0
+        """Seconds, or what the cost counts, that all rewrites so far have gained."""
+        self.been: set[tuple[object, ...]] = set()
+        """What was computed before each pass."""
+        self.whole = 0.0
+        """What the graph is estimated to cost before any."""
+
+    def run(self, graph: Graph) -> SearchResult:
+        """Search pass after pass, cutting at other places each time, while that gains.
+
+        Behind a pass over the whole graph come passes over what is near its changes, for as long
+        as there are any: what moves through the graph crosses the seams one by one.
+        """
+        if not self.explorers.index:
+            return SearchResult(graph, (), ("there are no rules to apply",))
+        graph = self.as_known(graph)
+        if self.progress is not None or self.cost.measures:
+            self.whole = self.cost.estimate(graph)
+        graph = self.search_waves(graph)
+        if self.work is None:
+            for effort in EFFORTS:
+                self.effort = effort
+                graph = self.search_again(graph, self.unfinished)
+        else:
+            graph = self.search_passes(graph)
+            for _ in range(ROUNDS):
+                if self.starved and not self.is_over:
+                    graph = self.search_again(graph, self.starved)
+        if self.is_over:
+            self.notes.append(OVER if self.work is None or self.work <= 0 else SLOW)
+        return SearchResult(
+            graph, tuple(self.replacements), tuple(self.notes), tuple(self.warnings())
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """What is wrong with what was kept for later runs."""
+        refused = self.memory.refused + self.memory_of_waves.refused
+        if refused:
+            what = "solution" if refused == 1 else "solutions"
+            yield (
+                f"{refused} stored {what} of parts of the model did not follow from the rules, and "
+                "did not count: the store of measurements is damaged, or somebody else writes to it"
+            )
+
+    def search_again(self, graph: Graph, keys: set[tuple[object, ...]]) -> Graph:
+        """Pass after pass, in which these regions are new; the set is empty then."""
+        for key in keys:
+            self.solved.pop(key, None)
+        keys.clear()
+        return self.search_passes(graph)
+
+    def search_passes(self, graph: Graph) -> Graph:
+        """Pass after pass over the graph with one effort, while that gains."""
+        idle = 0
+        for number in range(PASSES):
+            if idle == 2 or self.is_over:
+                break
+            before = graph
+            new, graph = self.search_pass(graph, number, None, 0.7)
+            idle = 0 if graph != before and new else idle + 1
+            follow = number
+            while graph != before and not self.is_over:
+                near = _near(before, graph)
+                before, follow = graph, follow + 1
+                _, graph = self.search_pass(graph, follow, near, 0.3)
+        return graph
+
+    def search_waves(self, graph: Graph) -> Graph:
+        """`graph` with the waves that gain: before all else, which then finds what they leave."""
+        if self.cost.layouts is None:
+            return graph
+        regions = cut_unfilled(graph, self.constants, self.cost.layouts)
+        solved: dict[tuple[object, ...], Solution | None] = {}
+        until = time.monotonic() + WAVES * self.remaining()
+        for region in regions:
+            if region.key not in solved:
+                solved[region.key] = self.wave(region, until)
+        return self.rewrite(graph, regions, solved)
+
+    def wave(self, region: Region, until: float) -> Solution | None:
+        """The form that waves give a region, if any; they end at `until`, or with their work."""
+        known = self.memory_of_waves.get(region, EFFORTS[-1])
+        if known is not None:
+            return known.solution
+        if self.is_over:
+            return None
+        self.tell("wave", operators=len(region.nodes))
+        if self.work is None:
+            found = self.explorers.waves(region, math.inf, until)
+        else:
+            found = self.explorers.waves(region, WAVES * self.work, self.deadline)
+            self.work -= found.work
+        if len(found.states) > 1:
+            runs = MEASURED_RUNS * len(found.states)
+            wanted = max(runs * found.states[0].cost, MEASURE_S[1])
+            seconds = min(wanted, WAVES * self.remaining())
+            known = self.decide(region, found.states, seconds, worth=1.0)
+        elif found.exhausted:
+            known = Remembered(None, effort=EFFORTS[-1])
+        if known is None:
+            return None
+        if found.exhausted:
+            self.memory_of_waves.put(region, replace(known, effort=EFFORTS[-1]))
+        return known.solution
+
+    def as_known(self, graph: Graph) -> Graph:
+        """`graph` with what facts about its values say, such as that a test is false."""
+        known = decided(graph, self.ranges)
+        made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
+        self.replacements += reversed(made)
+        return apply_replacements(graph, made[::-1])
+
+    def search_pass(
+        self, graph: Graph, number: int, near: frozenset[Node] | None, share: float
+    ) -> tuple[int, Graph]:
+        """Search the regions that have a node of `near`, all if that is None.
+
+        Returns how many of them were new, and the graph that they lead to. It takes at most that
+        share of the time that remains.
+        """
+        regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
+        if near is not None:
+            regions = [region for region in regions if not near.isdisjoint(region.nodes)]
+        new = self.solve(regions, share, number)
+        return new, self.rewrite(graph, regions, self.solved)
+
+    def remaining(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent."""
+        return self.remaining() <= 0 or (self.work is not None and self.work <= 0)
+
+    def tell(self, phase: str, **details: object) -> None:
+        """Report progress."""
+        if self.progress is not None:
+            left = f"{max(self.remaining(), 0.0):.0f} s"
+            best = self.whole / (self.whole - self.gained) if self.whole > self.gained else 1.0
+            self.progress(phase, {**details, "best": f"~{best:.3f}x", "left": left})
+
+    def solve(self, regions: Sequence[Region], share: float, pass_number: int) -> int:
+        """Search and measure those regions that are new; return how many these are.
+
+        It takes at most that share of what remains.
+        """
+        until = time.monotonic() + share * self.remaining()
+        groups: dict[tuple[object, ...], list[Region]] = {}
+        for region in regions:
+            if region.key not in self.solved:
+                groups.setdefault(region.key, []).append(region)
+        recalled = 0
+        for first, *_ in groups.values():
+            known = self.memory.get(first, self.effort)
+            if known is not None:
+                recalled += 1
+                self.settle(first, known)
+        groups = {key: group for key, group in groups.items() if key not in self.solved}
+        weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
+        part = SEARCHING * (until - time.monotonic())
+        work = None if self.work is None else share * self.work
+        keys = list(groups)
+        explored = self.explorers.explore(
+            [groups[key][0] for key in keys],
+            [weights[key] for key in keys],
+            part if work is None else self.remaining(),
+            work=work,
+            effort=self.effort,
+        )
+        forms: dict[object, list[State]] = {}
+        for done, (number, result) in enumerate(explored):
+            self.tell("search", **{"pass": pass_number + 1, "region": done + 1, "of": len(keys)})
+            key = keys[number]
+            self.solved[key] = None
+            if not result.exhausted:
+                self.unfinished.add(key)
+            if self.work is not None:
+                self.work -= result.work
+                if result.starved:
+                    self.starved.add(key)
+            original = result.states[0]
+            forms[key] = [s for s in result.states if s.cost < HOPE * original.cost]
+        found: list[tuple[float, Region, list[State]]] = []
+        for key in keys:  # not in the order in which they came
+            region, (original, *others) = groups[key][0], forms[key]
+            if others:
+                gain = (original.cost - others[0].cost) * len(groups[key])
+                found.append((gain, region, forms[key]))
+            else:
+                self.memory.put(region, self.remembered(region, None))
+        found.sort(key=lambda item: -item[0])
+        for done, (hope, region, states) in enumerate(found):
+            self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
+            seconds = (until - time.monotonic()) / (len(found) - done)
+            low, high = MEASURE_S
+            if self.cost.measures and hope <= 0 and seconds < low:
+                continue
+            # What the estimate does not see, the form may gain all the same.
+            most = max(hope, SURPRISE * states[0].cost * len(groups[region.key]))
+            worth = most / self.whole if self.whole > 0 else 1.0
+            known = self.decide(region, states, min(high, max(low, seconds)), worth)
+            if known is not None:
+                self.memory.put(region, known)
+                self.settle(region, known)
+        return len(groups) + recalled
+
+    def weight(self, region: Region, number: int) -> float:
+        """How much of the search a region is worth of which there are so many.
+
+        By roots, since one that takes little time may still become a good deal faster, and more for
+        one in which something is spelled out that operators compute by kernels of their own.
+        """
+        root = math.sqrt(self.cost.estimate(region.graph) * number)
+        return root * (SPELLED if find_larger(region.graph, self.constants.of(region)) else 1.0)
+
+    def remembered(self, region: Region, solution: Solution | None) -> Remembered:
+        """What is to be known of a region; more effort changes nothing where nothing is left."""
+        final = region.key not in self.unfinished
+        return Remembered(solution, final, EFFORTS[-1] if final else self.effort)
+
+    def settle(self, region: Region, known: Remembered) -> None:
+        """Note what is known of a region."""
+        solution = self.solved[region.key] = known.solution
+        if known.effort < EFFORTS[-1]:
+            self.unfinished.add(region.key)
+        if solution is not None and known.final:
+            # What stands there now is what the next pass meets.
+            self.solved.setdefault((solution.outputs, *region.key[1:]), None)
+
+    def decide(
+        self, region: Region, states: Sequence[State], seconds: float, worth: float
+    ) -> Remembered | None:
+        """The form that a region should have, measured for `seconds`; None if too few are left.
+
+        To load its weights may take seconds by themselves: no more of those that are left than the
+        part of the model's time that it is `worth`, times `LOADING`.
+        """
+        if not self.cost.measures:
+            original, *others = states
+            return self.remembered(region, self.estimated(original, others))
+        states = self.distinct(states)
+        low = MEASURE_S[0]
+        if self.remaining() < low:
+            return None
+        loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
+        fitting = min(len(states), int(self.remaining() / 2 / (loading + low)))
+        if fitting * loading > LOADING * worth * self.remaining():
+            fitting = int(LOADING * worth * self.remaining() / loading)
+        if fitting < 2:
+            return None
+        return self.remembered(region, self.measured(region, states[:fitting], seconds))
+
+    def distinct(self, states: Sequence[State]) -> Sequence[State]:
+        """The first state, and of others that end in the same kernels the one that costs least.
+
+        A normalization that is spelled out as the runtime's fusion wants it is not another form of
+        the operator for it: only by luck would it measure faster.
+        """
+        if self.cost.layouts is None:
+            return states
+        original, *others = states
+        forms, least = [original], {self.cost.layouts.served(original.graph): original.cost}
+        for state in sorted(others, key=lambda state: state.cost):
+            served = self.cost.layouts.served(state.graph)
+            if state.cost < least.get(served, math.inf):
+                least[served] = state.cost
+                forms.append(state)
+        return forms
+
+    def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
+        """The fastest of the forms, of which the first is the original, if it gains enough.
+
+        It has to do so in new sessions, too.
+        """
+        original = forms[0]
+        graphs = [region.in_place(state.graph.outputs) for state in forms]
+        times = self.cost.measure(graphs, (1 - AGAIN) * seconds)
+        if times[0] is None:
+            return None
+        timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
+        fastest, form = min(timed, key=lambda item: item[0])
+        # Of forms that are equally fast as far as one can tell, the one with the fewest operators
+        # comes first. One can tell less where the estimate sees no difference either.
+        close = [
+            (t, state)
+            for t, state in timed
+            if t <= fastest * (1 + (NOISE if state.cost <= form.cost * (1 + GAIN) else GAIN))
+        ]
+        first = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
+        chosen = [first] if first[1] is form else [first, (fastest, form)]
+        wanted = [_wanted(state, original) for _, state in chosen]
+        if all(
+            t > times[0] * (1 - at_first)
+            for (t, _), (at_first, _) in zip(chosen, wanted, strict=True)
+        ):
+            return None
+        after = [graphs[forms.index(state)] for _, state in chosen]
+        enough = [lasting for _, lasting in wanted]
+        gains = self.gains(graphs[0], after, enough, seconds)
+        gaining = [
+            (gain, state)
+            for gain, (_, state), least in zip(gains, chosen, enough, strict=True)
+            if gain >= least and state.path and state.trail is not None
+        ]
+        most = max((gain for gain, _ in gaining), default=0.0)
+        kept = (_solution(state, gain * times[0]) for gain, state in gaining if gain >= most - GAIN)
+        return next(kept, None)
+
+    def gains(
+        self, before: Graph, after: Sequence[Graph], wanted: Sequence[float], seconds: float
+    ) -> list[float]:
+        """The part of the time that is gained by each graph, on the average of new sessions.
+
+        The fastest of several is so by luck, too, and two sessions of one model differ by some
+        percent for as long as they live. So there are further ones as long as it is not clear
+        whether a graph gains what is wanted of it. -inf: it does not run.
+        """
+        sessions: list[list[float]] = []
+        means = [-math.inf] * len(after)
+        for number in range(1, SESSIONS + 1):
+            if number > 1 and self.remaining() < seconds:
+                break
+            start, *times = self.cost.measure([before, *after], AGAIN * seconds, again=number)
+            if start is None:
+                break
+            sessions.append([-math.inf if t is None else 1 - t / start for t in times])
+            means = [fmean(each) for each in zip(*sessions, strict=True)]
+            if not any(
+                abs(mean - enough) < GAIN for mean, enough in zip(means, wanted, strict=True)
+            ):
+                break
+        return means
+
+    def estimated(self, original: State, others: Sequence[State]) -> Solution | None:
+        """The cheapest form that gains enough."""
+        for state in sorted(others, key=lambda state: state.cost):
+            part = _is_part(state.graph, original.graph)
+            gain = -GAIN if part and self.cost.layouts is not None else self.gain
+            gains = state.path and state.cost <= original.cost * (1 - gain)
+            if gains and state.trail is not None:  # what cannot be told cannot be checked
+                return _solution(state, original.cost - state.cost)
+        return None
+
+    def keeps_digits(self, graph: Graph, region: Region, solution: Solution) -> bool:
+        """Whether a solution loses no digits at the region's own constants, see `cancellation`.
+
+        The search did not see their data. Where it does, the region is searched anew without such
+        rules.
+        """
+        rules = self.directions
+        if region.careful or not any(
+            (numerics := rules[name].numerics) is not None and numerics.hazard
+            for name in solution.rules
+            if name in rules
+        ):
+            return True
+        surroundings = Surroundings(graph, self.ranges, self.constants.outside, rules, self.folder)
+        try:
+            if solution.trail is not None:
+                repeated(surroundings, region.outputs, region.inputs, solution.trail, "a solution")
+                return True
+        except Unfounded:
+            pass
+        self.constants.careful |= region.nodes
+        return False
+
+    def rewrite(
+        self,
+        graph: Graph,
+        regions: Sequence[Region],
+        solved: Mapping[tuple[object, ...], Solution | None],
+    ) -> Graph:
+        """Put the solutions in that are known for regions' keys, from the last one to the first.
+
+        In this order every replacement speaks of values that the others have left as they were.
+        """
+        made = []
+        for region in reversed(regions):
+            solution = solved.get(region.key)
+            if solution is None or not self.keeps_digits(graph, region, solution):
+                continue
+            outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
+            fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
+            names = (*solution.rules, fact) if fact else solution.rules
+            new = region.instantiate(outputs)
+            if objection(region.outputs, new, set(region.inputs), self.ranges):
+                continue  # each step was admitted, and it is not shown of all of them
+            origin = (region.inputs, solution.trail, fact)
+            made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
+        if not made:
+            return graph
+        after = apply_replacements(graph, made)
+        self.been.add(_computed(graph))
+        if _computed(after) in self.been:
+            return graph  # what one cut calls faster another calls slower: it would go on for ever
+        self.replacements += made
+        self.gained += sum(item.gain for item in made)
+        return after
+
+
+def _work_in(seconds: float) -> float:
+    """The work for so many seconds, which are known up to the time that passes meanwhile."""
+    return WORK_PER_S * (math.ceil(seconds) if math.isfinite(seconds) else seconds)
+
+
+def _near(before: Graph, after: Graph) -> frozenset[Node]:
+    """The nodes of `after` where it differs from `before`, and those that they read.
+
+    Behind a difference all nodes are other ones, so nodes are told apart by what they and the nodes
+    that they read do.
+    """
+    known = {_surroundings(node) for node in before.nodes}
+    new = {node for node in after.nodes if _surroundings(node) not in known}
+    return frozenset(new | {value.node for node in new for value in node.inputs})
+
+
+def _surroundings(node: Node) -> object:
+    return _doing(node), tuple((_doing(value.node), value.index) for value in node.inputs)
+
+
+def _computed(graph: Graph) -> tuple[object, ...]:
+    """What a graph computes each time, and from what, however its weights are made."""
+    nodes = [node for node in graph.nodes if not node.constant]
+    numbers = {node: number for number, node in enumerate(nodes)}
+    return tuple(
+        (_doing(node), tuple((numbers.get(value.node), value.index) for value in node.inputs))
+        for node in nodes
+    )
+
+
+def _doing(node: Node) -> object:
+    return node.kind, node.types
+
+
+def _is_part(after: Graph, before: Graph) -> bool:
+    """Whether `after` computes some of the operators of `before` and nothing else.
+
+    By other real numbers at most, such as the scale of an attention: they take no time.
+    """
+    more, fewer = (
+        Counter(_working(node) for node in graph.nodes if not node.constant)
+        for graph in (before, after)
+    )
+    return fewer < more
+
+
+def _working(node: Node) -> object:
+    """What of a node its time depends on."""
+    if not isinstance(node.op, Operator):
+        return _doing(node)
+    read = tuple(value.type for value in node.inputs)
+    others = frozenset(
+        (name, value) for name, value in node.attributes.items() if not isinstance(value, Fraction)
+    )
+    return node.op.name, others, read, node.types
+
+
+def _wanted(state: State, original: State) -> tuple[float, float]:
+    """The part of the time that a form has to gain, at first and on the average of new sessions."""
+    if _is_part(state.graph, original.graph):
+        return -GAIN, -GAIN  # it does nothing that the original does not: so much is noise
+    # What kernel multiplies matrices faster, the estimate knows within some percent.
+    surely = -GAIN if state.has_other_kernels(original) else GAIN / 2
+    if state.cost >= original.cost * (1 - surely):
+        return SURPRISE, SURPRISE / 2
+    # Two sessions of one model differ by as much as it may gain in a large region. So what is
+    # simpler must only not be slower; with more operators, luck would bring in what gains nothing.
+    is_simpler = operators(state.graph) < operators(original.graph)
+    is_promised = state.cost < original.cost * (1 - GAIN)
+    return (-GAIN, 0.0) if is_simpler and is_promised else (MEASURED, MEASURED)
+
+
+def _solution(state: State, gain: float) -> Solution:
+    return Solution(state.graph.outputs, state.path, gain, state.trail)

@@ -1,0 +1,377 @@
+"""Regions explored one after the other, or in several processes at once."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
+
+import loky
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
+from xflow.core.codec import Plain, from_plain, to_plain
+from xflow.core.fold import with_expressions
+from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf
+from xflow.core.registry import Array
+from xflow.cost import CostModel, Use
+from xflow.cost.estimate import Estimator
+from xflow.cost.target import Layout, TargetModel
+from xflow.rewriting.derivation import Application
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.match import ConstantLookup
+from xflow.rewriting.rule import Rule
+from xflow.search.backtrack import Explorer, Limits
+from xflow.search.channel_padding import Waves, index_for_waves
+from xflow.search.region import SMALL, Constants, Region
+from xflow.search.states import State
+
+MAX_PROCESSES = 8
+"""Each holds the rules and what it has matched, some 200 MB."""
+WORTHWHILE_S = 5.0
+"""Seconds of exploring from which it pays to start processes, which takes two."""
+
+IDLE_S = 60.0
+"""Seconds without work after which a process ends: if this one is killed, nobody else ends it. No
+less than what the measurements between two passes take, or it reads the rules again."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the exploration of all regions of a search has in common."""
+
+    limits: Limits
+    keep: int
+    seed: int
+    opset: int | None
+    layout: Layout | None
+    doubt: bool
+    assumption: Assumption = DEFAULT
+    """What is taken for granted of the values of graphs."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The cheapest forms of a region, the original first, and whether there are no others."""
+
+    states: list[State]
+    exhausted: bool
+    work: float = 0
+    """What it took, see `Limits.work`."""
+    starved: bool = False
+    """Whether there was not enough of it."""
+
+
+class Explorers:
+    """Explores regions, the heavy ones first: they must not go short for the others.
+
+    In up to `processes` at once, if the cost is an estimate of a target, which every process can
+    make anew. Ends them on exit.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        constants: Constants,
+        cost: CostModel,
+        setting: Setting,
+        processes: int = 1,
+    ) -> None:
+        self.index = RuleIndex(rules)
+        self.directions = {each.name: each for rule in rules for each in rule.directions()}
+        """The directions of the rules by their names."""
+        self._rules = rules
+        self._constants = constants
+        self._cost = cost
+        self._setting = setting
+        self._processes = min(processes, MAX_PROCESSES)
+        self._pool: Any = None
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, kill_workers=True)
+            self._pool = None
+
+    def explore(
+        self,
+        regions: Sequence[Region],
+        weights: Sequence[float],
+        seconds: float,
+        *,
+        work: float | None = None,
+        effort: int = 1,
+    ) -> Iterator[tuple[int, Found]]:
+        """What is found for each region, by its number, in the order in which it is found.
+
+        `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
+        instead, and each may take all of the seconds: the same is found on any machine that is
+        through with the work by then. The limits of each are those of the setting times `effort`.
+        """
+        order = sorted(range(len(regions)), key=lambda number: -weights[number])
+        clock = _Clock(weights, seconds, work, effort)
+        pool = self._started(len(regions), seconds)
+        if pool is None:
+            for number in order:
+                yield number, self._here(regions[number], clock.share(number, 1))
+            return
+        running: dict[Future[Any], tuple[int, Share]] = {}
+        while order or running:
+            while order and len(running) < self._processes:
+                number = order.pop(0)
+                share = clock.share(number, self._processes)
+                task = self._task(regions[number], share)
+                if task is None:
+                    yield number, self._here(regions[number], share)
+                    continue
+                try:
+                    running[pool.submit(_explore_task, task)] = number, share
+                except RuntimeError:  # the pool is broken: whatever is left is done here
+                    yield number, self._here(regions[number], share)
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                number, share = running.pop(future)
+                yield number, self._received(regions[number], future, share)
+
+    def waves(self, region: Region, work: float, deadline: float) -> Found:
+        """What waves in a region lead to, with so much `work` and until the deadline.
+
+        The target has to have a layout of its own.
+        """
+        layout = self._setting.layout
+        assert layout is not None
+        waves = Waves(
+            self._waves,
+            self._estimate_of(region),
+            self._constants.of(region),
+            layout.block,
+            opset=self._setting.opset,
+            work=work,
+            deadline=deadline,
+            outside=region.outside,
+            assumption=self._setting.assumption,
+            careful=region.careful,
+        )
+        states = waves.found(region.graph)[: self._setting.keep + 1]
+        return Found(states, waves.exhausted, waves.work)
+
+    @cached_property
+    def _waves(self) -> RuleIndex:
+        return index_for_waves(self._rules)
+
+    def _estimate_of(self, region: Region) -> Callable[[Graph], float]:
+        """What prices forms of a region."""
+        if self._cost.layouts is not None and any(region.uses):
+            return partial(self._cost.layouts, uses=region.uses)
+        return self._cost.estimate
+
+    def _started(self, regions: int, seconds: float) -> Any:
+        """The processes, if they are there or worth starting."""
+        layouts = self._cost.layouts
+        if layouts is None or self._processes < 2 or regions < 2:
+            return None
+        if self._pool is None and seconds >= WORTHWHILE_S:
+            # A process that has ended for want of work, or that has come to hold much, is started
+            # again: nobody needs to know.
+            ended = "A worker (stopped|was restarted) while some jobs"
+            warnings.filterwarnings("ignore", ended, UserWarning)
+            self._pool = loky.ProcessPoolExecutor(
+                self._processes,
+                timeout=IDLE_S,
+                initializer=_begin,
+                initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
+            )
+        return self._pool
+
+    def _here(self, region: Region, share: Share) -> Found:
+        context = _Context(self.index, self._setting)
+        known = self._constants.of(region)
+        return context.explore(
+            region.graph,
+            self._estimate_of(region),
+            known,
+            share,
+            outside=region.outside,
+            careful=region.careful,
+        )
+
+    def _task(self, region: Region, share: Share) -> _Task | None:
+        """A region as another process can read it; None if it has no plain form."""
+        form = to_plain(region.graph.outputs)
+        if form is None:
+            return None
+        known = self._constants.of(region)
+        leaves = []
+        for value in region.leaves:
+            assert isinstance(value.node.op, Leaf)
+            leaves.append((value.node.op, value.type, known(value)))
+        return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share)
+
+    def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
+        """What another process found; explored here if it was lost."""
+        try:
+            result: tuple[list[_Form], Found] = future.result()
+            forms, found = result
+        except (BrokenProcessPool, OSError, MemoryError):
+            return self._here(region, share)
+        leaves = {str(value): value for value in region.leaves}
+        states = []
+        for form, cost, path, trail in forms:
+            outputs = from_plain(form, leaves)
+            if outputs is not None:
+                states.append(State(Graph(outputs), cost, path, known_trail=trail))
+        return replace(found, states=states)
+
+
+class Share(NamedTuple):
+    """What a region gets, once its rules have been read."""
+
+    seconds: float
+    end: float
+    """When the time for all regions is over, by time.monotonic, which all processes share."""
+    effort: int
+    """By what the limits of the setting are multiplied."""
+    work: float = float("inf")
+    """What it may take, see `Limits.work`."""
+
+    def bound(self, limits: Limits) -> Limits:
+        """The limits of a search that begins now."""
+        return replace(
+            limits,
+            expansions=self.effort * limits.expansions,
+            states=self.effort * limits.states,
+            work=self.work,
+            deadline=min(time.monotonic() + self.seconds, self.end),
+        )
+
+
+class _Clock:
+    """Shares time out by weights, or work."""
+
+    def __init__(
+        self, weights: Sequence[float], seconds: float, work: float | None, effort: int
+    ) -> None:
+        self._weights = weights
+        self._effort = effort
+        self._end = time.monotonic() + seconds
+        self._sum = self._left = sum(weights)
+        self._work = work
+
+    def share(self, number: int, processes: int) -> Share:
+        """The share of region `number`, which is the next one; to be asked once for each."""
+        remaining = self._end - time.monotonic()
+        if self._work is not None:
+            own = self._weights[number] / self._sum if self._sum > 0 else 1.0
+            return Share(remaining, self._end, self._effort, own * self._work)
+        part = self._weights[number] / self._left if self._left > 0 else 1.0
+        self._left -= self._weights[number]
+        return Share(min(1.0, processes * part) * remaining, self._end, self._effort)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A region for another process: its graph, its leaves with their types and data."""
+
+    form: Plain
+    leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
+    uses: tuple[Use, ...]
+    outside: tuple[Observed, ...]
+    careful: bool
+    share: Share
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What a process needs for all regions."""
+
+    index: RuleIndex
+    setting: Setting
+
+    def explore(
+        self,
+        graph: Graph,
+        estimate: Callable[[Graph], float],
+        constants: ConstantLookup,
+        share: Share,
+        *,
+        outside: Sequence[Observed],
+        careful: bool,
+    ) -> Found:
+        """Explore a region's graph with its share; see `Explorer` for the others.
+
+        Rules that have not been read yet are read before: the first region, which is the heaviest,
+        would spend its time on them.
+        """
+        setting = self.setting
+        self.index.read(graph)
+        explorer = Explorer(
+            self.index,
+            estimate,
+            constants,
+            share.bound(setting.limits),
+            seed=setting.seed,
+            opset=setting.opset,
+            layout=setting.layout,
+            doubt=setting.doubt,
+            outside=outside,
+            assumption=setting.assumption,
+            careful=careful,
+        )
+        states = explorer.explore(graph, setting.keep)
+        starved = not explorer.exhausted and explorer.work >= share.work
+        return Found(states, explorer.exhausted, explorer.work, starved)
+
+
+_here: list[tuple[_Context, Estimator]] = []
+"""What this process works with, once it has begun."""
+
+
+def _begin(
+    rules: Sequence[Rule], target: TargetModel, sizes: Mapping[str, int], setting: Setting
+) -> None:
+    """Prepare a process."""
+    _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target, sizes))]
+
+
+_Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]
+"""A form of a region with its cost, its path and its trail."""
+
+
+def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
+    """Explore a region in a process of its own: the forms, and what was found but for them."""
+    ((context, estimator),) = _here
+    leaves: dict[str, Value] = {}
+    data: dict[Value, Array | None] = {}
+    for op, type, array in task.leaves:
+        value = leaf(
+            op.key,
+            type,
+            constant=op.constant,
+            blocked=op.blocked,
+            known=op.known,
+            may_be=op.may_be,
+        )
+        leaves[op.key], data[value] = value, array
+    outputs = from_plain(task.form, leaves)
+    assert outputs is not None
+    estimate = partial(estimator, uses=task.uses)
+    lookup = with_expressions(data.get, SMALL)
+    found = context.explore(
+        Graph(outputs),
+        estimate,
+        lookup,
+        task.share,
+        outside=task.outside,
+        careful=task.careful,
+    )
+    forms: list[_Form] = []
+    for state in found.states:
+        form = to_plain(state.graph.outputs)
+        if form is not None:
+            forms.append((form, state.cost, state.path, state.trail))
+    return forms, replace(found, states=[])

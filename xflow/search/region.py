@@ -1,0 +1,579 @@
+"""Regions: the parts of a graph that are searched on their own.
+
+A region is a connected, convex set of registry nodes with the constant expressions that they read:
+nothing leaves it and comes back. Its graph stands over numbered leaves, and since graphs are
+hash-consed, regions that are equal up to names and weights have one and the same graph: what is
+found for one holds for all of them. The data of constants that rules could look at belongs to the
+leaf's key; all other data is hidden from the search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed, contexts, sensitive_outside
+from xflow.analysis.ranges import Ranges, coarse, without_sign
+from xflow.blocks.find import find_larger
+from xflow.core.fold import with_expressions
+from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
+from xflow.core.registry import Array, Operator
+from xflow.core.size import UNKNOWN_SIZE, product, with_all
+from xflow.core.sorts import FLOATS
+from xflow.cost import Layouts, Use
+from xflow.cost.fusion import operator_name
+from xflow.cost.layout import fills_blocks, may_be_blocked
+from xflow.cost.target import Layout
+from xflow.rewriting.match import ConstantLookup
+
+LIMIT = 40
+"""Most nodes of a region that do not depend on constants alone."""
+MERGED = 12
+"""Neighbouring parts between bottlenecks are joined up to this many nodes."""
+TAIL = 3
+"""So many nodes behind a larger part without bottlenecks are joined to it, every other time: where
+heads are put side by side again, attention has ended, but not what can be said of it."""
+SMALL = 16
+"""Most elements of a constant that is told apart by its values, whatever they are."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a graph.
+
+    `graph` is over numbered leaves; `leaves` and `inputs` are these leaves and the values of the
+    whole graph that they stand for; `outputs` are the values that `graph.outputs` stand for.
+    """
+
+    graph: Graph
+    leaves: tuple[Value, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    uses: tuple[Use, ...]
+    """What becomes of the outputs outside."""
+    nodes: frozenset[Node]
+    """The nodes of the whole graph that are in it, constant expressions aside."""
+    outside: tuple[Observed, ...]
+    """What is sensitive to the outputs outside."""
+    careful: bool = False
+    """Whether a form of it was seen to lose digits, so that none may be tried that might."""
+
+    @property
+    def own(self) -> dict[Value, Value]:
+        """What each leaf stands for."""
+        return dict(zip(self.leaves, self.inputs, strict=True))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What regions share for which one solution serves."""
+        return self.graph.outputs, self.uses, self.outside, self.careful
+
+    def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
+        """Values over the region's leaves as values of the whole graph."""
+        return rebuild(outputs, self.own)
+
+    def with_weights(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
+        """Values over the region's leaves with the graph's own weights; inputs stay leaves.
+
+        Constants that an opaque node computes become inputs.
+        """
+        own: dict[Value, Value] = {}
+        for mine, source in zip(self.leaves, self.inputs, strict=True):
+            if source.is_constant:
+                key = str(mine)
+                own[mine] = source if source.is_leaf else leaf(key, source.type)
+        return rebuild(outputs, own)
+
+    def in_place(self, outputs: Sequence[Value]) -> Graph:
+        """A graph with the region's own weights that costs what `outputs` cost in their place.
+
+        What comes in the runtime's own layout, or is wanted in it, passes an operator at the border
+        that the runtime computes in that layout, and that changes nothing.
+        """
+        border = {mine: _in_blocks(mine) for mine in self.leaves if _is_blocked_leaf(mine)}
+        inner = rebuild(outputs, border)
+        return Graph(
+            self.with_weights(
+                [
+                    _in_blocks(value) if Use.BLOCKS in use else value
+                    for value, use in zip(inner, self.uses, strict=True)
+                ]
+            )
+        )
+
+
+def _is_blocked_leaf(value: Value) -> bool:
+    return isinstance(value.node.op, Leaf) and value.node.op.blocked
+
+
+def _in_blocks(image: Value) -> Value:
+    """An image unchanged, but computed by a pool of single elements."""
+    return apply("MaxPool", [image], {"kernel_shape": (1,) * (len(image.shape) - 2)})[0]
+
+
+def _passes_blocks(image: Value, layouts: Layouts) -> bool:
+    """Whether the runtime computes `_in_blocks` of an image in its own layout."""
+    return layouts.is_blocked(_in_blocks(image).node)
+
+
+class Constants:
+    """The constants of a graph as the search may see them, and what is known of its values.
+
+    `assumption` is what is taken for granted of these, `outside` what is sensitive to the outputs
+    of the graph, where it is a part of another.
+    """
+
+    def __init__(
+        self,
+        lookup: ConstantLookup,
+        assumption: Assumption = DEFAULT,
+        outside: Observed = Observed.NOWHERE,
+    ) -> None:
+        self.lookup = lookup
+        self.ranges = Ranges(lookup, assumption)
+        self.outside = outside
+        self.careful: set[Node] = set()
+        """The nodes of regions of which a form was seen to lose digits."""
+        self._keys: dict[Value, str | None] = {}
+
+    def contexts(self, graph: Graph) -> Mapping[Value, Observed]:
+        """What is sensitive to each value of a graph."""
+        return contexts(graph, [self.outside] * len(graph.outputs))
+
+    def leaf(
+        self, name: str, value: Value, readers: Iterable[Node], blocked: bool = False
+    ) -> Value:
+        """A leaf that stands for a value, with what is known of it as far as that counts.
+
+        `readers` are the nodes that read it. Whether weights are positive, say, counts only where
+        what is computed from them is a number for that reason: of other layers they may not be.
+        """
+        dtype = value.type.dtype
+        if dtype not in FLOATS:
+            return leaf(name, value.type, constant=value.is_constant, blocked=blocked)
+        known = self.ranges.of(value)
+        least = coarse(known, dtype)
+        if value.is_constant and known.is_real:
+            plain = without_sign(least, dtype)
+            if not any(node.constant for node in readers) and all(
+                self.ranges.is_real_with(node, value, plain) for node in readers
+            ):
+                least = plain
+        return leaf(
+            name,
+            value.type,
+            constant=value.is_constant,
+            blocked=blocked,
+            known=least,
+        )
+
+    def key(self, value: Value) -> str | None:
+        """What tells the data of `value` apart; None if rules must not look at it."""
+        if value not in self._keys:
+            array = self.lookup(value) if value.is_leaf else None
+            self._keys[value] = None if array is None else _digest(array)
+        return self._keys[value]
+
+    def of(self, region: Region) -> ConstantLookup:
+        """The lookup for the leaves of a region, and for small expressions over them."""
+        own = region.own
+
+        def find(value: Value) -> Array | None:
+            source = own.get(value)
+            if source is None or not source.is_constant or self.key(source) is None:
+                return None
+            return self.lookup(source)
+
+        return with_expressions(find, SMALL)
+
+
+def _digest(array: Array) -> str | None:
+    """A hash of data that a rule could recognise: small, uniform, or of zeros and ones."""
+    if array.size == 0 or array.dtype.kind not in "biuf":
+        return None
+    if array.size > SMALL:
+        sample = array.reshape(-1)[:64]
+        if np.all(sample == sample[0]) and np.all(array == sample[0]):
+            array = array.reshape(-1)[:1]
+        elif not (np.all((sample == 0) | (sample == 1)) and np.all((array == 0) | (array == 1))):
+            return None
+    data = np.ascontiguousarray(array).tobytes()
+    return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + data).hexdigest()[:16]
+
+
+def cut(
+    graph: Graph, constants: Constants, shifted: bool = False, layouts: Layouts | None = None
+) -> list[Region]:
+    """The regions of `graph`, in an order in which none reads from a later one.
+
+    `shifted` cuts at other places, so that what lay on a seam comes to lie inside a region.
+    `layouts` tells what crosses the regions' borders in the runtime's own layout, and what the
+    runtime fuses.
+    """
+    regions: list[Region] = []
+    sensitive = constants.contexts(graph)
+    kernels = find_larger(graph, constants.lookup)
+    kernels += [] if layouts is None else layouts.fused(graph)
+    for nodes in _levels(graph, late=not shifted):
+        for component in _components(nodes):
+            for part in _parts(component, shifted, kernels):
+                regions.extend(
+                    _region(graph, members, constants, layouts, sensitive)
+                    for members in _components(part)
+                )
+    return [region for region in regions if region.outputs]
+
+
+def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[Region]:
+    """The parts of `graph` with images that are outside of the target's layout for their channels.
+
+    However large: with all that has to take part where such images are to fill blocks of the
+    layout, from the convolutions that make them to those that make others of them, and with what
+    lies between two such images. In an order as that of `cut`.
+    """
+    layout = layouts.target.layout
+    if layout is None:
+        return []
+    regions: list[Region] = []
+    sensitive = constants.contexts(graph)
+    for nodes in _levels(graph, late=False):
+        between = _between(nodes, _kept_outside(nodes, layout, layouts))
+        regions += [
+            _region(graph, part, constants, layouts, sensitive) for part in _components(between)
+        ]
+    return [region for region in regions if region.outputs]
+
+
+def _kept_outside(nodes: Sequence[Node], layout: Layout, layouts: Layouts) -> set[Node]:
+    """Those outside of the layout that have to do with unfilled images, and what goes with them.
+
+    What reads or gives the same images, and so on up to the convolutions that make new channels:
+    where all of it is in the layout, nothing is gained by channels that fill blocks.
+    """
+    images = _unfilled_images(nodes, layout)
+    touching: dict[Value, list[Node]] = {}
+    for node, values in images.items():
+        for value in values:
+            touching.setdefault(value, []).append(node)
+    waiting = [
+        node
+        for node in images
+        if operator_name(node) in layout.inside and not layouts.is_blocked(node)
+    ]
+    found = set(waiting)
+    while waiting:
+        for value in images[waiting.pop()]:
+            for other in touching[value]:
+                if other not in found:
+                    found.add(other)
+                    if not _mixes(other):
+                        waiting.append(other)
+    return found
+
+
+def _unfilled_images(nodes: Sequence[Node], layout: Layout) -> dict[Node, list[Value]]:
+    """The nodes that read or give images whose channels do not fill blocks, with these images.
+
+    And images that are made of such, but for what convolutions make of them.
+    """
+    found: dict[Node, list[Value]] = {}
+    made: set[Value] = set()
+    """Images made of such."""
+    for node in nodes:
+        read = [
+            value
+            for value in node.inputs
+            if not value.is_constant and (value in made or _is_unfilled(value, layout))
+        ]
+        if read and not _mixes(node):
+            given = [value for value in node.outputs if may_be_blocked(value, layout)]
+            made.update(given)
+        else:
+            given = [value for value in node.outputs if _is_unfilled(value, layout)]
+        if read or given:
+            found[node] = [*read, *given]
+    return found
+
+
+def _mixes(node: Node) -> bool:
+    """Whether it is a convolution that makes new channels of all that it reads."""
+    return node.role == "convolution" and node.attributes.get("group", 1) == 1
+
+
+def _is_unfilled(value: Value, layout: Layout) -> bool:
+    """Whether it is known to be an image whose channels do not fill blocks."""
+    if not may_be_blocked(value, layout):
+        return False
+    channels = value.shape[1]
+    return isinstance(channels, int) and not fills_blocks(channels, layout)
+
+
+def _between(nodes: Sequence[Node], some: set[Node]) -> list[Node]:
+    """Those of `nodes` that are some of them, or lie on a way from one of these to another."""
+    behind, before = set(some), set(some)
+    for node in nodes:
+        if any(value.node in behind for value in node.inputs):
+            behind.add(node)
+    for node in reversed(nodes):
+        if node in before:
+            before.update(value.node for value in node.inputs)
+    return [node for node in nodes if node in behind and node in before]
+
+
+def _levels(graph: Graph, late: bool) -> list[list[Node]]:
+    """Registry nodes parted by the opaque ones: on no level does a way lead through one of them.
+
+    Each as early as it may come, or as `late`. Only then what is read together is on one level,
+    where an opaque node has made one part of it, such as a mask, and the other depends on none.
+    Constant expressions are left out.
+    """
+    level_of = _level_of(graph, late)
+    levels: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Operator) and not node.constant:
+            levels.setdefault(level_of[node], []).append(node)
+    return [levels[level] for level in sorted(levels)]
+
+
+def _level_of(graph: Graph, late: bool) -> dict[Node, int]:
+    """How many opaque nodes lead to each, or the most that may, see `_levels`."""
+    early: dict[Node, int] = {}
+    for node in graph.nodes:
+        early[node] = max(
+            (
+                early[value.node] + isinstance(value.node.op, Opaque)
+                for value in node.inputs
+                if not value.is_constant
+            ),
+            default=0,
+        )
+    if not late:
+        return early
+    last = max(early.values(), default=0)
+    latest: dict[Node, int] = {}
+    for node in reversed(graph.nodes):
+        values = node.outputs
+        users = (user for value in values for user in graph.users.get(value, ()))
+        before = isinstance(node.op, Opaque)
+        latest[node] = min((latest[user] - before for user in users), default=last)
+    return latest
+
+
+def _components(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Sets of nodes that are connected by edges or by reading a common input, in given order."""
+    parent: dict[Node, Node] = {node: node for node in nodes}
+
+    def root(node: Node) -> Node:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    first: dict[Value, Node] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if not value.is_constant:
+                other = value.node if value.node in parent else first.setdefault(value, node)
+                parent[root(node)] = root(other)
+    groups: dict[Node, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(root(node), []).append(node)
+    return list(groups.values())
+
+
+def _parts(
+    nodes: Sequence[Node], shifted: bool, kernels: Iterable[frozenset[Node]]
+) -> list[list[Node]]:
+    """Consecutive stretches of `nodes`, cut where few values or little data passes.
+
+    But not within what the runtime computes by one kernel, or may come to: its parts, each on its
+    own, cost other than they do together.
+    """
+    seams = _seams(nodes)
+    place = {node: i for i, node in enumerate(nodes)}
+    for kernel in kernels:
+        places = [place[node] for node in kernel if node in place]
+        if places and max(places) - min(places) < LIMIT:
+            for i in range(min(places), max(places)):
+                seams[i] = replace(seams[i], within=seams[i].within + 1)
+    stretches: list[list[Node]] = [[]]
+    for node, seam in zip(nodes, seams, strict=True):
+        stretches[-1].append(node)
+        if seam.is_bottleneck:
+            stretches.append([])
+    parts: list[list[Node]] = []
+    limit = MERGED // 2 if shifted else MERGED
+    start = 0
+    for stretch in filter(None, stretches):
+        those = seams[start : start + len(stretch)]
+        start += len(stretch)
+        if parts and len(parts[-1]) + len(stretch) <= limit:
+            parts[-1].extend(stretch)
+            continue
+        if parts:
+            limit = MERGED
+        parts.extend(_split(stretch, those, LIMIT // 2 if shifted else LIMIT))
+        if len(parts[-1]) > MERGED and not shifted:
+            limit = len(parts[-1]) + TAIL
+    return parts
+
+
+def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int) -> list[list[Node]]:
+    """Stretches of at most LIMIT nodes, the first of at most `limit`, cut at the best seams."""
+    parts = []
+    start = 0
+    while len(nodes) - start > limit:
+        middle = start + limit // 2
+        # Before the middle only where all behind it is inside of one kernel. Where everything is,
+        # an attention is rather cut from what scales its factors than in two.
+        badness = {
+            i: (seams[i].within, i < middle, seams[i].width, -i)
+            for i in range(start, start + limit)
+        }
+        end = min(badness, key=badness.__getitem__) + 1
+        parts.append(nodes[start:end])
+        start, limit = end, LIMIT
+    parts.append(nodes[start:])
+    return parts
+
+
+@dataclass(frozen=True)
+class _Seam:
+    """The place behind a node: how many values pass it, from nodes before to nodes after."""
+
+    values: int
+    elements: int
+    """Those of all of them."""
+    within: int = 0
+    """How many kernels of the runtime it is inside of, or of what may come to be one."""
+
+    @property
+    def is_bottleneck(self) -> bool:
+        """Whether the graph is always cut here."""
+        return self.values <= 1 and not self.within
+
+    @property
+    def width(self) -> tuple[int, int]:
+        """What tells the better one of two: least data passes it.
+
+        Not the fewest values: the scores of an attention are one, and larger than all that they are
+        computed from. What keeps large values inside of a region lets it do without them.
+        """
+        return self.elements, self.values
+
+
+def _seams(nodes: Sequence[Node]) -> list[_Seam]:
+    """The places behind each of the nodes.
+
+    Values from outside pass from their first reader to their last, unless that is so far that no
+    region would hold both: what every layer reads ties no layers together.
+    """
+    start = {value: i for i, node in enumerate(nodes) for value in node.outputs}
+    outside = {}
+    last: dict[Value, int] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            if not value.is_constant:
+                if value not in start:
+                    outside[value] = start[value] = i
+                last[value] = i
+    values, elements = [0] * (len(nodes) + 1), [0] * (len(nodes) + 1)  # how many more pass here
+    for value, end in last.items():
+        if value not in outside or end - start[value] < LIMIT:
+            size = with_all(product(value.shape), UNKNOWN_SIZE)
+            for place, sign in (start[value], 1), (end, -1):
+                values[place] += sign
+                elements[place] += sign * size
+    return [*map(_Seam, accumulate(values[:-1]), accumulate(elements[:-1]))]
+
+
+def _region(
+    graph: Graph,
+    members: Sequence[Node],
+    constants: Constants,
+    layouts: Layouts | None,
+    sensitive: Mapping[Value, Observed],
+) -> Region:
+    inside = set(members)
+    ends = set(graph.outputs)
+    outputs = tuple(
+        value
+        for node in members
+        for value in node.outputs
+        if value in ends or any(user not in inside for user in graph.users.get(value, ()))
+    )
+
+    def is_wanted(value: Value) -> bool:
+        return (
+            layouts is not None
+            and any(layouts.wants_blocks(u) for u in graph.users.get(value, ()) if u not in inside)
+            and _passes_blocks(value, layouts)
+        )
+
+    made: dict[Value, Value] = {}
+    inputs: list[Value] = []
+    for value in _walk_inside(outputs, inside):
+        if isinstance(value, Value):
+            key = constants.key(value) if value.is_constant else None
+            name = f"{len(inputs)}" if key is None else f"{len(inputs)}={key}"
+            blocked = (
+                layouts is not None
+                and not value.is_constant
+                and layouts.is_blocked(value.node)
+                and _passes_blocks(value, layouts)
+            )
+            users = graph.users.get(value, ())
+            readers = [user for user in users if user in inside or user.constant]
+            made[value] = constants.leaf(name, value, readers, blocked)
+            inputs.append(value)
+        else:
+            assert isinstance(value.op, Operator)
+            results = apply(
+                value.op,
+                [made[source] for source in value.inputs],
+                value.attributes,
+                dtype=value.types[0].dtype,
+            )
+            made.update(zip(value.outputs, results, strict=True))
+    return Region(
+        Graph(tuple(made[value] for value in outputs)),
+        tuple(made[value] for value in inputs),
+        tuple(inputs),
+        outputs,
+        tuple(
+            (Use.RESULT if value in ends else Use.PLAIN)
+            | (Use.BLOCKS if is_wanted(value) else Use.PLAIN)
+            for value in outputs
+        ),
+        frozenset(inside),
+        tuple(
+            sensitive_outside(graph, value, inside, sensitive, constants.outside)
+            for value in outputs
+        ),
+        not inside.isdisjoint(constants.careful),
+    )
+
+
+def _walk_inside(outputs: Iterable[Value], inside: set[Node]) -> Iterable[Value | Node]:
+    """Nodes and input values of a region, each once, sources before users."""
+
+    def belongs(value: Value) -> bool:
+        node = value.node
+        return node in inside or (node.constant and isinstance(node.op, Operator))
+
+    seen: set[Value | Node] = set()
+    stack: list[tuple[Value | Node, bool]] = [(v.node, False) for v in reversed(list(outputs))]
+    while stack:
+        item, expanded = stack.pop()
+        if expanded:
+            yield item
+        elif item not in seen:
+            seen.add(item)
+            stack.append((item, True))
+            if isinstance(item, Node):
+                stack.extend((v.node if belongs(v) else v, False) for v in reversed(item.inputs))

@@ -1,0 +1,214 @@
+"""What the search of a region has led to, kept for later runs.
+
+A model that is optimized again, or one with the same parts, finds what was found before, without
+search and without measuring: it gets the same form, and soon.
+
+A note is a proposal and never a fact: whoever can write to the file can put anything there. So a
+form counts only if the trail that was kept with it leads there from the region's own graph, each
+step checked by `replay` against the rules and the constants of this run. What does not is forgotten
+and searched anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import xflow
+from xflow.analysis.ranges import Ranges
+from xflow.core.codec import to_plain
+from xflow.core.graph import Value
+from xflow.cost import Notebook
+from xflow.rewriting.admission import Places
+from xflow.rewriting.derivation import Application
+from xflow.rewriting.match import no_constants
+from xflow.rewriting.replay import Unfounded, apply_step
+from xflow.rewriting.rule import Rule
+from xflow.search.region import Constants, Region
+
+ENOUGH = 0.9
+"""The part of the time for a search that counts as all of it."""
+LONGEST = 1000
+"""Most steps of a trail that are repeated; the longest that were seen have some dozens."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Better outputs for a region's graph, the rules that led there, and the seconds gained."""
+
+    outputs: tuple[Value, ...]
+    rules: tuple[str, ...]
+    gain: float
+    trail: tuple[Application, ...] | None = None
+    """How each rule was applied, see `derivation`; None where that was not told."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What is known of a region: a solution, or None where its own form is the best.
+
+    `final` says that the solution itself has been searched, too. `effort` is with what multiple of
+    the limits it was found: what was found with less is forgotten once more is to be spent.
+    """
+
+    solution: Solution | None
+    final: bool = True
+    effort: int = 1
+
+
+class Memory:
+    """Solutions of regions, as found with `settings` and at most `budget` seconds for a model.
+
+    What was found with less time is forgotten: with more of it there may be better. `constants`
+    are those that rules may look at, `opset` the newest of which a form may have operators.
+    """
+
+    def __init__(
+        self,
+        notebook: Notebook | None,
+        rules: Sequence[Rule],
+        budget: float,
+        *settings: object,
+        constants: Constants | None = None,
+        opset: int | None = None,
+    ) -> None:
+        self._notebook = notebook
+        self._budget = budget
+        self._rules = rules
+        self._settings = settings
+        self._constants = constants or Constants(no_constants)
+        self._opset = opset
+        self.refused = 0
+        """Notes that were not used, since they do not follow from the rules."""
+
+    def get(self, region: Region, effort: int) -> Remembered | None:
+        """What is known of a region from a search with at least that effort."""
+        if self._notebook is None:
+            return None
+        key = self._key(region)
+        text = None if key is None else self._notebook.get(key)
+        if key is None or text is None:
+            return None
+        try:
+            return self._read(text, region, effort)
+        except Exception:  # whatever the note of somebody else leads to
+            self.refused += 1
+            self._notebook.drop(key)
+            return None
+
+    def _read(self, text: str, region: Region, effort: int) -> Remembered | None:
+        """What a note says; None where it is of too small a search.
+
+        Raises Unfounded, or any error where it is none of ours.
+        """
+        known = json.loads(text)
+        budget, spent, final = known["budget"], known["effort"], known.get("final", True)
+        if not _is_number(budget) or type(spent) is not int or type(final) is not bool:
+            raise TypeError("no note of a search")
+        if budget < ENOUGH * self._budget or spent < effort:
+            return None
+        if known["form"] is None:
+            return Remembered(None, effort=spent)
+        trail = tuple(Application.from_json(each) for each in known["trail"])
+        if not _is_number(known["gain"]) or not 0 < len(trail) <= LONGEST:
+            raise ValueError("no gain, or no way to it")
+        if known["rules"] != [step.rule for step in trail]:
+            raise ValueError("other rules than those of the trail")
+        outputs = self._repeated(region, trail)
+        if to_plain(outputs) != known["form"]:
+            raise Unfounded("the last step", "the trail leads to another form")
+        solution = Solution(outputs, tuple(known["rules"]), known["gain"], trail)
+        return Remembered(solution, final, spent)
+
+    def _repeated(self, region: Region, trail: Sequence[Application]) -> tuple[Value, ...]:
+        """What a trail makes of a region's graph. Raises Unfounded."""
+        graph, constants = region.graph, self._constants.of(region)
+        places = Places(Ranges(constants, self._constants.ranges.assumption), region.outside)
+        for number, step in enumerate(trail, 1):
+            where = f"step {number} ({step.rule})"
+            rule = self._direction(step.rule, where)
+            # Whether digits are lost depends on each region's weights, which the search asks.
+            graph = apply_step(graph, step, rule, constants, where, places=places, digits=False)
+        if not graph.is_in_opset(self._opset):
+            raise Unfounded("the last step", "its operators are newer than they may be")
+        if [new.type for new in graph.outputs] != [old.type for old in region.graph.outputs]:
+            raise Unfounded("the last step", "the type of an output changes")
+        return graph.outputs
+
+    def _direction(self, name: str, where: str) -> Rule:
+        """The direction of a rule that has that name. Raises Unfounded."""
+        rule = self._by_name.get(name.removesuffix(".reverse"))
+        for direction in () if rule is None else rule.directions():
+            if direction.name == name:
+                return direction
+        raise Unfounded(where, "there is no such rule")
+
+    @cached_property
+    def _by_name(self) -> dict[str, Rule]:
+        return {rule.name: rule for rule in self._rules}
+
+    def put(self, region: Region, found: Remembered) -> None:
+        """Note what the search of a region led to."""
+        if self._notebook is None:
+            return
+        key = self._key(region)
+        if key is None:
+            return
+        known: dict[str, Any] = {"budget": self._budget, "effort": found.effort, "form": None}
+        solution = found.solution
+        if solution is not None:
+            form = to_plain(solution.outputs)
+            if form is None or solution.trail is None:
+                return
+            known |= {"form": form, "rules": solution.rules, "gain": solution.gain}
+            known["final"] = found.final
+            known["trail"] = [each.to_json() for each in solution.trail]
+        self._notebook.put(key, json.dumps(known))
+
+    @cached_property
+    def _base(self) -> bytes:
+        """A hash of what decides in all regions."""
+        digest = hashlib.sha256(_program())
+        for rule in self._rules:
+            digest.update(repr(rule).encode())
+        digest.update(json.dumps(self._settings, default=_orderly, sort_keys=True).encode())
+        return digest.digest()
+
+    def _key(self, region: Region) -> str | None:
+        """A hash of a region and of all that decides what is found for it."""
+        form = to_plain(region.graph.outputs)
+        if form is None:
+            return None
+        leaves = [(str(value), repr(value.node.op), str(value.type)) for value in region.leaves]
+        digest = hashlib.sha256(self._base)
+        digest.update(json.dumps([form, leaves, *region.key[1:]]).encode())
+        return digest.hexdigest()
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _orderly(value: object) -> object:
+    """A setting as JSON has it, the same in every process."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    return str(value)
+
+
+@cache
+def _program() -> bytes:
+    """A hash of this program: another version may find other forms."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(xflow.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()

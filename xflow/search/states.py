@@ -1,0 +1,146 @@
+"""The states that the search of a region has reached, and which of them are worth measuring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from xflow.core.graph import Graph, Node
+from xflow.core.registry import Operator
+from xflow.rewriting.derivation import Application, application
+from xflow.search.steps import Step
+
+Signature: TypeAlias = frozenset[tuple[object, int]]
+"""What two graphs share that the runtime would serve alike: operators and their types, counted."""
+
+MULTIPLYING = frozenset({"attention", "contraction", "convolution"})
+"""Roles of operators in whose kernels most of a model's time goes."""
+KINDS = 2
+"""How many other choices of such kernels are measured than what is said to be best."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A graph that was reached: its estimated cost and the rules that led to it."""
+
+    graph: Graph
+    cost: float
+    path: tuple[str, ...] = ()
+    focus: frozenset[Node] | None = field(default=None, repr=False)
+    """The nodes that the next step must be near; None: any."""
+    depth: int = 0
+    """Steps since the search last started afresh."""
+    hope: float = 0.0
+    """What it costs, or what it is known to cost one step later, whichever is less."""
+    origin: tuple[State, Step] | None = field(default=None, repr=False, compare=False)
+    """The state that it was reached from, and by which step."""
+    known_trail: tuple[Application, ...] | None = field(default=None, repr=False, compare=False)
+    """The trail of a state whose origin is in another process."""
+
+    @property
+    def trail(self) -> tuple[Application, ...] | None:
+        """The applications that led from the first state to this one; see `derivation`."""
+        made: list[Application] = []
+        state = self
+        while state.known_trail is None and state.origin is not None:
+            state, step = state.origin
+            last = application(state.graph, step.rule, step.rank, step.match)
+            if last is None:
+                return None
+            made.append(last)
+        begun = state.known_trail if state.path else ()
+        return None if begun is None else (*begun, *reversed(made))
+
+    @cached_property
+    def signature(self) -> Signature:
+        """What it shares with states that the runtime would serve alike."""
+        counts = Counter(
+            (node.op, node.types)
+            for node in self.graph.nodes
+            if not node.constant and isinstance(node.op, Operator)
+        )
+        return frozenset(counts.items())
+
+    @cached_property
+    def kernels(self) -> frozenset[tuple[str, int]]:
+        """The operators that multiply matrices, by name, counted."""
+        multiplying = (node.op for node in self.graph.nodes if node.role in MULTIPLYING)
+        names = (op.name for op in multiplying if isinstance(op, Operator))
+        return frozenset(Counter(names).items())
+
+    def has_other_kernels(self, other: State) -> bool:
+        """Whether it multiplies the matrices of another state otherwise, and no more of them.
+
+        A factor for each channel as a convolution is no other kernel, but one more.
+        """
+        mine, yours = (sum(count for _, count in state.kernels) for state in (self, other))
+        return self.kernels != other.kernels and mine <= yours
+
+    @property
+    def heaviest(self) -> Step | None:
+        """The step on the way that is said to gain most; None if there is no way behind it."""
+        heaviest: Step | None = None
+        most, state = 0.0, self
+        while state.origin is not None:
+            before, step = state.origin
+            gain = before.cost - state.cost
+            if heaviest is None or gain > most:
+                heaviest, most = step, gain
+            state = before
+        return heaviest
+
+
+def cheapest(states: Iterable[State]) -> State:
+    """The state that costs least."""
+    return min(states, key=lambda state: state.cost)
+
+
+def choice(
+    found: Mapping[Signature, State], root: State, bests: Sequence[State], keep: int
+) -> list[State]:
+    """The given graph, and at most `keep` of what was found, by cost.
+
+    The best of each exploration; the best that multiply their matrices in other kernels, since by
+    what one kernel is faster than another on a machine the estimate knows within some percent only,
+    and all else may be done in many ways that hardly differ; the first and the last state on the
+    way to the first best that gained something; and for each rule on that way, those first that are
+    said to gain most, the cheapest that does without. Where the estimate is wrong about one step,
+    one of them may be right. The rest are the next ones. What has all operators of a cheaper one
+    and more is left out.
+    """
+    others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
+    if not others:
+        return [root]
+    best = others[0]
+    kinds: dict[object, State] = {}
+    for state in others:
+        if state.has_other_kernels(root):
+            kinds.setdefault(state.kernels, state)
+    present = {state.kernels for state in bests}
+    foreign = [state for kernels, state in kinds.items() if kernels not in present][:KINDS]
+    way = sorted(
+        (s for s in others[1:] if s.cost < root.cost and best.path[: len(s.path)] == s.path),
+        key=lambda state: len(state.path),
+    )
+    without = [
+        next((state for state in others if rule not in state.path), best)
+        for rule in dict.fromkeys(best.path)
+    ]
+    without.sort(key=lambda state: -state.cost)
+    chosen = [(root, dict(root.signature))]
+    for state in (*bests, *foreign, *way[:1], *way[1:][-1:], *without, *others):
+        if len(chosen) > keep:
+            break
+        mine = dict(state.signature)
+        if state.path and not any(
+            each.cost <= state.cost and _includes(mine, theirs) for each, theirs in chosen
+        ):
+            chosen.append((state, mine))
+    return [root, *sorted((state for state, _ in chosen[1:]), key=lambda state: state.cost)]
+
+
+def _includes(counts: Mapping[object, int], fewer: Mapping[object, int]) -> bool:
+    return all(counts.get(kind, 0) >= number for kind, number in fewer.items())

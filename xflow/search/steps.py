@@ -1,0 +1,443 @@
+"""Steps: what the rules can do at the nodes of a graph, worked out once for each node.
+
+What a rule with a single output does at a node depends only on what lies below the node, and nodes
+are shared by all graphs that contain them, so the answer is remembered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.analysis.observers import Observed
+from xflow.analysis.ranges import Ranges
+from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
+from xflow.core.registry import Operator
+from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all
+from xflow.rewriting.admission import Places
+from xflow.rewriting.cancellation import loses_digits
+from xflow.rewriting.index import Entry, RuleIndex, below, operators_of
+from xflow.rewriting.match import ConstantLookup, Match, NoMatch, find_matches, replacement
+from xflow.rewriting.numerics import Hazard
+from xflow.rewriting.rule import Instance
+
+LIGHTER = 0.9
+"""The part of the work up to which a step counts as one that lightens it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Values of a graph, what they can be replaced by, and the rule that says so."""
+
+    rule: str
+    before: tuple[Value, ...]
+    after: tuple[Value, ...]
+    match: Match
+    """Where it matches, and with which sizes."""
+    rank: int
+    """The rank at which the rule is applied."""
+    near: frozenset[Node]
+    """The nodes concerned: those that match, and those that the rule's inputs come from."""
+    made: tuple[Node, ...]
+    """The nodes of what stands there afterwards, as far as the rule puts them there."""
+    expands: bool = False
+    """Whether it puts several elementwise operators in the place of one."""
+    renames: bool = False
+    """Whether it renames operators, see `Entry`, or what it adds is computed from constants alone:
+    ``x - c`` for ``x + (-c)``."""
+    shrinks: bool = False
+    """Whether it leaves fewer operators that depend on inputs."""
+    lightens: bool = False
+    """Whether it leaves less to compute and to move, as where rows that nobody reads are dropped
+    before a product and no longer behind it."""
+    fills: bool = False
+    """Whether it adds channels to fill blocks, which pays only in what reads them."""
+    instance: Instance | None = field(default=None, repr=False, compare=False)
+    """The rule at that rank."""
+    cancels: Hazard = Hazard.NONE
+    """Where it may lose digits, see `xflow.rewriting.cancellation`."""
+    forbidden: Observed = Observed.NOWHERE
+    """What must not be sensitive to the values that it replaces."""
+
+    @cached_property
+    def brought(self) -> frozenset[object]:
+        """The kinds of operators that it puts there and that were not there before."""
+        return _kinds(self.made) - _kinds(self.match.nodes)
+
+    def is_like(self, other: Step) -> bool:
+        """Whether both do the same, or bring in the same kind of operator."""
+        same = self.rule == other.rule or self.after == other.after
+        return same or not self.brought.isdisjoint(other.brought)
+
+
+def _kinds(nodes: Iterable[Node]) -> frozenset[object]:
+    """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
+    return frozenset(
+        (node.op, *(value.is_constant for value in node.inputs))
+        for node in nodes
+        if not node.constant and isinstance(node.op, Operator)
+    )
+
+
+class View:
+    """What a rule can see of a node whose left side has at most two operators one above the other.
+
+    That is the node, the operators that it reads, and of what these read only the types and which
+    of it are the same; constants are seen as a whole. Nodes with the same `key` offer the same
+    steps, but for what stands at the edge: where a rewrite changed something further down, nothing
+    has to be matched again.
+
+    Unless it is `tangled`: something at the edge is computed from other things that are seen. Then
+    what a rule puts there may be that very thing, by accident, and somewhere else it is not.
+    """
+
+    __slots__ = ("key", "nodes", "tangled")
+
+    def __init__(self, node: Node) -> None:
+        numbers: dict[Node, int] = {node: 0}
+        key: list[object] = [node.kind, node.types, len(node.inputs)]
+        shown: set[Node] = set()
+        for value in node.inputs:
+            inner = value.node
+            if value.is_constant:
+                key.append(value)
+                continue
+            key.append((numbers.setdefault(inner, len(numbers)), value.index))
+            if inner in shown:
+                continue
+            shown.add(inner)
+            if not isinstance(inner.op, Operator):
+                key.append(value.type)
+                continue
+            key += (inner.kind, inner.types, len(inner.inputs))
+            for source in inner.inputs:
+                if source.is_constant:
+                    key.append(source)
+                else:
+                    number = numbers.setdefault(source.node, len(numbers))
+                    key.append((number, source.index, source.type))
+        self.key = tuple(key)
+        self.nodes = tuple(numbers)
+        edge = [each for each in self.nodes[1:] if each not in shown and each.inputs]
+        self.tangled = any(_is_made_of(each, numbers) for each in edge)
+
+    @property
+    def read(self) -> frozenset[Operator]:
+        """The operators that the node reads."""
+        return operators_of(below(self.nodes[:1]))
+
+    def moved(self, steps: Iterable[Step], other: View) -> tuple[Step, ...]:
+        """The steps of another node with the same key, as they are here."""
+        new = dict(zip(other.nodes, self.nodes, strict=True))
+        return tuple([_moved(step, dict(new)) for step in steps])
+
+
+def _is_made_of(node: Node, others: Container[Node]) -> bool:
+    """Whether a node is computed from `others`, itself aside, and constants alone."""
+    stack = [value.node for value in node.inputs]
+    done: set[Node] = set()
+    while stack:
+        inner = stack.pop()
+        if inner.constant or inner in others or inner in done:
+            continue
+        if not isinstance(inner.op, Operator):
+            return False
+        done.add(inner)
+        stack += [value.node for value in inner.inputs]
+    return True
+
+
+class _Seen(NamedTuple):
+    """What was worked out for the first node with a view's key."""
+
+    view: View
+    steps: tuple[Step, ...]
+    """Those of rules that see no further."""
+    deep: list[Entry]
+    """The other rules that have the operators that the node reads."""
+
+
+def _moved(step: Step, new: dict[Node, Node]) -> Step:
+    """`step` where each node of `new` stands for another with the same types; `new` is filled."""
+
+    def move(value: Value) -> Value:
+        node = new.get(value.node)
+        return value if node is None else node.outputs[value.index]
+
+    def move_all(nodes: Iterable[Node]) -> Iterator[Node]:
+        return (new.get(node, node) for node in nodes)
+
+    match = step.match
+    made = []
+    for node in step.made:
+        if node not in new:
+            new[node] = with_inputs(node, tuple([move(value) for value in node.inputs]))
+        made.append(new[node])
+    return Step(
+        step.rule,
+        tuple([move(value) for value in step.before]),
+        tuple([move(value) for value in step.after]),
+        Match(
+            tuple([move(value) for value in match.roots]),
+            {name: move(value) for name, value in match.bindings.items()},
+            match.sizes,
+            match.reals,
+            frozenset(move_all(match.nodes)),
+            match.dtype,
+        ),
+        step.rank,
+        frozenset(move_all(step.near)),
+        tuple(made),
+        step.expands,
+        step.renames,
+        step.shrinks,
+        step.lightens,
+        step.fills,
+        step.instance,
+        step.cancels,
+    )
+
+
+class Steps:
+    """The steps in graphs over the same leaves. `constants` serves these leaves.
+
+    `block` is how many channels the target's layout has in a block, if it has one: a rule may leave
+    open by how much it pads, and then pads to whole blocks. `outside` is what is sensitive to the
+    outputs of the graphs, where they are parts of another; what is known of the leaves they say.
+    `careful` leaves out what may lose digits where the data of constants is not known.
+    """
+
+    def __init__(
+        self,
+        rules: RuleIndex,
+        constants: ConstantLookup,
+        block: int | None = None,
+        *,
+        outside: Sequence[Observed] = (),
+        assumption: Assumption = DEFAULT,
+        careful: bool = False,
+    ) -> None:
+        self.rules = rules
+        self.constants = constants
+        self.block = block
+        self.places = Places(Ranges(constants, assumption), outside)
+        self.careful = careful
+        self._losses: dict[object, bool] = {}
+        self._of: dict[Node, tuple[Step, ...]] = {}
+        self._seen: dict[object, _Seen] = {}
+        self._numbers: dict[object, int] = {}
+        self._names: dict[Node, int] = {}
+        self._weights: dict[Node, frozenset[Node]] = {}
+
+    def of(self, graph: Graph) -> Iterator[Step]:
+        """All steps in `graph`, outside of constant expressions."""
+        computed = [node for node in graph.nodes if not node.constant]
+        present: Counter[object] = Counter(node.op for node in computed)
+        for node in computed:
+            if isinstance(node.op, Operator):
+                yield from self.at(node, graph)
+                entries = self.rules.several(node.op, len(node.types[0].shape))
+                found = self._admitted(self._matches(node, graph, entries, present))
+                yield from self._in_context(found, graph)
+
+    def at(self, node: Node, graph: Graph) -> tuple[Step, ...]:
+        """The steps by rules of a single output at one node of `graph`."""
+        if not isinstance(node.op, Operator):
+            return ()
+        found = self._of.get(node)
+        if found is None:
+            view = View(node)
+            seen = None if view.tangled else self._seen.get(view.key)
+            if seen is None:
+                entries = list(self.rules.single(node.op, len(node.types[0].shape)))
+                near = tuple(self._matches(node, graph, [e for e in entries if not e.deep]))
+                read = view.read
+                deep = [e for e in entries if e.deep and e.needs[0] <= read]
+                if not view.tangled:
+                    self._seen[view.key] = _Seen(view, near, deep)
+            else:
+                near, deep = view.moved(seen.steps, seen.view), seen.deep
+            made = (*near, *self._matches(node, graph, deep))
+            found = self._of[node] = tuple(self._admitted(made))
+        return self._in_context(found, graph)
+
+    def _admitted(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """The steps whose conditions on values hold, with what must not be sensitive to them."""
+        for step in steps:
+            assert step.instance is not None
+            told = self.places.forbidden(step.instance, step.match, step.after)
+            if not isinstance(told, str) and not (step.cancels and self._loses(step)):
+                yield replace(step, forbidden=told) if told else step
+
+    def _loses(self, step: Step, *, near: bool = False) -> bool:
+        """Whether a step that may lose digits does so, as far as the data of constants tells.
+
+        With `near`, where inputs are all but equal to constants.
+        """
+        match, instance = step.match, step.instance
+        assert instance is not None
+        constants = [value for value in match.bindings.values() if value.is_constant]
+        if any(self.constants(value) is None for value in constants):
+            return self.careful
+        key = (
+            id(instance),
+            near,
+            match.dtype,
+            tuple(sorted(match.reals.items())),
+            tuple((name, str(size)) for name, size in sorted(match.sizes.items())),
+            tuple((name, v if v.is_constant else v.type) for name, v in match.bindings.items()),
+        )
+        if key not in self._losses:
+            lost = loses_digits(instance, match, self.constants, step.cancels, near=near)
+            self._losses[key] = bool(lost)
+        return self._losses[key]
+
+    def _in_context(self, steps: Iterable[Step], graph: Graph) -> tuple[Step, ...]:
+        """The steps to whose places nothing is sensitive that they forbid."""
+        return tuple([s for s in steps if self._suits(s, graph)])
+
+    def _suits(self, step: Step, graph: Graph) -> bool:
+        places = self.places
+        if step.forbidden and not places.allows(step.forbidden, step.before, graph):
+            return False
+        if not step.cancels or places.allows(Observed.RELATIVE, step.before, graph):
+            return True
+        return not self._loses(step, near=True)
+
+    def key(self, graph: Graph) -> object:
+        """What graphs share that are equal for the search.
+
+        They are equal up to the order of commutative arguments, and up to how weights are computed
+        from the same weights.
+        """
+        return tuple((self.name(value.node), value.index) for value in graph.outputs)
+
+    def name(self, node: Node) -> int:
+        """A number that nodes share which are equal for the search, see `key`."""
+        stack = [node]
+        while node not in self._names:
+            inner = stack[-1]
+            unknown = [v.node for v in inner.inputs if v.node not in self._names]
+            if unknown:
+                stack.extend(unknown)
+                continue
+            self._names[inner] = self._numbers.setdefault(self._describe(inner), len(self._numbers))
+            stack.pop()
+        return self._names[node]
+
+    def _describe(self, node: Node) -> object:
+        if isinstance(node.op, Leaf | Opaque):
+            return node
+        if node.constant and node.inputs:
+            return self._weights_of(node), node.types
+        inputs = [(self._names[value.node], value.index) for value in node.inputs]
+        if node.op.commutative:
+            inputs.sort()
+        return node.kind, tuple(inputs), node.types
+
+    def _weights_of(self, node: Node) -> frozenset[Node]:
+        """The leaves that a constant is computed from."""
+        if node not in self._weights:
+            found = (self._weights_of(value.node) for value in node.inputs)
+            own = {node} if isinstance(node.op, Leaf) else set()
+            self._weights[node] = frozenset(own).union(*found)
+        return self._weights[node]
+
+    def _matches(
+        self,
+        node: Node,
+        graph: Graph,
+        entries: Iterable[Entry],
+        present: Counter[object] | None = None,
+    ) -> Iterator[Step]:
+        """What rules say of `node`; skipped are those with a root operator not `present`."""
+        sources = [value.node for value in node.inputs]
+        read = operators_of(sources)
+        deeper = operators_of(value.node for source in sources for value in source.inputs)
+        for entry in entries:
+            if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
+                continue
+            instance, refused = entry.instance, entry.refused
+            if present is not None and not Counter(v.node.op for v in instance.lhs) <= present:
+                continue
+            index = instance.lhs[0].index
+            if index >= len(node.outputs):
+                continue
+            at = [node.outputs[index]]
+            for match in find_matches(instance, graph, self.constants, at, self.block):
+                if any(value.is_constant for value in match.roots):
+                    continue
+                if refused and any(value.type.dtype in refused for value in _touched(match)):
+                    continue
+                after = replacement(instance, match)
+                if isinstance(after, NoMatch) or _makes_empty(after.nodes):
+                    continue
+                more = _computed(set(after.nodes)) - _computed(match.nodes)
+                if entry.grows and more > 0 and not entry.expands:
+                    continue
+                yield Step(
+                    entry.name,
+                    match.roots,
+                    after.values,
+                    match,
+                    instance.rank,
+                    _near(match),
+                    after.nodes,
+                    expands=entry.grows and more > 0,
+                    renames=entry.renames or (entry.grows and more == 0),
+                    shrinks=more < 0,
+                    lightens=_work(after.nodes) < LIGHTER * _work(match.nodes),
+                    fills=bool(instance.free_symbols),
+                    instance=instance,
+                    cancels=entry.cancels,
+                )
+
+
+def replaced(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[Node, Node]]:
+    """`graph` with values replaced, and what became of the nodes that read them."""
+    new = dict(mapping)
+    moved: dict[Node, Node] = {}
+    for node in graph.nodes:
+        inputs = tuple([new.get(value, value) for value in node.inputs])
+        if inputs == node.inputs:
+            continue
+        made = moved[node] = with_inputs(node, inputs)
+        for old, output in zip(node.outputs, made.outputs, strict=True):
+            new.setdefault(old, output)
+    return Graph(tuple(new.get(value, value) for value in graph.outputs)), moved
+
+
+def _makes_empty(nodes: Iterable[Node]) -> bool:
+    """Whether a tensor without elements is among the results, which the runtime often refuses."""
+    return any(size == 0 for node in nodes for kind in node.types for size in kind.shape)
+
+
+def _computed(nodes: Iterable[Node]) -> int:
+    """How many nodes do not depend on constants alone."""
+    return sum(not node.constant for node in nodes)
+
+
+def _work(nodes: Iterable[Node]) -> int:
+    """The operations of nodes that do not depend on constants alone, and the elements they move."""
+    total: Size = 0
+    for node in nodes:
+        if isinstance(node.op, Operator) and not node.constant:
+            read = [value.shape for value in node.inputs]
+            given = [kind.shape for kind in node.types]
+            total += node.op.flops(read, node.attributes, given)
+            total += sum((product(shape) for shape in (*read, *given)), start=0)
+    return with_all(total, UNKNOWN_SIZE)
+
+
+def _touched(match: Match) -> tuple[Value, ...]:
+    """The values that the match reads and gives."""
+    return (*match.roots, *match.bindings.values())
+
+
+def _near(match: Match) -> frozenset[Node]:
+    sources = (value.node for value in match.bindings.values())
+    return match.nodes | {node for node in sources if not node.constant}

@@ -1,0 +1,523 @@
+"""What a model gives on a series of inputs, and what it would give without rounding.
+
+It is what a rewritten model is held against, as often as need be: the inputs are made and the model
+is run on them once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from xflow.core.errors import ModelError, UnfeedableInput
+from xflow.cost.measure import Target
+from xflow.cost.worker import Failed, Lost, ModelSource, Worker, from_wire, model_to_wire, to_wire
+from xflow.feeds.edge_cases import EdgeCases, InputSet, other_sizes
+from xflow.feeds.input_roles import indexed_dimensions
+from xflow.feeds.inputs import DEFAULT, LADDER, Feeder, Shapes, Sizes, default_shapes, load_model
+from xflow.onnx.files import data_files
+from xflow.onnx.proto_compat import all_nodes
+from xflow.validation.difference import is_another
+from xflow.validation.exact import NoExactForm, in_double, is_random, widened
+
+LARGE = 2**30
+"""Bytes of weights from which a check holds them in memory once."""
+EXACT_BYTES = 2**28
+"""Bytes of weights up to which a model is computed in float64."""
+CHEAP_BYTES = 2**25
+"""Bytes of weights up to which that is done without need, to tell how exact the model is."""
+EXTRA = 0.05
+"""The part of the time that edge cases may take, of each model."""
+EXTRA_S = 10.0
+"""Seconds that they may take at most."""
+EXTRA_BYTES = 2**26
+"""Bytes of the values that may be fed and given besides the ordinary ones."""
+STEP = 0.6
+"""The part of the time that one step, as loading a model, may take."""
+CRASHES = 2
+"""Edge cases that may end the measuring process before no more are tried."""
+TRIED = 2**21
+"""Elements of inputs at which it is tried whether a model runs; by default there may be more."""
+EXACT_PART = 0.2
+"""The part of the time left that this may take."""
+
+OPERATOR_FAILED = re.compile(
+    r"while running (?P<op>\S+) node\. Name:'(?P<name>[^']*)' Status Message: (?P<why>.*)"
+)
+"""How the runtime says that an operator failed."""
+
+FLOAT64, UNOPTIMIZED = "float64", "the model without optimizations"
+"""The yardsticks, as they are called."""
+
+Outputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """On which inputs a model is run.
+
+    There are `samples` sets of random inputs, those that are `given`, and unless switched off as
+    many `edge_cases` as there is time for: with NaN and infinities `planted`, and with `empty`
+    dynamic dimensions, or not.
+    """
+
+    samples: int = 3
+    seed: int = 0
+    given: Sequence[InputSet] = ()
+    edge_cases: bool = True
+    planted: bool = True
+    empty: bool = True
+
+
+@dataclass
+class Reference:
+    """The results of one model at one setting of the shapes of its inputs.
+
+    `sets` are the inputs on which it ran, `outputs` what it gave, `left_out` how many there were
+    besides on which it failed.  `shapes` are the sizes that were chosen.
+    """
+
+    model: ModelSource
+    plan: Plan = field(default_factory=Plan)
+    target: Target = field(default_factory=Target)
+    worker: Worker = field(default_factory=Worker)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sets: list[InputSet] = field(default_factory=list)
+    outputs: list[Outputs] = field(default_factory=list)
+    left_out: int = 0
+    needed: int = 0
+    """How many of the sets come before the edge cases."""
+    extra_s: float = 0.0
+    """Seconds that those may take."""
+    no_exact: str = ""
+    """Why there is nothing more exact."""
+    no_double: bool = False
+    """Whether the float64 version was seen to be another model, as one that relies on rounding."""
+    yardstick: str = ""
+    """What is more exact: `FLOAT64` or `UNOPTIMIZED`."""
+    precise: bool = False
+    """Whether it is float64 throughout."""
+    may_be_random: bool = True
+    """Whether the model may give something else for the same inputs; mostly that is known."""
+    _exact: dict[int, Outputs] = field(default_factory=dict)
+    _exact_models: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the model and of its weights."""
+        return weight_bytes(self.model)
+
+    def run(self, given: Shapes | None, deadline: float) -> Failed | None:
+        """Make the inputs and run the model on them; or say why it cannot be run.
+
+        `given` decides the shapes of inputs that it names, and else the first real inputs do.
+        Raises `UsageError` for wrong shapes, and `ModelError` for a model that cannot be fed.
+        """
+        model = load_model(self.model)
+        self.may_be_random = _may_be_random(model)
+        self.extra_s = min(EXTRA_S, EXTRA * (deadline - time.monotonic()))
+        real = self.plan.given
+        base: Sizes | None = DEFAULT
+        try:
+            sizes = real[0].shapes if real and not given else given
+            self.shapes = default_shapes(model, sizes)
+        except UnfeedableInput:
+            if not real:
+                raise
+            base = None  # there are the real ones alone
+        failed = self._attempt(model, given, base, deadline)
+        if failed is not None and not real and not isinstance(failed, Lost):
+            runner = self.runner(self.model)
+            found = runnable(runner, model, given, seed=self.plan.seed, deadline=deadline)
+            if found is not None:
+                base, self.shapes = found
+                failed = self._attempt(model, given, base, deadline)
+        return failed
+
+    def _attempt(
+        self, model: ModelProto, given: Shapes | None, base: Sizes | None, deadline: float
+    ) -> Failed | None:
+        """Run the model on real inputs, and on others at the sizes `base` unless that is None."""
+        sets = [*self.plan.given]
+        extras: list[InputSet] = []
+        if base is not None:
+            makers = _Sets(model, self.plan, self.shapes, given or {}, base)
+            sets += makers.ordinary()
+            # How long a run takes is not known yet: no more are made than could be needed.
+            if self.plan.edge_cases:
+                extras = _some(makers.extras(), EXTRA_BYTES, self.extra_s)
+        needed = len(sets)
+        sets += extras
+        answers = self.runner(self.model).each(sets, needed, self.extra_s, deadline)
+        if isinstance(answers, Failed):
+            return answers
+        failed = {number: each for number, each in answers.items() if isinstance(each, Failed)}
+        ranks = _declared_ranks(model)
+        for number, each in answers.items():
+            if not isinstance(each, Failed) and sets[number].resized and _is_empty(sets[number]):
+                wrong = [name for name, rank in ranks.items() if np.ndim(each[name]) != rank]
+                if wrong:
+                    failed[number] = Failed(f"the runtime gives {wrong[0]!r} another rank")
+        for number, each in failed.items():
+            if number < len(self.plan.given):
+                return Failed(f"on {sets[number].what}, {each.reason}")
+        ran = sorted(set(answers) - set(failed))
+        if not any(number < needed and not sets[number].resized for number in ran):
+            return failed[0]
+        self.sets = [sets[number] for number in ran]
+        self.outputs = [each for n in ran if not isinstance(each := answers[n], Failed)]
+        self.left_out = len(failed)
+        self.needed = sum(number < needed for number in ran)
+        return None
+
+    def runner(self, model: ModelSource) -> Runner:
+        """What runs a model as the target does; of a large one, weights are held once."""
+        large = max(self.size, weight_bytes(model)) > LARGE
+        return Runner.of(model, self.target, self.worker, large=large)
+
+    def exact(self, numbers: Sequence[int], deadline: float) -> Mapping[int, Outputs]:
+        """More exact results for some of the sets, as far as there are any.
+
+        In float64 where that can be had, and else by the runtime without its optimizations.
+        """
+        missing = [number for number in numbers if number not in self._exact]
+        while missing and not self.no_exact:
+            left = EXACT_PART * (deadline - time.monotonic())
+            if left <= 0:
+                break
+            shapes = self.sets[missing[0]].shapes
+            some = [n for n in missing if self.sets[n].shapes == shapes]
+            self._exact |= self._exactly(some, left)
+            if any(number not in self._exact for number in some):  # there was no time for more
+                break
+            missing = [number for number in missing if number not in self._exact]
+        return {number: self._exact[number] for number in numbers if number in self._exact}
+
+    def _exactly(self, numbers: Sequence[int], seconds: float) -> dict[int, Outputs]:
+        """More exact results for sets of one shape, the first ones if there is little time."""
+        until = time.monotonic() + seconds
+        shapes = self.sets[numbers[0]].shapes
+        found: dict[int, Outputs] | None = None
+        if self.yardstick in ("", FLOAT64):
+            model = self._in_double(shapes, until)
+            if model is not None:
+                # An ordinary set tells whether it still is the same model.
+                first = [
+                    number
+                    for number, each in enumerate(self.sets[: self.needed])
+                    if each.shapes == shapes and number not in (*numbers, *self._exact)
+                ]
+                tried = [*first[:1], *numbers]
+                runner = Runner(self.worker, _unoptimized(Target("cpu", self.target.threads)))
+                found = self._run_exactly(replace(runner, model=model), tried, until, wide=True)
+                known = [number for number in found or () if number < self.needed]
+                if found and any(self._is_another(number, found[number]) for number in known):
+                    found = None
+                    self.no_double = True
+                elif found:
+                    self.yardstick = FLOAT64
+        if found is None and time.monotonic() < until:
+            self.precise = False
+            if self.size > LARGE:
+                self.no_exact = "its weights are too large"
+                return {}
+            runner = replace(self.runner(self.model), options=_unoptimized(self.target))
+            found = self._run_exactly(runner, numbers, until, wide=False)
+            if found is not None:
+                self.yardstick = UNOPTIMIZED
+            elif time.monotonic() < until:
+                self.no_exact = "it does not run without optimizations"
+        return found or {}
+
+    def _run_exactly(
+        self, runner: Runner, numbers: Sequence[int], until: float, *, wide: bool
+    ) -> dict[int, Outputs] | None:
+        """What a more exact form of the model gives, for as many sets as there is time."""
+        sets = [self.sets[number] for number in numbers]
+        if wide:
+            sets = [
+                replace(each, values={k: widened(v) for k, v in each.values.items()})
+                for each in sets
+            ]
+        answers = runner.each(sets, 1, (until - time.monotonic()) / 2, until)
+        if isinstance(answers, Failed):
+            return None
+        return {
+            numbers[place]: each for place, each in answers.items() if not isinstance(each, Failed)
+        }
+
+    def _is_another(self, number: int, exact: Outputs) -> bool:
+        """Whether what should be the same model is not, judging by an ordinary set of inputs."""
+        return any(
+            is_another(value, exact.get(name)) for name, value in self.outputs[number].items()
+        )
+
+    def _in_double(self, shapes: Shapes, until: float) -> bytes | None:
+        """The float64 version of the model at some shapes; None where there is none."""
+        key = tuple(sorted((name, tuple(sizes)) for name, sizes in shapes.items()))
+        if key in self._exact_models:
+            return self._exact_models[key]
+        if self.size > EXACT_BYTES or self.no_double:
+            return None
+        options = _unoptimized(Target("cpu", 1))
+
+        def probe(model: ModelProto) -> Sequence[str] | None:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise NoExactForm("there was no time for it")
+            request = {
+                "kind": "types",
+                "model": model.SerializeToString(),
+                "options": options,
+                "limit_s": left,
+            }
+            answer = self.worker.ask(request, left)
+            return None if isinstance(answer, Failed) else answer
+
+        try:
+            whole = (
+                onnx.load(self.model)
+                if isinstance(self.model, Path)
+                else onnx.load_from_string(self.model)
+            )
+            made = in_double(whole, shapes, probe)
+            data: bytes = made.model.SerializeToString()
+        except Exception:  # whatever is odd about the model: it can be run without this
+            return None
+        self.precise = made.precise
+        self._exact_models = {key: data}  # of one only: it is twice as large as the model
+        return data
+
+
+class _Sets:
+    """The inputs that are made for a model by a plan: at the shapes `chosen`, and at others.
+
+    `given` are the shapes that are not to be changed, `base` the sizes that the others came from.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        plan: Plan,
+        chosen: Mapping[str, tuple[int, ...]],
+        given: Shapes,
+        base: Sizes,
+    ) -> None:
+        self.model = model
+        self.plan = plan
+        self.feeder = Feeder.of(model, chosen)
+        self.sizes = other_sizes(model, given, chosen, base, empty=plan.empty)
+        made = np.random.SeedSequence(plan.seed).generate_state(plan.samples + 2)
+        self.seeds: list[int] = made.tolist()
+
+    def ordinary(self) -> list[InputSet]:
+        """The random inputs, and some at other sizes if these are free."""
+        # Every other sample is positive, for models that take roots and logarithms.
+        made = [
+            InputSet(
+                f"sample {number}",
+                self.feeder.random(seed, positive=number % 2 == 0),
+                self.feeder.shapes,
+                ordinary=True,
+            )
+            for number, seed in enumerate(self.seeds[: self.plan.samples], 1)
+        ]
+        made += [
+            replace(self._resized(what, shapes, self.seeds[-2]), ordinary=True)
+            for what, shapes in self.sizes[:1]
+        ]
+        return made
+
+    def extras(self) -> Iterator[InputSet]:
+        """The edge cases, and ordinary inputs at further sizes among them."""
+        seed, sizes = self.seeds[-1], self.sizes[1:]
+        cases = EdgeCases(self.model, self.feeder, planted=self.plan.planted).draw(seed)
+        for number, each in enumerate(cases):
+            if number % 2 == 1 and sizes:
+                yield self._resized(*sizes.pop(0), seed)
+            yield each
+        for what, shapes in sizes:
+            yield self._resized(what, shapes, seed)
+
+    def _resized(self, what: str, shapes: dict[str, tuple[int, ...]], seed: int) -> InputSet:
+        values = Feeder.of(self.model, shapes).random(seed)
+        return InputSet(what, values, shapes, resized=True)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs a model on sets of inputs."""
+
+    worker: Worker
+    options: dict[str, Any]
+    """The description of a session, see `Target.session_options`."""
+    model: ModelSource = b""
+    mapped: tuple[str, ...] = ()
+    """The files of a large model's weights, whose pages need not stay in memory."""
+
+    @staticmethod
+    def of(model: ModelSource, target: Target, worker: Worker, *, large: bool) -> Runner:
+        """A runner of a model on a target."""
+        options = target.session_options()
+        mapped: tuple[str, ...] = ()
+        if large:
+            options["entries"]["session.disable_prepacking"] = "1"
+            if not isinstance(model, bytes):
+                mapped = tuple(str(file.resolve()) for file in data_files(model))
+        return Runner(worker, options, model, mapped)
+
+    def each(
+        self,
+        sets: Sequence[InputSet],
+        needed: int,
+        extra_s: float,
+        deadline: float,
+        *,
+        until_one: bool = False,
+    ) -> dict[int, Outputs | Failed] | Failed:
+        """Every output by name for each set, or why it failed; or why the model cannot be run.
+
+        Of those behind the `needed` ones, there are as many as there was time for. One that ends
+        the process costs itself, unless there are too many such.
+        """
+        lost: dict[int, Outputs | Failed] = {}
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return Failed("ran out of time")
+            count = len(sets) if len(lost) <= CRASHES else needed
+            chosen = [number for number in range(count) if number not in lost]
+            request = {
+                "kind": "each",
+                "model": model_to_wire(self.model),
+                "options": self.options,
+                "mapped": list(self.mapped),
+                "feeds": [
+                    {name: to_wire(value) for name, value in sets[number].values.items()}
+                    for number in chosen
+                ],
+                "needed": needed,
+                "extra_s": extra_s,
+                "extra_bytes": EXTRA_BYTES,
+                "until_one": until_one,
+                "limit_s": remaining,
+            }
+            # One that hangs must leave time to run the others without it.
+            patience = STEP * remaining if needed < len(chosen) else None
+            answer = self.worker.ask(request, remaining, patience)
+            if isinstance(answer, Lost) and time.monotonic() < deadline:
+                if answer.model <= needed:
+                    return answer
+                lost[chosen[answer.model - 1]] = answer
+                continue  # what came before is run once more, without that one
+            if isinstance(answer, Failed):
+                return answer
+            return lost | {
+                number: _answer(each) for number, each in zip(chosen, answer, strict=False)
+            }
+
+
+def _declared_ranks(model: ModelProto) -> Mapping[str, int]:
+    """The rank that a model states of its outputs, where it states one.
+
+    It tells where the runtime's kernels are wrong: those of reductions over negative axes give an
+    output of the input's rank where there is no element.
+    """
+    return {
+        item.name: len(item.type.tensor_type.shape.dim)
+        for item in model.graph.output
+        if item.type.tensor_type.HasField("shape")
+    }
+
+
+def _is_empty(used: InputSet) -> bool:
+    return any(0 in shape for shape in used.shapes.values())
+
+
+def _answer(message: Mapping[str, Any]) -> Outputs | Failed:
+    if "failed" in message:
+        return Failed(_plain(message["failed"]))
+    return {name: from_wire(value) for name, value in message["outputs"].items()}
+
+
+def _may_be_random(model: ModelProto) -> bool:
+    """Whether a model may give something else for the same inputs, as far as is known."""
+    own = {function.domain for function in model.functions}
+    return any(
+        is_random(node) or node.domain not in {"", "ai.onnx", "ai.onnx.ml", *own}
+        for node in all_nodes(model)
+    )
+
+
+def _plain(reason: str) -> str:
+    """Which operator failed, and why, where the runtime tells; else what it says."""
+    found = OPERATOR_FAILED.search(reason)
+    if found is None:
+        return reason
+    name = f" {found['name']!r}" if found["name"] else ""
+    return f"{found['op']}{name} fails: {found['why']}"
+
+
+def runnable(
+    runner: Runner, model: ModelProto, given: Shapes | None, *, seed: int, deadline: float
+) -> tuple[Sizes, dict[str, tuple[int, ...]]] | None:
+    """The first sizes of dynamic dimensions, by default or else from small to large, that do.
+
+    That is: at which the model runs on random inputs.  None where there are none.
+    """
+    found: list[tuple[Sizes, dict[str, tuple[int, ...]]]] = []
+    sets: list[InputSet] = []
+    tables = indexed_dimensions(model)
+    for sizes in LADDER:
+        with contextlib.suppress(ModelError):  # too large to be fed
+            shapes = default_shapes(model, given, sizes=sizes, tables=tables)
+            small = sum(map(math.prod, shapes.values())) <= TRIED or not found
+            if small and all(shapes != each for _, each in found):
+                found.append((sizes, shapes))
+                sets.append(InputSet("sizes", Feeder.of(model, shapes).random(seed), shapes))
+    answers = runner.each(sets, len(sets), 0.0, deadline, until_one=True)
+    if isinstance(answers, Failed):
+        return None
+    works = [number for number, each in answers.items() if not isinstance(each, Failed)]
+    return found[works[0]] if works else None
+
+
+def weight_bytes(model: ModelSource) -> int:
+    """The bytes of a model and of the files beside it."""
+    if isinstance(model, bytes):
+        return len(model)
+    size = model.stat().st_size
+    if size <= LARGE:  # of larger ones, that is enough
+        with contextlib.suppress(OSError):
+            size += sum(file.stat().st_size for file in data_files(model))
+    return size
+
+
+def _unoptimized(target: Target) -> dict[str, Any]:
+    return {**target.session_options(), "optimized": False}
+
+
+def _some(sets: Iterator[InputSet], most_bytes: int, most_s: float) -> list[InputSet]:
+    """As many of the sets as do not take too much time and memory to make."""
+    found: list[InputSet] = []
+    end, size = time.monotonic() + most_s, 0
+    for each in sets:
+        found.append(each)
+        size += sum(_bytes(value) for value in each.values.values())
+        if size > most_bytes or time.monotonic() > end:
+            break
+    return found
+
+
+def _bytes(value: Any) -> int:
+    return sum(map(_bytes, value)) if isinstance(value, list) else int(value.nbytes)
