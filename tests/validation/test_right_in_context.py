@@ -341,6 +341,95 @@ CANCELLING = [
 ]
 
 
+SCALED = "a = Mul(x, c) b = Mul(a, d)"
+SCALES = "float c = {0.020408162847161293}, float d = {49}"
+INTEGERS = {"x": floats([[7, 14, 27, 28], [35, 41, 47, 54]])}
+OFFSETS = "float[4] m = {0.1, 0.2, 0.3, 0.7}, float n = {0.001}"
+SHIFTED = "d = Sub(x, m) e = Sub(d, n)"
+SMALL = {"x": np.tile(floats([0.1, 0.2, 0.3, 0.7]) + np.float32(0.001), (2, 1))}
+
+BEHIND = [  # operators of which only the name is known stand between
+    Case(
+        "floats that are read as integers",
+        "(float[2, 4] x) => (float[2, 4, 60] y)",
+        f"{SCALES}, float depth = {{60}}, float[2] v = {{0, 1}}",
+        f"{SCALED} y = OneHot(b, depth, v)",
+        INTEGERS,
+    ),
+    Case(
+        "NaN that is read as an integer",
+        "(float[2, 4] x) => (float[2, 4, 8] y)",
+        "float depth = {8}, float[2] v = {0, 1}",
+        "l = Log(x) e = Exp(l) y = OneHot(e, depth, v)",
+        {"x": floats([[1, -1, 3, -3], [0, 2, -7, -2]])},
+    ),
+    Case(
+        "integers behind computed bounds",
+        "(float[2, 4] x) => (float[2, 4] y)",
+        SCALES,
+        f"{SCALED} l = ReduceMin<keepdims = 0>(x) h = ReduceMax<keepdims = 0>(x)"
+        " q = Clip(b, l, h) y = Floor(q)",
+        INTEGERS,
+    ),
+    Case(
+        "integers behind a narrower type",
+        "(float[2, 4] x) => (int32[2, 4] y)",
+        SCALES,
+        f"{SCALED} h = Cast<to = 10>(b) y = Cast<to = 6>(h)",
+        {"x": floats([[6.9995117, 13.9990234, 16.998047, 26.998047], [27.998047, 7, 14, 17]])},
+    ),
+    Case(
+        "integers behind the nearest pixels",
+        "(float[2, 4] x, float[1, 2, 4, 2] at) => (float[1, 1, 2, 4] y)",
+        f"{SCALES}, int64[2] axes = {{0, 1}}",
+        f'{SCALED} u = Unsqueeze(b, axes) q = GridSample<mode = "nearest">(u, at) y = Floor(q)',
+        {**INTEGERS, "at": np.zeros((1, 2, 4, 2), np.float32)},
+    ),
+    Case(
+        "a reciprocal behind computed bounds",
+        "(float[2, 4] x, float l, float h) => (float[2, 4] y)",
+        OFFSETS,
+        f"{SHIFTED} q = Clip(e, l, h) y = Reciprocal(q)",
+        {**SMALL, "l": floats(-9), "h": floats(9)},
+    ),
+    Case(
+        "a small norm behind a triangle",
+        "(float[2, 4] x) => (float[2, 4] y)",
+        f"{OFFSETS}, int64 k = {{9}}, int64[1] axis = {{1}}",
+        f"{SHIFTED} t = Trilu<upper = 0>(e, k) r = ReduceL2(t, axis) y = Div(t, r)",
+        SMALL,
+    ),
+    Case(
+        "a small sum of squares",
+        "(float[2, 4] x) => (float[2] y)",
+        f"{OFFSETS}, int64[1] axis = {{1}}",
+        f"{SHIFTED} r = ReduceSumSquare<keepdims = 0>(e, axis) y = Log(r)",
+        SMALL,
+    ),
+    Case(
+        "a negative power",
+        "(float[2, 4] x) => (float[2, 4] y)",
+        f"{OFFSETS}, float k = {{-1}}",
+        f"{SHIFTED} y = Pow(e, k)",
+        SMALL,
+    ),
+    Case(
+        "a mask of least floats and infinities",
+        "(float[1, 2, 4, 8] q, float[1, 2, 4, 8] k, float[1, 2, 4, 8] v, float[1, 1, 4, 4] m)"
+        " => (float[1, 2, 4, 8] y)",
+        "float scale = {0.35355339}",
+        "kt = Transpose<perm = [0, 1, 3, 2]>(k) s = MatMul(q, kt) t = Mul(s, scale) w = Add(t, m)"
+        " p = Softmax<axis = -1>(w) y = MatMul(p, v)",
+        {
+            **{name: spread(0, 1, 1, 2, 4, 8) + floats(i) for i, name in enumerate("qkv")},
+            "m": floats(
+                [[[[0, 0, 0, 0], [0, LEAST, -INF, 0], [LEAST, -INF, LEAST, -INF], [LEAST] * 4]]]
+            ),
+        },
+    ),
+]
+
+
 def optimized(
     model: onnx.ModelProto, objective: Objective = "nodes"
 ) -> tuple[onnx.ModelProto, xflow.Report]:
@@ -354,7 +443,7 @@ def optimized(
 @pytest.mark.parametrize("objective", ["nodes", "latency"])
 @pytest.mark.parametrize(
     "case",
-    [*GUARDS, *OBSERVED, *OVERFLOW, *MASKED, *DISCRETE, *COMPARED, *CANCELLING],
+    [*GUARDS, *OBSERVED, *OVERFLOW, *MASKED, *DISCRETE, *COMPARED, *CANCELLING, *BEHIND],
     ids=lambda case: case.name.replace(" ", "-"),
 )
 def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:

@@ -14,7 +14,7 @@ from enum import IntFlag
 from typing import NamedTuple
 
 from xflow.analysis.elements import element_of, names_of
-from xflow.analysis.opaque import MOVES, decides_by
+from xflow.analysis.opaque import ACCUMULATING, MOVES, decides_by, is_steady
 from xflow.analysis.ranges import sums
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
@@ -102,7 +102,9 @@ def divides(node: Node, position: int) -> bool:
     It does for a divisor. It does for a dividend where divisor and dividend are made of the same
     value, so that they may be small together.
     """
-    if isinstance(node.op, Opaque) or sums(node):
+    if isinstance(node.op, Opaque):
+        return not is_steady(node.op.op_type)
+    if sums(node) and not _reduces(node):
         return False
     way = _way(node, position)
     if way.divides or not way.divided:
@@ -132,8 +134,28 @@ def _made_of(value: Value) -> set[Value]:
 
 def _keeps(node: Node, position: int) -> bool:
     if isinstance(node.op, Opaque):
-        return node.op.op_type in MOVES
-    return isinstance(node.op, Operator) and not sums(node) and _way(node, position).keeps
+        return is_steady(node.op.op_type) and node.op.op_type not in ACCUMULATING
+    if not isinstance(node.op, Operator) or (sums(node) and not _reduces(node)):
+        return False
+    return _way(node, position).keeps
+
+
+def _reduces(node: Node) -> bool:
+    """Whether an operator sums elements of one input, all of which may be small together.
+
+    What is multiplied with weights before it is summed is small in few of the sums.
+    """
+    op = node.op
+    if not isinstance(op, Operator):
+        return False
+    return op.role == "normalization" or op.name.startswith("Reduce")
+
+
+def _accumulates(node: Node) -> bool:
+    """Whether an operator sums over a range, in an order of the kernel's own."""
+    if isinstance(node.op, Opaque):
+        return node.op.op_type in ACCUMULATING
+    return sums(node)
 
 
 def observes(node: Node, what: Observed) -> bool:
@@ -166,9 +188,7 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
     own |= Observed.LOST if loses(node, position) else behind & Observed.LOST
     if decides(node, position):
         own |= Observed.DISCRETE
-    elif isinstance(node.op, Opaque):
-        own |= behind & Observed.DISCRETE if node.op.op_type in MOVES else own
-    elif not sums(node):
+    elif not _accumulates(node):
         own |= behind & Observed.DISCRETE
     if divides(node, position):
         own |= Observed.RELATIVE
@@ -260,9 +280,9 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
 
 STEPS = frozenset({"sign", "floor"})
 """Functions whose values are integers."""
-DIVIDING = frozenset({"reciprocal", "sqrt", "log"})
+DIVIDING = frozenset({"reciprocal", "sqrt", "log", "power"})
 """Functions that are steep where what they are given is small."""
-KEEPING = frozenset({"abs", "max", "min"})
+KEEPING = frozenset({"abs", "max", "min", "tanh", "erf", "sin"})
 """Functions whose values are small where what they are given is, with the same error."""
 
 

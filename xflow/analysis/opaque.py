@@ -42,6 +42,7 @@ _OF = {name: kind for kind, names in _KINDS.items() for name in names}
 MOVES: Final = (frozenset(_KINDS[Made.ELEMENTS]) | {"Pad"}) - {
     "Clip",
     "MaxUnpool",
+    "OneHot",
     "TopK",
     "Unique",
 }
@@ -49,6 +50,7 @@ MOVES: Final = (frozenset(_KINDS[Made.ELEMENTS]) | {"Pad"}) - {
 _DECIDED_BY: Final = {
     "GridSample": (1,),
     "MaxRoiPool": (1,),
+    "OneHot": (0, 1),
     "Resize": (1, 2),
     "RoiAlign": (1,),
     "Upsample": (1,),
@@ -56,6 +58,21 @@ _DECIDED_BY: Final = {
 """Inputs of floats that say where elements are taken from, or how many: these are rounded."""
 _STEADY: Final = frozenset(_OF) - {"TopK", "MaxUnpool", "Hardmax", "Unique"} | {"Cast"}
 """Operators that give nearly the same for nearly the same."""
+
+
+ACCUMULATING: Final = frozenset(
+    (
+        *("Col2Im", "Conv", "ConvTranspose", "DeformConv", "Einsum", "Gemm", "MatMul", "STFT"),
+        *("AveragePool", "CumSum", "DFT", "GlobalAveragePool", "GRU", "LSTM", "RNN", "ReduceL1"),
+        *("ReduceMean", "ReduceSum", "ReduceSumSquare"),
+    )
+)
+"""Operators that sum over a range: what is small in one element is so in no result."""
+
+
+def is_steady(op_type: str) -> bool:
+    """Whether an operator gives nearly the same for nearly the same, and small for small."""
+    return op_type in _STEADY
 
 
 def decides_by(op_type: str, position: int) -> bool:

@@ -4,7 +4,8 @@ ONNX Runtime's `Attention` takes the least float in a mask for -inf. That makes 
 row of which something is left. But where a mask of least floats covers a whole row, the operators
 that the rules replace give the mean of all values, as every score is lost beside the mask, and the
 kernel gives zeros. One unit in the last place above the least float, the kernel agrees with them;
-so much is rounding. A mask is raised to that unless a fact about it says that it need not be.
+so much is rounding. A mask is raised to that unless a fact about it says that it need not be. What
+is -inf stays that: beside least floats it has no weight, and they have equal ones.
 
 In a row that a mask of -inf covers, the kernel gives zeros as well, and the definition nothing: a
 model that has the operator must not lose it, see `count`.
@@ -39,6 +40,10 @@ def raised(
         (value,) = rebuild([mask], own)
         return may_cover(value, ranges, ranges.data(value))
 
+    def above(mask: Value, raised: Value) -> Value:
+        (value,) = rebuild([mask], own)
+        return _above_least(raised, mixed=not ranges.of(value).is_real)
+
     kept = {mask for node in before.nodes for mask in _masks(node.op, node.inputs)}
     new: dict[Value, Value] = {}
     for node in walk(outputs):
@@ -46,7 +51,7 @@ def raised(
         for mask in _masks(node.op, node.inputs):
             if mask not in kept and mask.type.dtype in LARGEST and needed(mask):
                 place = node.inputs.index(mask)
-                inputs[place] = _above_least(inputs[place])
+                inputs[place] = above(mask, inputs[place])
         made = node if tuple(inputs) == node.inputs else with_inputs(node, tuple(inputs))
         new.update(zip(node.outputs, made.outputs, strict=True))
     return tuple(new.get(value, value) for value in outputs)
@@ -73,10 +78,17 @@ def _masks(op: object, inputs: Sequence[Value]) -> Sequence[Value]:
     return inputs[op.mask : op.mask + 1]
 
 
-def _above_least(mask: Value) -> Value:
-    """``max(mask, c)``, where `c` is one unit in the last place above the least float."""
+def _above_least(mask: Value, *, mixed: bool) -> Value:
+    """A mask with `c` for the least float, which is one unit in the last place above it.
+
+    That is ``max(mask, c)``; if it is `mixed`, with elements that may be -inf, these stay.
+    """
     dtype = mask.type.dtype
     largest = Fraction(LARGEST[dtype])
     unit = Fraction(2) ** math.frexp(LARGEST[dtype])[1] - largest
-    (least,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
-    return apply("Max", [mask, least])[0]
+    (raised,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
+    if not mixed:
+        return apply("Max", [mask, raised])[0]
+    (least,) = apply("Scalar", (), {"value": -largest}, dtype=dtype)
+    (is_least,) = apply("Equal", [mask, least])
+    return apply("Where", [is_least, raised, mask])[0]
