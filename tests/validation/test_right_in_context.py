@@ -414,6 +414,13 @@ BEHIND = [  # operators of which only the name is known stand between
         SMALL,
     ),
     Case(
+        "small differences in front of a normalization",
+        "(float[2, 4] x) => (float[2, 4] y)",
+        f"{OFFSETS}, float[4] w = {{1, 1, 1, 1}}",
+        f"{SHIFTED} y = LayerNormalization<epsilon = 1e-12>(e, w)",
+        SMALL,
+    ),
+    Case(
         "a mask of least floats and infinities",
         "(float[1, 2, 4, 8] q, float[1, 2, 4, 8] k, float[1, 2, 4, 8] v, float[1, 1, 4, 4] m)"
         " => (float[1, 2, 4, 8] y)",

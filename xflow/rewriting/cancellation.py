@@ -20,7 +20,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,13 +30,13 @@ import numpy as np
 
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Leaf, TensorType, Value, leaf, requirements, walk
+from xflow.core.graph import Leaf, Node, TensorType, Value, leaf, requirements, walk
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.rewriting.match import Match, NoMatch, build, is_true
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Instance, leaf_name
+from xflow.rewriting.rule import Instance, Rule, leaf_name
 
 BOUND = 2.0**8
 """What a rewrite may lose against the original, as a factor: eight bits."""
@@ -56,6 +57,22 @@ HUGE = 1e30
 """Constants from here on are no deviations: masks have such."""
 NOT_SEEN = "it may lose digits, and it could not be evaluated with the constants at hand"
 LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
+
+
+SUM = "Sum"
+"""The operator that adds any number of operands, in an order that nobody decides."""
+
+
+def hazard_of(rule: Rule) -> Hazard:
+    """Where a direction of a rule may lose digits.
+
+    One that makes a sum of several operands may where two of them are constants, and are added
+    before the others.
+    """
+    found = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
+    if found is Hazard.NONE and re.search(rf"\b{SUM}\(", rule.rhs):
+        return Hazard.OFFSETS
+    return found
 
 
 def loses_digits(
@@ -170,7 +187,7 @@ class _Case:
         with np.errstate(all="ignore"):
             exact = _run(self.left, feeds, "DOUBLE")
             before = _run(self.left, feeds, self.dtype)
-            after = _run(self.right, feeds, self.dtype)
+            after = _run(self.right, feeds, self.dtype, early=self.data)
         worst, unit = 0.0, self._unit
         for truth, old, new in zip(exact, before, after, strict=True):
             if truth.dtype.kind != "f":
@@ -330,8 +347,30 @@ def _rounded(array: Array, dtype: str) -> Array:
     return array.astype(_STORED[dtype]).astype(_COMPUTED[dtype])
 
 
-def _run(values: Sequence[Value], feeds: Mapping[str, Array], dtype: str) -> list[Array]:
-    """The values in float64, each operator's results rounded to a type."""
+def _added(node: Node, done: Mapping[Value, Array], dtype: str, early: Container[str]) -> Array:
+    """A sum, rounded at each addition; the constants that are `early` are added first."""
+
+    def is_late(value: Value) -> bool:
+        return not (isinstance(value.node.op, Leaf) and value.node.op.key in early)
+
+    first, *others = (done[source] for source in sorted(node.inputs, key=is_late))
+    total = first
+    for array in others:
+        total = _rounded(total + array, dtype)
+    return total
+
+
+def _run(
+    values: Sequence[Value],
+    feeds: Mapping[str, Array],
+    dtype: str,
+    early: Container[str] | None = None,
+) -> list[Array]:
+    """The values in float64, each operator's results rounded to a type.
+
+    A sum adds its operands in any order. It is exact here, unless `early` names the constants that
+    it may add first.
+    """
     done: dict[Value, Array] = {}
     for node in walk(values):
         if isinstance(node.op, Leaf):
@@ -339,6 +378,16 @@ def _run(values: Sequence[Value], feeds: Mapping[str, Array], dtype: str) -> lis
             done[node.outputs[0]] = _rounded(array, dtype) if is_float(array) else array
             continue
         assert isinstance(node.op, Operator)
+        if early is not None and node.op.name == SUM:
+            leaves = [
+                s for s in node.inputs if isinstance(s.node.op, Leaf) and s.node.op.key in early
+            ]
+            order = [*leaves, *(s for s in node.inputs if s not in leaves)]
+            total = done[order[0]]
+            for source in order[1:]:
+                total = _rounded(total + done[source], dtype)
+            done[node.outputs[0]] = total
+            continue
         outputs = node.op.numpy([done[source] for source in node.inputs], node.attributes)
         for value, array in zip(node.outputs, outputs, strict=True):
             if value.type.dtype in FLOATS:

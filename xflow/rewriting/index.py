@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from xflow.core.graph import Graph, Leaf, Node, Value, walk
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator, Shape
+from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.numerics import EVERYWHERE, NARROW, Hazard
 from xflow.rewriting.rule import Instance, Rule
 
@@ -143,7 +144,7 @@ class RuleIndex:
             grows,
             _depth(instance.lhs) > VIEWED,
             expands,
-            Hazard.NONE if rule.numerics is None else rule.numerics.hazard,
+            hazard_of(rule),
             pointwise and len(right) == len(left) and Counter(left) != Counter(right),
         )
         index = self._single if len(instance.lhs) == 1 else self._several

@@ -27,7 +27,7 @@ from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.admission import Places
-from xflow.rewriting.cancellation import loses_digits
+from xflow.rewriting.cancellation import hazard_of, loses_digits
 from xflow.rewriting.derivation import Application, Place, abstract, local_leaves, value_at
 from xflow.rewriting.index import refused_types
 from xflow.rewriting.match import (
@@ -43,7 +43,6 @@ from xflow.rewriting.match import (
     replacement,
     scalar,
 )
-from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rule import Instance, Rule
 from xflow.rewriting.unify import instantiate, same_literal, same_shape
 
@@ -320,7 +319,7 @@ def apply_step(
         raise Unfounded(where, told)
     if not places.allows(told, match.roots, graph):
         raise Unfounded(where, SENSITIVE)
-    hazard = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
+    hazard = hazard_of(rule)
     if digits and hazard:
         lost = loses_digits(instance, match, constants, hazard)
         if not lost and not places.allows(Observed.RELATIVE, match.roots, graph):

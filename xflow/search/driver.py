@@ -26,6 +26,7 @@ from xflow.core.graph import Graph, Node
 from xflow.core.registry import Operator
 from xflow.cost import CostModel
 from xflow.cost.objectives import operators
+from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.match import ConstantLookup, no_constants
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
@@ -535,9 +536,7 @@ class _Search:
         """
         rules = self.directions
         if region.careful or not any(
-            (numerics := rules[name].numerics) is not None and numerics.hazard
-            for name in solution.rules
-            if name in rules
+            hazard_of(rules[name]) for name in solution.rules if name in rules
         ):
             return True
         surroundings = Surroundings(graph, self.ranges, self.constants.outside, rules, self.folder)
