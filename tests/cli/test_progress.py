@@ -15,7 +15,7 @@ pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
 
 CODE = """
 import time
-from xflow.progress import Progress
+from xflow.cli.progress import Progress
 with Progress({quiet}, {verbose}) as progress:
     progress("load", {{}})
     for part in range(3):

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_ir as ir
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from runtime import run_model
 
 import xflow
 from xflow.core.graph import Opaque, apply
@@ -262,3 +264,15 @@ def test_what_is_not_determined_stays_opaque() -> None:
     target = add("Concat", half, add.constant([-1]), axis=0)
     model = add.model(add("Reshape", "x", target), ["n", 4], ["m", "k"])
     assert operators(imported(model)) == {"opaque": 6}
+
+
+def test_constants_that_wrap_around_are_left_to_the_runtime() -> None:
+    """Sums of sizes never do, so that what does is no size."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (uint8[2] x) => (uint8[2] y) {'
+        " a = Constant<value = uint8[2] {200, 1}>() b = Constant<value = uint8[2] {100, 2}>()"
+        " c = Add(a, b) y = Add(x, c) }"
+    )
+    result = xflow.optimize(model, cost="estimated", budget=2, check=1)
+    (found,) = run_model(ir.to_proto(result.model), {"x": np.array([1, 2], np.uint8)})
+    assert found.tolist() == [45, 5]

@@ -4,8 +4,6 @@ Each failure is forced on true rules that are proved without it, at each of the 
 rules in: `prove`, the verification of a directory, and the generator.
 """
 
-import os
-import signal
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -13,6 +11,14 @@ from typing import Any
 
 import pytest
 import z3
+from dying import (
+    dies_at_once,
+    dies_in_a_proof,
+    dies_in_the_solver,
+    failing,
+    leaves,
+    runs_out_of_memory,
+)
 from places import CORPUS
 
 from xflow.generator.derive import derive
@@ -102,13 +108,6 @@ def test_without_a_failure_the_rules_are_let_in(
 
 def answering(answer: object) -> Callable[..., Any]:
     return lambda *_, **__: answer
-
-
-def failing(error: BaseException) -> Callable[..., Any]:
-    def fail(*_: object, **__: object) -> Any:
-        raise error
-
-    return fail
 
 
 def in_the_operators(error: Exception) -> Callable[[pytest.MonkeyPatch], None]:
@@ -242,38 +241,9 @@ def test_a_failure_in_the_other_direction_leaves_it_unproved(
 # Processes
 
 
-def _kill_this_process(*_: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _put_in_place_of_prove(function: Callable[..., Any]) -> None:
-    """For the rest of a process."""
-    vars(database)["prove"] = function
-
-
-def _dies_in_the_solver() -> None:
-    z3.Solver.check = _kill_this_process
-
-
-def _dies_in_a_proof() -> None:
-    _put_in_place_of_prove(_kill_this_process)
-
-
-def _dies_at_once() -> None:
-    _kill_this_process()
-
-
-def _runs_out_of_memory() -> None:
-    _put_in_place_of_prove(failing(MemoryError()))
-
-
-def _leaves() -> None:
-    _put_in_place_of_prove(failing(SystemExit(0)))
-
-
 @pytest.mark.parametrize(
     ("start", "jobs"),
-    [(_dies_in_the_solver, 1), (_dies_in_a_proof, 2), (_dies_at_once, 1), (_runs_out_of_memory, 1)],
+    [(dies_in_the_solver, 1), (dies_in_a_proof, 2), (dies_at_once, 1), (runs_out_of_memory, 1)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_process_that_dies_lets_no_rule_in(
@@ -290,7 +260,7 @@ def test_a_process_that_dies_lets_no_rule_in(
 
 def test_a_process_that_leaves_lets_no_rule_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def pool(number: int) -> Executor:
-        return ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_leaves)
+        return ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=leaves)
 
     monkeypatch.setattr(database, "process_pool", pool)
     with pytest.raises(SystemExit):

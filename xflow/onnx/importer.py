@@ -420,11 +420,16 @@ class _Importer:
                 found = computed(node, inputs) if len(inputs) == len(node.inputs) else None
         if found is None:
             return
-        self.computed[output] = found
         inferred = self.inferred.get(output.name or "")
-        numbers = not any(isinstance(n, Expr) for n in found.reshape(-1).tolist())
-        if numbers and inferred is not None and inferred.dtype is not None:
-            self.known[output] = found.astype(inferred.dtype.numpy())
+        dtype = None if inferred is None or inferred.dtype is None else inferred.dtype.numpy()
+        integers = found.reshape(-1).tolist()
+        if dtype is not None and dtype.kind in "iu":
+            least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+            if not all(isinstance(n, Expr) or least <= n <= most for n in integers):
+                return  # it wraps around, and is no size of anything
+        self.computed[output] = found
+        if dtype is not None and not any(isinstance(n, Expr) for n in integers):
+            self.known[output] = found.astype(dtype)
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""

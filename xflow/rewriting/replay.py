@@ -233,7 +233,9 @@ def _rewritten(
         if item.fact != RAISED or outputs == local:
             raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
     after = rebuild(outputs, own)
-    fault = objection(before, after, set(inputs), ranges)
+    whole = raised(local, abstract(before, inputs, ranges), own, ranges, wholly=True)
+    led_to = rebuild(whole, own) if item.fact else after
+    fault = objection(before, led_to, set(inputs), ranges)
     if fault:
         raise Unfounded(where, fault)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):

@@ -568,7 +568,9 @@ class _Search:
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
             names = (*solution.rules, fact) if fact else solution.rules
             new = region.instantiate(outputs)
-            if objection(region.outputs, new, set(region.inputs), self.ranges):
+            whole = raised(solution.outputs, region.graph, region.own, self.ranges, wholly=True)
+            led_to = region.instantiate(whole)
+            if objection(region.outputs, led_to, set(region.inputs), self.ranges):
                 continue  # each step was admitted, and it is not shown of all of them
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))

@@ -28,9 +28,17 @@ RAISED = "least-float-is-a-number"
 
 
 def raised(
-    outputs: Sequence[Value], before: Graph, own: Mapping[Value, Value], ranges: Ranges
+    outputs: Sequence[Value],
+    before: Graph,
+    own: Mapping[Value, Value],
+    ranges: Ranges,
+    *,
+    wholly: bool = False,
 ) -> tuple[Value, ...]:
     """`outputs` with the masks raised that may cover a row and that `before` does not have as such.
+
+    `wholly` raises -inf as well, so that each row has a number: where it has none, the original has
+    none either, and nothing has to be shown.
 
     Both are over leaves that stand for values of a whole graph: `own` tells for which, and `ranges`
     knows what these are.
@@ -42,7 +50,7 @@ def raised(
 
     def above(mask: Value, raised: Value) -> Value:
         (value,) = rebuild([mask], own)
-        return _above_least(raised, mixed=not ranges.of(value).is_real)
+        return _above_least(raised, mixed=not wholly and not ranges.of(value).is_real)
 
     kept = {mask for node in before.nodes for mask in _masks(node.op, node.inputs)}
     new: dict[Value, Value] = {}
