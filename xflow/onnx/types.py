@@ -7,7 +7,6 @@ size often leave it behind), so it counts only for operators that inference does
 from __future__ import annotations
 
 import keyword
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +54,8 @@ class SymbolNames:
 
     def _fresh(self, name: str) -> str:
         # One form of each character, as the parser of expressions takes it; and not without end.
-        base = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))[:LONGEST]
+        letters = unicodedata.normalize("NFKC", name)[:LONGEST]
+        base = "".join(each if f"_{each}".isidentifier() else "_" for each in letters)
         # Sizes are written as expressions and read again, in which a keyword is no name.
         base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
         fresh, number = base, self._taken.get(base, 1)
