@@ -285,6 +285,15 @@ class TestSizes:
             after, model(text.replace("keepdims = 0", "keepdims = 1"), {"axes": [1]})
         ).ok
 
+    def test_sizes_at_which_the_runtime_gives_another_size_are_left_out(self, check: Check) -> None:
+        """The same reductions keep the extent of the axis where it should be 1."""
+        text = "g (float[N, 4] x) => (float[N, 1] y) { y = ReduceMean<axes = [AXIS]>(x) }"
+        before, after = (model(text.replace("AXIS", axis), opset=13) for axis in ("-1", "1"))
+        found = check(before, after)
+        assert found.ok, found.reason
+        assert found.left_out > 0
+        assert not check(after, model("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")).ok
+
 
 class TestRightOnes:
     """Networks and what becomes of them by rewrites that are right but for rounding."""

@@ -24,7 +24,16 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, from_wire, model_to_wire, to_wire
 from xflow.feeds.edge_cases import EdgeCases, InputSet, other_sizes
 from xflow.feeds.input_roles import indexed_dimensions
-from xflow.feeds.inputs import DEFAULT, LADDER, Feeder, Shapes, Sizes, default_shapes, load_model
+from xflow.feeds.inputs import (
+    DEFAULT,
+    LADDER,
+    Feeder,
+    Shapes,
+    Sizes,
+    default_shapes,
+    is_fixed,
+    load_model,
+)
 from xflow.onnx.files import data_files
 from xflow.onnx.proto_compat import all_nodes
 from xflow.validation.difference import is_another
@@ -162,12 +171,12 @@ class Reference:
         if isinstance(answers, Failed):
             return answers
         failed = {number: each for number, each in answers.items() if isinstance(each, Failed)}
-        ranks = _declared_ranks(model)
+        shapes = _declared_shapes(model)
         for number, each in answers.items():
             if not isinstance(each, Failed) and sets[number].resized and _is_empty(sets[number]):
-                wrong = [name for name, rank in ranks.items() if np.ndim(each[name]) != rank]
+                wrong = [name for name, dims in shapes.items() if not _has(each[name], dims)]
                 if wrong:
-                    failed[number] = Failed(f"the runtime gives {wrong[0]!r} another rank")
+                    failed[number] = Failed(f"the runtime gives {wrong[0]!r} another shape")
         for number, each in failed.items():
             if number < len(self.plan.given):
                 return Failed(f"on {sets[number].what}, {each.reason}")
@@ -427,17 +436,27 @@ class Runner:
             }
 
 
-def _declared_ranks(model: ModelProto) -> Mapping[str, int]:
-    """The rank that a model states of its outputs, where it states one.
+def _declared_shapes(model: ModelProto) -> Mapping[str, Sequence[int | None]]:
+    """The sizes that a model states of its outputs, None for those that vary, where it states some.
 
-    It tells where the runtime's kernels are wrong: those of reductions over negative axes give an
-    output of the input's rank where there is no element.
+    They tell where the runtime's kernels are wrong: those of reductions over negative axes give an
+    output of the input's shape where there is no element.
     """
     return {
-        item.name: len(item.type.tensor_type.shape.dim)
+        item.name: [
+            dim.dim_value if is_fixed(dim) else None for dim in item.type.tensor_type.shape.dim
+        ]
         for item in model.graph.output
         if item.type.tensor_type.HasField("shape")
     }
+
+
+def _has(value: Any, dims: Sequence[int | None]) -> bool:
+    """Whether an output has the sizes that are stated of it."""
+    shape = np.shape(value)
+    return len(shape) == len(dims) and all(
+        dim in (None, size) for dim, size in zip(dims, shape, strict=True)
+    )
 
 
 def _is_empty(used: InputSet) -> bool:
