@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from imports import imports
 
 import xflow
 from xflow import generator, verifier
@@ -32,16 +32,6 @@ APART = {"xflow.verifier": "recheck"}
 """What imports from no other part: the second checker."""
 
 ROOTS = {each.__name__: Path(str(each.__file__)).parent for each in (xflow, verifier, generator)}
-
-
-def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """The modules that a file imports, anywhere in it, with the lines on which it does."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module, node.lineno
-            yield from ((f"{node.module}.{each.name}", node.lineno) for each in node.names)
-        elif isinstance(node, ast.Import):
-            yield from ((each.name, node.lineno) for each in node.names)
 
 
 def files(package: str, part: str) -> Iterator[Path]:

@@ -26,8 +26,6 @@ from xflow.ops import operator
 from xflow.rewriting.match import no_constants
 from xflow.search.region import Constants
 
-A_ROW_COVERED[..., 2, :] = -np.inf
-
 
 def operators(model: onnx.ModelProto) -> Counter[str]:
     """The operators that are left behind a search by the estimate."""

@@ -9,20 +9,10 @@ from onnx import TensorProto, helper, numpy_helper
 from xflow.core.registry import Array
 
 LEAST = float(np.finfo(np.float32).min)
-
-
 EVERYWHERE = np.zeros((1, 1, 4, 4), np.float32)
-
-
 CAUSAL = np.where(np.tril(np.ones((1, 1, 4, 4), bool)), 0.0, -np.inf).astype(np.float32)
-
-
 A_ROW_COVERED = CAUSAL.copy()
-
-
-LEFT_OUT = np.where(CAUSAL == 0, 0.0, LEAST).astype(np.float32)
-
-
+A_ROW_COVERED[..., 2, :] = -np.inf
 ALL_LEFT_OUT = np.full((1, 1, 4, 4), LEAST, np.float32)
 
 

@@ -8,6 +8,5 @@ TESTS = Path(__file__).parents[1]
 SUPPORT = TESTS / "support"
 CORPUS = TESTS / "corpus"
 """Rules that were picked by hand, true and false ones."""
-BENCHMARKS = TESTS.parent / "benchmarks"
-MODELS = BENCHMARKS / "models"
+MODELS = TESTS.parent / "benchmarks" / "models"
 """Exports of architectures, without weights."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from imports import imports
 from places import CORPUS
 
 from xflow.cli import entry
@@ -565,17 +565,10 @@ FOLDER = Path(check.__file__).parent
 
 def test_the_checker_imports_nothing_of_the_prover() -> None:
     for path in sorted(FOLDER.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0
-                names = [node.module or ""]
-            for name in names:
-                assert name.split(".")[0] != "z3", path.name
-                if name.startswith("xflow.verifier"):
-                    assert name.startswith("xflow.verifier.recheck"), f"{path.name}: {name}"
+        for name, _ in imports(path):
+            assert name.split(".")[0] != "z3", path.name
+            if name.startswith("xflow.verifier"):
+                assert name.startswith("xflow.verifier.recheck"), f"{path.name}: {name}"
 
 
 def test_the_checker_loads_nothing_of_the_prover_either() -> None:

@@ -104,7 +104,7 @@ def divides(node: Node, position: int) -> bool:
     """
     if isinstance(node.op, Opaque):
         return not is_steady(node.op.op_type)
-    if sums(node) and not _reduces(node):
+    if _contracts(node):
         return False
     way = _way(node, position)
     if way.divides or not way.divided:
@@ -133,22 +133,11 @@ def _made_of(value: Value) -> set[Value]:
 
 
 def _keeps(node: Node, position: int) -> bool:
+    if _contracts(node):
+        return False
     if isinstance(node.op, Opaque):
-        return is_steady(node.op.op_type) and node.op.op_type not in ACCUMULATING
-    if not isinstance(node.op, Operator) or (sums(node) and not _reduces(node)):
-        return False
-    return _way(node, position).keeps
-
-
-def _reduces(node: Node) -> bool:
-    """Whether an operator sums elements of one input, all of which may be small together.
-
-    What is multiplied with weights before it is summed is small in few of the sums.
-    """
-    op = node.op
-    if not isinstance(op, Operator):
-        return False
-    return op.role == "normalization" or op.name.startswith("Reduce")
+        return is_steady(node.op.op_type)
+    return isinstance(node.op, Operator) and _way(node, position).keeps
 
 
 def _accumulates(node: Node) -> bool:
@@ -156,6 +145,17 @@ def _accumulates(node: Node) -> bool:
     if isinstance(node.op, Opaque):
         return node.op.op_type in ACCUMULATING
     return sums(node)
+
+
+def _contracts(node: Node) -> bool:
+    """Whether what an operator sums is multiplied with weights: it is small in few of the sums.
+
+    Elements of one input, as reductions and normalizations sum them, may all be small together.
+    """
+    reduces = isinstance(node.op, Operator) and (
+        node.op.role == "normalization" or node.op.name.startswith("Reduce")
+    )
+    return _accumulates(node) and not reduces
 
 
 def observes(node: Node, what: Observed) -> bool:

@@ -77,7 +77,7 @@ def is_steady(op_type: str) -> bool:
 
 def decides_by(op_type: str, position: int) -> bool:
     """Whether a small difference of an input may make a large one of a float output."""
-    return op_type not in _STEADY or position in _DECIDED_BY.get(op_type, ())
+    return not is_steady(op_type) or position in _DECIDED_BY.get(op_type, ())
 
 
 def kind_of(op_type: str) -> Made | None:

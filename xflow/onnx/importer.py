@@ -17,7 +17,7 @@ from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph, Leaf, MayBe, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import Array, Need, OnnxCall, Shape
 from xflow.core.size import Expr, Size, TooLargeSize, coefficient_of, free_symbols
-from xflow.core.sorts import FLOATS, INT, sort_of
+from xflow.core.sorts import FLOATS, INT, INTEGERS, integer_range, sort_of
 from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.nodes import (
     HASHED,
@@ -421,15 +421,15 @@ class _Importer:
         if found is None:
             return
         inferred = self.inferred.get(output.name or "")
-        dtype = None if inferred is None or inferred.dtype is None else inferred.dtype.numpy()
+        dtype = None if inferred is None else inferred.dtype
         integers = found.reshape(-1).tolist()
-        if dtype is not None and dtype.kind in "iu":
-            least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if dtype is not None and dtype.name in INTEGERS:
+            least, most = integer_range(dtype.name)
             if not all(isinstance(n, Expr) or least <= n <= most for n in integers):
                 return  # it wraps around, and is no size of anything
         self.computed[output] = found
         if dtype is not None and not any(isinstance(n, Expr) for n in integers):
-            self.known[output] = found.astype(dtype)
+            self.known[output] = found.astype(dtype.numpy())
 
     def note_known(self, node: ir.Node) -> None:
         """Compute a small integer result of constants: it may be a shape for somebody."""

@@ -227,15 +227,16 @@ def _rewritten(
         # A leaf of the model might be taken for one that stands for an input.
         raise Unfounded(where, "it reads an input or a weight that it does not name")
     own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
-    outputs = local = repeated(surroundings, before, inputs, item.steps, where)
+    local = repeated(surroundings, before, inputs, item.steps, where)
+    after = shown = rebuild(local, own)
     if item.fact:
-        outputs = raised(outputs, abstract(before, inputs, ranges), own, ranges)
+        original = abstract(before, inputs, ranges)
+        outputs = raised(local, original, own, ranges)
         if item.fact != RAISED or outputs == local:
             raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
-    after = rebuild(outputs, own)
-    whole = raised(local, abstract(before, inputs, ranges), own, ranges, wholly=True)
-    led_to = rebuild(whole, own) if item.fact else after
-    fault = objection(before, led_to, set(inputs), ranges)
+        after = rebuild(outputs, own)
+        shown = rebuild(raised(local, original, own, ranges, wholly=True), own)
+    fault = objection(before, shown, set(inputs), ranges)
     if fault:
         raise Unfounded(where, fault)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):

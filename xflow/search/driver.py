@@ -567,10 +567,11 @@ class _Search:
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
             names = (*solution.rules, fact) if fact else solution.rules
-            new = region.instantiate(outputs)
-            whole = raised(solution.outputs, region.graph, region.own, self.ranges, wholly=True)
-            led_to = region.instantiate(whole)
-            if objection(region.outputs, led_to, set(region.inputs), self.ranges):
+            new = shown = region.instantiate(outputs)
+            if fact:
+                whole = raised(solution.outputs, region.graph, region.own, self.ranges, wholly=True)
+                shown = region.instantiate(whole)
+            if objection(region.outputs, shown, set(region.inputs), self.ranges):
                 continue  # each step was admitted, and it is not shown of all of them
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))

@@ -37,29 +37,23 @@ def raised(
 ) -> tuple[Value, ...]:
     """`outputs` with the masks raised that may cover a row and that `before` does not have as such.
 
-    `wholly` raises -inf as well, so that each row has a number: where it has none, the original has
-    none either, and nothing has to be shown.
-
     Both are over leaves that stand for values of a whole graph: `own` tells for which, and `ranges`
-    knows what these are.
+    knows what these are. `wholly` raises -inf as well, so that each row has a number: where it has
+    none, the original has none either, and nothing has to be shown.
     """
-
-    def needed(mask: Value) -> bool:
-        (value,) = rebuild([mask], own)
-        return may_cover(value, ranges, ranges.data(value))
-
-    def above(mask: Value, raised: Value) -> Value:
-        (value,) = rebuild([mask], own)
-        return _above_least(raised, mixed=not wholly and not ranges.of(value).is_real)
 
     kept = {mask for node in before.nodes for mask in _masks(node.op, node.inputs)}
     new: dict[Value, Value] = {}
     for node in walk(outputs):
         inputs = [new.get(value, value) for value in node.inputs]
         for mask in _masks(node.op, node.inputs):
-            if mask not in kept and mask.type.dtype in LARGEST and needed(mask):
+            if mask in kept or mask.type.dtype not in LARGEST:
+                continue
+            (known,) = rebuild([mask], own)
+            if may_cover(known, ranges, ranges.data(known)):
                 place = node.inputs.index(mask)
-                inputs[place] = above(mask, inputs[place])
+                mixed = not wholly and not ranges.of(known).is_real
+                inputs[place] = _above_least(inputs[place], mixed=mixed)
         made = node if tuple(inputs) == node.inputs else with_inputs(node, tuple(inputs))
         new.update(zip(node.outputs, made.outputs, strict=True))
     return tuple(new.get(value, value) for value in outputs)
@@ -94,9 +88,9 @@ def _above_least(mask: Value, *, mixed: bool) -> Value:
     dtype = mask.type.dtype
     largest = Fraction(LARGEST[dtype])
     unit = Fraction(2) ** math.frexp(LARGEST[dtype])[1] - largest
-    (raised,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
+    (above,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
     if not mixed:
-        return apply("Max", [mask, raised])[0]
+        return apply("Max", [mask, above])[0]
     (least,) = apply("Scalar", (), {"value": -largest}, dtype=dtype)
     (is_least,) = apply("Equal", [mask, least])
-    return apply("Where", [is_least, raised, mask])[0]
+    return apply("Where", [is_least, above, mask])[0]
