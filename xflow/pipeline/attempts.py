@@ -253,7 +253,9 @@ class Finder:
             if run.measured and not exact:
                 store = stack.enter_context(Store())
                 model = self.measured_target(store) or model
-                seconds -= min(LEFT * seconds, spent + self.afterwards(imported))
+                weights = Externalized.weight_bytes(imported.model)
+                later = afterwards(weights, run.phases.get("load", 0.0))
+                seconds = search_seconds(seconds, spent + later)
             deadline = time.monotonic() + seconds
             # What is begun before it, as a region that hangs, must leave the check its time, and
             # not exceed the budget by a tenth.
@@ -297,15 +299,6 @@ class Finder:
         run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements
 
-    def afterwards(self, imported: Imported) -> float:
-        """Seconds for what comes after a search, but the timing.
-
-        A model is written twice, and read several times over. How long loading took says how fast
-        this machine is, unless it had to wait for its disk.
-        """
-        slow, fast = (Externalized.weight_bytes(imported.model) / rate for rate in HANDLED_PER_S)
-        return min(slow, max(fast, LOADINGS * self.run.phases.get("load", 0.0)))
-
     def measured_target(self, store: Store) -> TargetModel | None:
         """What is known of this machine; short runs do not measure it first."""
         run = self.run
@@ -320,3 +313,18 @@ class Finder:
             if found is None:
                 run.warnings.append(BUSY)
             return found
+
+
+def afterwards(weight_bytes: float, load_s: float) -> float:
+    """Seconds for what comes after a search, but the timing.
+
+    A model is written twice, and read several times over. How long loading took says how fast
+    this machine is, unless it had to wait for its disk.
+    """
+    slow, fast = (weight_bytes / rate for rate in HANDLED_PER_S)
+    return min(slow, max(fast, LOADINGS * load_s))
+
+
+def search_seconds(seconds: float, otherwise: float) -> float:
+    """Of so many seconds, those for the search, where other things take some of them."""
+    return seconds - min(LEFT * seconds, otherwise)
