@@ -17,6 +17,7 @@ from onnx import shape_inference
 from runtime import run_model
 
 import xflow
+from xflow.analysis.assumptions import DEFAULT
 from xflow.core.registry import Array
 from xflow.cost import Objective
 
@@ -437,12 +438,50 @@ BEHIND = [  # operators of which only the name is known stand between
 ]
 
 
+HUGE = floats([3e38, -3e38, 2e38, 1])
+NEARLY_TOO_LARGE = [  # rewritten, a number in between would overflow
+    Case(
+        "a common factor",
+        "(float[4] x, float[4] y, float[4] z) => (float[4] r)",
+        "",
+        "a = Mul(x, y) b = Mul(z, y) r = Add(a, b)",
+        {"x": HUGE, "y": floats([0.1] * 4), "z": HUGE},
+    ),
+    Case(
+        "a common divisor",
+        "(float[4] x, float[4] y, float[4] z) => (float[4] r)",
+        "",
+        "a = Div(x, y) b = Div(z, y) r = Add(a, b)",
+        {"x": HUGE, "y": floats([10] * 4), "z": HUGE},
+    ),
+    Case(
+        "sums in another order",
+        "(float[4, 4] x, float[4, 4] z) => (float[4, 4] r)",
+        "float[4, 4] w = {0.25, 0, 0, 0, 0, 0.25, 0, 0, 0, 0, 0.25, 0, 0, 0, 0, 0.25}",
+        "a = MatMul(x, w) b = MatMul(z, w) r = Add(a, b)",
+        {"x": HUGE * np.eye(4, dtype=np.float32), "z": HUGE * np.eye(4, dtype=np.float32)},
+    ),
+    Case(
+        "scalings",
+        "(float[4] x) => (float[4] r)",
+        "float a = {1e-30}, float b = {1e20}, float c = {1e20}",
+        "s = Mul(x, a) t = Mul(s, b) r = Mul(t, c)",
+        {"x": HUGE},
+    ),
+]
+
+
 def optimized(
-    model: onnx.ModelProto, objective: Objective = "nodes"
+    model: onnx.ModelProto, objective: Objective = "nodes", assume: str = DEFAULT.option
 ) -> tuple[onnx.ModelProto, xflow.Report]:
     budget = 20.0 if objective == "nodes" else 2.0
     result = xflow.optimize(
-        model, objective=objective, cost="estimated", budget=budget, rules=suites.rules()
+        model,
+        objective=objective,
+        cost="estimated",
+        budget=budget,
+        rules=suites.rules(),
+        assume=assume,
     )
     return ir.to_proto(result.model), result.report
 
@@ -457,6 +496,31 @@ def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:
     model, report = optimized(case.model, objective)
     assert not [text for text in report.warnings if "dropped" in text]  # nothing wrong was tried
     assert_right(case, model)
+
+
+@pytest.mark.parametrize("objective", ["nodes", "latency"])
+@pytest.mark.parametrize("assume", ["none", "finite-inputs"])
+@pytest.mark.parametrize("case", NEARLY_TOO_LARGE, ids=lambda case: case.name.replace(" ", "-"))
+def test_nothing_overflows_that_did_not(case: Case, assume: str, objective: Objective) -> None:
+    model, _ = optimized(case.model, objective, assume)
+    assert_right(case, model)
+
+
+def test_what_may_overflow_as_much_as_before_is_rewritten_without_assumptions() -> None:
+    """Bounded numbers are added in any order, and of others nothing else is added."""
+    case = Case(
+        "",
+        "(float[4, 3] x, float[4, 3] y, float[3, 4] w) => (float[4, 3] r, float[4, 4] s)",
+        "float[4] c = {1, 2, 3, 4}",
+        "a = Sigmoid(x) b = Tanh(y) d = Mul(a, a) e = Mul(b, a) r = Add(d, e)"
+        " t = Transpose<perm = [1, 0]>(w) u = Transpose<perm = [1, 0]>(t) m = MatMul(x, u)"
+        " s = Add(m, c)",
+        {"x": HUGE[:3] * np.ones((4, 1), np.float32), "y": np.zeros((4, 3), np.float32)},
+    )
+    model, report = optimized(case.model, assume="none")
+    assert len([name for name in operators(model) if name == "Mul"]) == 1
+    assert "Transpose" not in operators(model)
+    assert not report.assumed
 
 
 def assert_right(case: Case, model: onnx.ModelProto) -> None:

@@ -68,11 +68,18 @@ class TooMuchError(Exception):
 
 
 def objection(
-    before: Sequence[Value], after: Sequence[Value], inputs: Container[Value], ranges: Ranges
+    before: Sequence[Value],
+    after: Sequence[Value],
+    inputs: Container[Value],
+    ranges: Ranges,
+    *,
+    overflow: bool = False,
 ) -> str:
     """Why values `after` may be no numbers where those `before` are; nothing where that is shown.
 
-    Both are computed from `inputs`, and `ranges` knows all of them.
+    Both are computed from `inputs`, and `ranges` knows all of them. With `overflow`, sums and
+    products that may overflow are among what is needed, too. Whoever asks of a single step asks
+    that: what moves a sum elsewhere, and is the same to the bit, need not be asked.
     """
     names = _Names(inputs)
     for old, new in zip(before, after, strict=True):
@@ -83,8 +90,8 @@ def objection(
                 return "from end to end, a result might not be a number"
             continue
         try:
-            given = list(_Needs(inputs, ranges, names).of(old))
-            wanted = list(_Needs(inputs, ranges, names).of(new))
+            given = list(_Needs(inputs, ranges, names, overflow).of(old))
+            wanted = list(_Needs(inputs, ranges, names, overflow).of(new))
         except (TooMuchError, ShapeError):
             return "from end to end, there is too much that might not be a number"
         for need in wanted:
@@ -149,10 +156,13 @@ class _Names:
 class _Needs:
     """Collects what values need, down to `inputs`."""
 
-    def __init__(self, inputs: Container[Value], ranges: Ranges, names: _Names) -> None:
+    def __init__(
+        self, inputs: Container[Value], ranges: Ranges, names: _Names, overflow: bool
+    ) -> None:
         self._inputs = inputs
         self._ranges = ranges
         self._names = names
+        self._overflow = overflow
         self._seen: set[object] = set()
 
     def of(self, value: Value, guards: Guards = frozenset(), lost: bool = False) -> Iterator[Need]:
@@ -190,21 +200,32 @@ class _Needs:
         scalar = element_of(value, truths)
         names = names_of(node.inputs)
         sources = dict(zip(names, node.inputs, strict=True))
-        for call in self._failing(value, scalar):
-            arguments = tuple(self._names.scalar(arg, sources) for arg in call.args)
-            yield Need(call.function, self._names.number(arguments), guards, lost)
+        for part in self._failing(value, scalar):
+            if isinstance(part, Call):
+                what = part.function
+                subject = self._names.number(
+                    tuple(self._names.scalar(arg, sources) for arg in part.args)
+                )
+            else:
+                what, subject = "a sum or product", self._names.scalar(part, sources)
+            yield Need(what, subject, guards, lost)
         read = set(_read_names(scalar))
         for position, source in enumerate(node.inputs):
             if names[position] in read:
                 inner = lost or loses(node, position)
                 yield from self.of(source, guards, inner)
 
-    def _failing(self, value: Value, scalar: Scalar) -> Iterator[Call]:
-        """The calls of functions in a specification that may give no number where inputs are some.
+    def _failing(self, value: Value, scalar: Scalar) -> Iterator[Scalar]:
+        """The parts of a specification that may give no number where inputs are some.
 
         Not those within one that gives a number all the same: ``1 / (1 + exp(x))`` does where the
         exponential overflows.
         """
+        sums = Plus | Times | SumOver | ProductOver
+        if self._overflow and isinstance(scalar, sums):
+            if self._ranges.of_numbers(value, scalar).is_real:
+                return
+            yield scalar
         match scalar:
             case Plus(args) | Times(args):
                 for arg in args:

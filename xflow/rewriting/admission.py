@@ -10,7 +10,9 @@ stands at a place is asked in this order:
 3. If each result is a number anyway, what stands there afterwards must be known to be one: it must
    not overflow where the original does not.
 4. If a result may be -inf, as masks are, both sides have to agree at that limit.
-5. If a result may be anything, nothing that depends on it may make a number of what is none.
+5. If a result may be anything, nothing that depends on it may make a number of what is none. Where
+   sums and products of moderate numbers are not assumed not to overflow, it must not need any that
+   what stands there does not need.
 
 And unless the sides agree to the bit where they are numbers, nothing discrete may depend on the
 result, see `xflow.analysis.observers`; nor may anything divide by it where digits of small
@@ -21,8 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from xflow.analysis.assumptions import Assumption
 from xflow.analysis.observers import Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
+from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
 from xflow.core.graph import Graph, Node, Value
 from xflow.core.intervals import Range
@@ -99,6 +103,10 @@ class Places:
         before, after = ranges.of(old), ranges.of(new)
         if before.is_real:
             return Observed.NOWHERE if after.is_real else "the result might not be a number"
+        if ranges.assumption < Assumption.MODERATE:
+            reason = objection((old,), (new,), {*match.bindings.values()}, ranges, overflow=True)
+            if reason:
+                return reason
         if (
             before.is_below_infinity
             and after.is_below_infinity
