@@ -11,7 +11,8 @@ from products import RULES, two_products
 from small_models import small_model
 
 import xflow
-from xflow.cli import check_command, entry
+from xflow.cli import entry
+from xflow.cli.commands import check
 from xflow.core.errors import ExitCode
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import PASSES, Measurer
@@ -80,7 +81,7 @@ def test_a_model_is_slower_only_beyond_doubt(
     monkeypatch.setattr(Measurer, "compare", lambda *_, **__: compared)
     a, b = str(models / "a.onnx"), str(models / "same.onnx")
     assert entry.main(["check", a, b, "--max-regress", allowed]) == code
-    assert not check_command.is_slower(Comparison(0.9, 0.7, 1.01, timing, timing), 0)
+    assert not check.is_slower(Comparison(0.9, 0.7, 1.01, timing, timing), 0)
 
 
 def test_a_model_that_seems_slower_is_timed_again(

@@ -176,7 +176,7 @@ def test_bash_completes_commands_flags_and_files_also_without_a_command(
         ["bash"], input="\n".join(script), text=True, capture_output=True, cwd=tmp_path, check=True
     )
     first, *others = done.stdout.splitlines()
-    assert sorted(first.split()) == sorted(entry.COMMANDS)
+    assert sorted(first.split()) == sorted(entry.NAMES)
     file = "repvgg.onnx"
     assert [set(line.split()) for line in others] == [
         *({"report", "replay", file}, {file}, {"--budget"}, {"data"}, {file}, {"show"})

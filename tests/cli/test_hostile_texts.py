@@ -23,7 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from products import separated
 
-from xflow.cli import entry, page_command, prove_command
+from xflow.cli import entry, proving
+from xflow.cli.commands import report as report_command
 from xflow.core import limits
 from xflow.core.constraint import parse_constraint
 from xflow.core.errors import ExitCode, ReportError, RuleFileError, SizeError, XflowError
@@ -280,8 +281,8 @@ def test_a_proof_that_takes_too_long_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And so are those behind it: the solver was interrupted."""
-    monkeypatch.setattr(prove_command, "prove", endless)
-    monkeypatch.setattr(prove_command, "LIMIT_S", 0.2)
+    monkeypatch.setattr(proving, "prove", endless)
+    monkeypatch.setattr(proving, "LIMIT_S", 0.2)
     path = tmp_path / "two.rules"
     path.write_text(rule() + "\n" + rule().replace("rule one", "rule two"))
     assert entry.main(["prove", str(path)]) == ExitCode.UNKNOWN
@@ -616,7 +617,7 @@ def test_a_page_of_anything_is_written_or_one_sentence(
     path = tmp_path / "r.json"
     path.write_text(json.dumps(told))
     options = argparse.Namespace(report=str(path), html=str(tmp_path / "r.html"), quiet=True)
-    outcome(XflowError, page_command.run, options)
+    outcome(XflowError, report_command.run, options)
 
 
 @pytest.mark.parametrize("kind", ["long", "large"])

@@ -13,7 +13,7 @@ from sentences import assert_one_sentence
 from small_models import small_model
 
 from xflow.cli.entry import build_parser, complete
-from xflow.cli.folder_command import restated
+from xflow.cli.folder import restated
 from xflow.core.errors import ExitCode
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

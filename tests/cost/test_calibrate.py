@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.cli.calibrate_command import table
+from xflow.cli.commands.calibrate import table
 from xflow.core.graph import Graph
 from xflow.core.sorts import ELEMENT, REAL
 from xflow.cost.calibration import calibrate as calibrate_module

@@ -17,7 +17,8 @@ import pytest
 import yaml
 from products import RULES, two_products
 
-from xflow.cli import check_command, entry
+from xflow.cli import entry
+from xflow.cli.commands import check
 from xflow.core.errors import ExitCode
 from xflow.pipeline import api, attempts, gate
 from xflow.rewriting import store
@@ -123,7 +124,7 @@ def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "default_directory", lambda: workplace / "some")
     monkeypatch.setenv("XFLOW_CACHE", str(workplace / "costs.sqlite"))
     monkeypatch.setattr(gate, "TIMING_S", (0.2, 0.3))
-    monkeypatch.setattr(check_command, "TIMING_S", 0.5)
+    monkeypatch.setattr(check, "TIMING_S", 0.5)
     monkeypatch.setattr(attempts, "calibrated", lambda *_: None)
 
 

@@ -4,8 +4,11 @@ import argparse
 import contextlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
+
+from xflow.core.errors import UsageError
 
 Add = Callable[..., object]
 """The method `add_argument` of a parser."""
@@ -108,3 +111,69 @@ def add_tolerances(add: Add) -> None:
 def add_seed(add: Add, what: str = "of everything random") -> None:
     """Add `--seed`."""
     add("--seed", type=seed, default=0, metavar="N", help=f"{what} (0)")
+
+
+def add_rules(add: Add, otherwise: str = "those that come with xflow") -> None:
+    """Add `--rules`; `otherwise` says which are meant without it."""
+    add("--rules", metavar="DIR", help=f"folder of rules ({otherwise})")
+
+
+def rules_folder(text: str | None) -> Path:
+    """The folder of rules that was asked for, or the one that comes with the program."""
+    from xflow.rewriting import store  # noqa: PLC0415 - so that --help is instant
+
+    return store.default_directory() if text is None else Path(text)
+
+
+def add_jobs(add: Add) -> None:
+    """Add `--jobs`."""
+    add("--jobs", type=count, metavar="N", help="processes (physical cores)")
+
+
+def add_names(add: Add, flag: str, what: str) -> None:
+    """Add an option that takes names, and may be given again."""
+    add(flag, nargs="+", action="extend", default=[], metavar="NAME", help=what)
+
+
+def add_comparison(add: Add) -> None:
+    """Add how models are run and compared."""
+    add_threads(add)
+    add_provider(add)
+    add_input_shapes(add, ", also for one input: then the worst result counts")
+    add_tolerances(add)
+    add_seed(add)
+
+
+def add_equation(add: Add) -> None:
+    """Add what an equation is made of, on the command line or in files."""
+    add("texts", nargs="*", metavar="LEFT RIGHT | FILE", help="two sides, or files of rules")
+    add("--in", dest="inputs", metavar="INPUTS", help="as in 'x[N, C, *S] y[...] c[n]:bool'")
+    several = {"action": "append", "default": []}
+    add("--param", metavar="NAMES", help="symbols in attributes: 's *p eps:real'", **several)
+    add("--where", metavar="CONDITION", help="what is given; repeatable", **several)
+    add("--rank", metavar="N", help="lengths of the starred vectors: '1 2 3'", **several)
+    add("--types", metavar="TYPES", help="reals; reals, integers; or any (reals)")
+
+
+def input_settings(
+    given: Sequence[tuple[str, tuple[int, ...]]],
+) -> list[dict[str, tuple[int, ...]]]:
+    """The settings of the input shapes: the k-th shape of each input belongs to the k-th setting.
+
+    An input that is given one shape has it in all settings.
+    """
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for name, shape in given:
+        shapes.setdefault(name, []).append(shape)
+    number = max(map(len, shapes.values()), default=1)
+    for name, several in shapes.items():
+        if len(several) not in (1, number):
+            most = next(other for other, item in shapes.items() if len(item) == number)
+            raise UsageError(
+                f"--input-shapes gives {name!r} {len(several)} shapes and {most!r} {number}",
+                do="give each input one shape, or one for every setting",
+            )
+    return [
+        {name: several[k if len(several) > 1 else 0] for name, several in shapes.items()}
+        for k in range(number)
+    ]

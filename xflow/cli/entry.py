@@ -3,39 +3,35 @@
 import argparse
 import contextlib
 import difflib
-import importlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
-from xflow.cli import report_arguments, rule_arguments
-from xflow.cli.arguments import (
-    Add,
-    add_input_shapes,
-    add_inputs,
-    add_provider,
-    add_seed,
-    add_threads,
-    add_tolerances,
-    byte_size,
-    count,
-    positive,
-    tolerance,
+from xflow.cli.commands import (
+    calibrate,
+    certify,
+    check,
+    completion,
+    doctor,
+    explain,
+    optimize,
+    prove,
+    replay,
+    report,
+    rules,
 )
 from xflow.cli.foreign_flags import translate
-from xflow.cli.parser import Commands, Parser, add_command, add_talk
+from xflow.cli.parser import Parser, add_subcommands
 from xflow.core.atomic import unwinding_on_sigterm
 from xflow.core.errors import ExitCode, UsageError, XflowError, printable
-from xflow.core.limits import GROWTH
-from xflow.cost import OBJECTIVES
 
 COMMANDS = (
-    *("optimize", "check", "explain", "report", "replay", "certify"),
-    *("calibrate", "doctor", "completion", "prove", "rules"),
+    *(optimize, check, explain, report, replay, certify),
+    *(calibrate, doctor, completion, prove, rules),
 )
+NAMES = tuple(command.__name__.rpartition(".")[2] for command in COMMANDS)
 FLAGS = ("-q", "--quiet", "-v", "--verbose")
 
 HELP = """\
@@ -73,26 +69,13 @@ class _TopParser(Parser):
         return HELP
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of the whole command line."""
     parser = _TopParser(prog="xflow", allow_abbrev=False)
     parser.add_argument("--version", action=_Version, nargs=0)
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", parser_class=Parser
-    )
-    _add_optimize(commands)
-    _add_check(commands)
-    _add_calibrate(commands)
-    rule_arguments.add_prove(commands)
-    rule_arguments.add_rules(commands)
-
-    def command(name: str, summary: str, usage: str | None = None) -> Parser:
-        made = add_command(commands, name, summary, usage)
-        add_talk(made)
-        return made
-
-    report_arguments.add_reports(command)
-    report_arguments.add_help(command)
+    commands = add_subcommands(parser, "command")
+    for command in COMMANDS:
+        command.add(commands)
     return parser
 
 
@@ -106,139 +89,13 @@ class _Version(argparse.Action):
         raise SystemExit(0)
 
 
-def _add_optimize(commands: "Commands[Parser]") -> None:
-    usage = "xflow [optimize] IN OUT [options]"
-    parser = add_command(commands, "optimize", "make an ONNX model faster", usage)
-    add = parser.add_argument
-    add("input", metavar="IN", help="the model, - for stdin, or a folder of models; never written")
-    add("output", metavar="OUT", help="where the faster model goes, - for stdout, or a folder")
-    add(
-        "--budget",
-        type=positive,
-        default=60.0,
-        metavar="SECONDS",
-        help="for all but the final timing (60)",
-    )
-    _add_comparison(add)
-    add_inputs(add, "check and time")
-    add(
-        "--objective",
-        choices=OBJECTIVES,
-        default="latency",
-        help="what is to become better: latency, peak memory, size of the file, or number of "
-        "nodes that run (latency)",
-    )
-    add("--rules", metavar="DIR", help="folder of rules (those that come with xflow)")
-    names = {"nargs": "+", "action": "extend", "default": [], "metavar": "NAME"}
-    add("--only-rules", help="apply these rules only", **names)  # type: ignore[arg-type]
-    add("--skip-rules", help="do not apply these", **names)  # type: ignore[arg-type]
-    add("--check", type=count, default=3, metavar="N", help="random inputs to compare on (3)")
-    add("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
-    opset = parser.add_mutually_exclusive_group()
-    opset.add_argument(
-        "--keep-opset", action="store_true", help="use no operators of a newer opset"
-    )
-    opset.add_argument(
-        "--target-opset",
-        type=count,
-        metavar="N",
-        help="raise to this one where newer operators gain (the oldest that has them)",
-    )
-    add(
-        "--domains",
-        choices=("onnx", "ort"),
-        default="onnx",
-        help="bring in standard operators only, or those of ONNX Runtime's own domain, too (onnx)",
-    )
-    add(
-        "--keep-initializer-inputs",
-        action="store_true",
-        help="weights that are inputs, too, stay inputs (they become constants)",
-    )
-    add(
-        "--size-threshold",
-        type=byte_size,
-        default=GROWTH,
-        metavar="SIZE",
-        help=f"by how much folded constants may enlarge the model ({GROWTH // 2**20}MiB)",
-    )
-    add(
-        "--assume",
-        choices=[level.option for level in Assumption],
-        default=DEFAULT.option,
-        help="what may be taken for granted: nothing, that float inputs which enter sums hold "
-        f"numbers, or also that moderate numbers do not overflow ({DEFAULT.option})",
-    )
-    add("--save-repro", metavar="DIR", help="where models go that show a wrong rewrite")
-    add("--report", metavar="FILE.json", help="write what was done as JSON")
-    add("--jobs", type=count, default=1, metavar="N", help="models of a folder at a time (1)")
-    add("--html", metavar="FILE", help="write what was done as a page for a browser")
-    add("--fail-if-not-faster", action="store_true", help="exit with 4 if nothing was gained")
-    add_talk(parser)
-    parser.set_defaults(run="optimize", parser=parser)
-
-
-CHECK_EXAMPLE = """\
-All outputs are compared on random inputs that make sense: indices lie inside what
-they index, masks are mostly ones.  And on edge cases: zeros, ties, large and small
-numbers, values around each constant of the model, NaN, infinities, other sizes.
-With --max-regress, both are timed as well.
-Exit code 0: the same, 6: not the same, 7: slower by more than --max-regress.
-"""
-
-
-def _add_check(commands: "Commands[Parser]") -> None:
-    usage = "xflow check A B [options]"
-    parser = add_command(
-        commands, "check", "compare two models that should be the same", usage, CHECK_EXAMPLE
-    )
-    add = parser.add_argument
-    add("before", metavar="A", help="the model that is right")
-    add("after", metavar="B", help="the one in question")
-    add("--samples", type=count, default=3, metavar="N", help="sets of random inputs (3)")
-    _add_comparison(add)
-    add_inputs(add, "compare")
-    add(
-        "--promised",
-        action="store_true",
-        help="hold B to what `xflow optimize` promises: for inputs that are numbers, and no empty "
-        "ones, and where A gives numbers",
-    )
-    add(
-        "--max-regress",
-        type=tolerance,
-        metavar="PERCENT",
-        help="how much slower B may be; nothing is timed without it",
-    )
-    add_talk(parser)
-    parser.set_defaults(run="check")
-
-
-def _add_comparison(add: Add) -> None:
-    """How models are run and compared."""
-    add_threads(add)
-    add_provider(add)
-    add_input_shapes(add, ", also for one input: then the worst result counts")
-    add_tolerances(add)
-    add_seed(add)
-
-
-def _add_calibrate(commands: "Commands[Parser]") -> None:
-    parser = add_command(commands, "calibrate", "measure this machine for the estimate")
-    add = parser.add_argument
-    add_threads(add)
-    add_provider(add)
-    add_talk(parser)
-    parser.set_defaults(run="calibrate")
-
-
 def complete(arguments: Sequence[str]) -> list[str]:
     """Return `arguments` with the command in front: the bare form means `optimize`."""
     rest = list(arguments)
     flags = []
     while rest and rest[0] in FLAGS:
         flags.append(rest.pop(0))
-    if rest and rest[0] in COMMANDS:
+    if rest and rest[0] in NAMES:
         # `rules` has commands of its own, behind which the flags belong.
         optimizes = rest[0] == "optimize"
         return [rest[0], *translate(rest[1:]), *flags] if optimizes else rest + flags
@@ -250,8 +107,8 @@ def complete(arguments: Sequence[str]) -> list[str]:
 def _look_at_the_command(arguments: Sequence[str]) -> None:
     """Raises UsageError for a command that is misspelled, and that would be taken for a model."""
     first = next((word for word in arguments if word not in FLAGS), "")
-    close = difflib.get_close_matches(first, COMMANDS, n=1, cutoff=0.75)
-    if close and first not in COMMANDS and not os.path.exists(first):
+    close = difflib.get_close_matches(first, NAMES, n=1, cutoff=0.75)
+    if close and first not in NAMES and not os.path.exists(first):
         raise UsageError(
             f"there is neither a command nor a model {first}", do=f"did you mean {close[0]}?"
         )
@@ -268,12 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with unwinding_on_sigterm():
             _look_at_the_command(arguments)
-            options = build_parser().parse_args(complete(arguments))
-            module, _, name = options.run.rpartition(":")
-            # Only now, so that --help is instant.
-            commands = importlib.import_module(f"xflow.cli.{module or 'commands'}")
-            run: Callable[[argparse.Namespace], ExitCode] = getattr(commands, name)
-            code = _with_pipes(options, run)
+            parser = build_parser()
+            options = parser.parse_args(complete(arguments))
+            options.top = parser  # whose commands a shell completes
+            code = _with_pipes(options, options.run)
             sys.stdout.flush()
             return code
     except XflowError as error:

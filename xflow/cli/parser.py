@@ -28,6 +28,12 @@ class Parser(argparse.ArgumentParser):
             )
         return options
 
+    @property
+    def commands(self) -> Sequence[str]:
+        """The names of the commands in it."""
+        inner = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        return [name for action in inner for name in action.choices]
+
     def called(self, options: argparse.Namespace) -> "Parser":
         """The parser of the command that was called, or of the command inside it."""
         for action in self._actions:
@@ -83,6 +89,12 @@ def add_command(
         formatter_class=_raw_formatter if epilog else _formatter,
         allow_abbrev=False,
     )
+
+
+def add_subcommands(parser: argparse.ArgumentParser, dest: str = "action") -> "Commands[Parser]":
+    """What commands of a parser are added to, of which one has to be given."""
+    name = dest.upper()
+    return parser.add_subparsers(dest=dest, required=True, metavar=name, parser_class=Parser)
 
 
 def add_talk(parser: argparse.ArgumentParser) -> None:

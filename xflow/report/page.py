@@ -11,6 +11,7 @@ from typing import Any
 
 from xflow.core.errors import RuleFileError
 from xflow.core.graph import Graph, Leaf, Value
+from xflow.core.wording import counted
 from xflow.report.report import Report, assumed_lines, format_amount, format_seconds
 from xflow.rewriting.numerics import Numerics
 from xflow.rewriting.rule import Instance, Rule, parse_rules
@@ -77,7 +78,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def verdict(report: Json) -> str:
     """What came of a run, in one sentence."""
     target = report["target"]
-    where = f"{target['threads']} thread{'' if target['threads'] == 1 else 's'}"
+    where = counted(target["threads"], "thread")
     where = f"{target['processor'] or target['provider']}, {where}"
     if not report["changed"]:
         return f"Nothing was gained on {where}: the output is the input's own graph."

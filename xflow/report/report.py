@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from xflow.core.errors import printable
+from xflow.core.wording import counted
 from xflow.cost import Objective
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:
     """Return how many blocks of each kind became one operator each, and why others did not."""
     if not blocks:
         return []
-    lines = [f"In one operator or kernel each: {counted(blocks)}"]
+    lines = [f"In one operator or kernel each: {recognised(blocks)}"]
     missed = Counter(
         (block.kind, block.name or "no operator", block.reason)
         for block in blocks
@@ -264,7 +265,7 @@ def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:
     return lines
 
 
-def counted(blocks: Sequence[Block]) -> str:
+def recognised(blocks: Sequence[Block]) -> str:
     """Return how many of the blocks of each kind the output model has as one operator each."""
     words = []
     for kind in sorted({block.kind for block in blocks}):
@@ -347,7 +348,7 @@ def _model_table(report: Report) -> "Table":
     from rich.table import Table  # noqa: PLC0415
 
     target = report.target
-    where = f"{target.provider}, {target.threads} thread{'' if target.threads == 1 else 's'}"
+    where = f"{target.provider}, {counted(target.threads, 'thread')}"
     table = Table(box=box.SIMPLE_HEAD, width=WIDTH, pad_edge=False)
     table.add_column(where, ratio=1, overflow="fold")
     table.add_column("before", justify="right", width=22)

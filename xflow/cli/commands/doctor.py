@@ -1,20 +1,20 @@
 """`xflow doctor`: what there is to work with, and what would be measured where."""
 
+from __future__ import annotations
+
 import argparse
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from xflow.cli.arguments import add_threads
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, ProviderError, XflowError
-from xflow.cost.calibration.calibrate import stored
-from xflow.cost.machine import processor_name, usable_cores
-from xflow.cost.measure import PROVIDERS, Target, check_provider
-from xflow.cost.store import Place, Store, default_path
-from xflow.cost.worker import Worker
-from xflow.report.report import format_amount
-from xflow.rewriting.store import default_directory, load_rules
+from xflow.core.wording import counted
+
+if TYPE_CHECKING:
+    from xflow.cost.worker import Worker
 
 PACKAGES = ("onnx", "onnx-ir", "numpy", "z3-solver")
 """Packages of which the version matters to somebody who asks for help."""
@@ -26,8 +26,26 @@ OPTIONAL = {
 """Packages that some commands need, and how one comes by them."""
 
 
+def add(commands: Commands[Parser]) -> None:
+    """Add `doctor`."""
+    summary = "say what there is to work with: versions, processor, database"
+    parser = add_command(commands, "doctor", summary)
+    add_threads(parser.add_argument)
+    add_talk(parser)
+    parser.set_defaults(run=run)
+
+
 def run(options: argparse.Namespace) -> ExitCode:
     """Print what was found; fail with the first thing that does not work."""
+    from rich.console import Console
+
+    from xflow.cost.calibration.calibrate import stored
+    from xflow.cost.machine import processor_name, usable_cores
+    from xflow.cost.store import Place, Store, default_path
+    from xflow.cost.worker import Worker
+    from xflow.report.report import format_amount
+    from xflow.rewriting.store import default_directory, load_rules
+
     console = Console(highlight=False, soft_wrap=True)
 
     def tell(what: str, value: object) -> None:
@@ -56,7 +74,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     with Store() as store:
         place = Place.of("cpu", threads, runtime)
         known = stored(place, store) is not None
-        tell("measured on", f"cpu, {threads} thread{'' if threads == 1 else 's'}")
+        tell("measured on", f"cpu, {counted(threads, 'thread')}")
         tell("calibrated", "yes" if known else "no; the first run does it, or xflow calibrate")
         tell("database", f"{path}, {format_amount(float(size), 'size')}")
         for warning in store.warnings:
@@ -66,6 +84,8 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 def _providers(threads: int, worker: Worker) -> list[str]:
     """What --provider may be, each with whether it works: the runtime may lack what it needs."""
+    from xflow.cost.measure import PROVIDERS, Target, check_provider
+
     said = []
     for name in PROVIDERS:
         try:

@@ -1,26 +1,62 @@
-"""The command `xflow rules derive`: how an equation follows from the rules of a folder."""
+"""`xflow rules derive`: how an equation follows from the rules of a folder."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from xflow.cli.prove_command import read_rules
+from xflow.cli.arguments import add_equation, add_rules, add_seed, count, rules_folder
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, UsageError
-from xflow.generator.saturation.derivation import Derived, NotDerived, derive_claim
-from xflow.generator.saturation.directions import Database
-from xflow.rewriting.rule import Rule
-from xflow.rewriting.store import load_rules
+from xflow.core.wording import counted
+
+if TYPE_CHECKING:
+    from xflow.generator.saturation.derivation import Derived, NotDerived
+    from xflow.rewriting.rule import Rule
+
+DERIVE_EXAMPLE = """\
+Both sides are rewritten by all rules at once, step after step, until they meet; a
+derivation counts if it is found again at other sizes.  Where the equation needs
+conditions, they are looked for.  Exit code 0: derived, 12: not.
+
+  xflow rules derive --in 'a[n,m] b[m,k] c[m,k]' \\
+                     'MatMul(a, Add(b, c))' 'Add(MatMul(a, c), MatMul(a, b))'
+  xflow rules derive my.rules --steps 4
+"""
 
 
-def run(options: argparse.Namespace, folder: Path) -> ExitCode:
+def add(actions: Commands[Parser]) -> None:
+    """Add `derive`."""
+    usage = (
+        "xflow rules derive --in INPUTS LEFT RIGHT [options]\n"
+        "       xflow rules derive FILE.rules ..."
+    )
+    parser = add_command(
+        actions, "derive", "show how an equation follows from the rules", usage, DERIVE_EXAMPLE
+    )
+    add_argument = parser.add_argument
+    add_equation(add_argument)
+    add_argument("--no-infer", action="store_true", help="take it as it stands, find no conditions")
+    add_rules(add_argument, "xflow's own")
+    add_argument("--steps", type=count, default=3, metavar="N", help="of saturation (3)")
+    add_seed(add_argument, "of the sizes that are tried")
+    add_talk(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> ExitCode:
     """Derive what was asked for, print how, and tell whether all of it was derived."""
+    from xflow.cli.equations import read_rules
+    from xflow.generator.saturation.derivation import Derived, derive_claim
+    from xflow.generator.saturation.directions import Database
+    from xflow.rewriting.store import load_rules
+
     if not options.texts:
         raise UsageError("there is no equation", do="see xflow rules derive --help")
     equations = read_rules(options)
-    database = Database.of(load_rules(folder))
+    database = Database.of(load_rules(rules_folder(options.rules)))
     derived = 0
     start = time.monotonic()
     for rule in equations:
@@ -41,13 +77,17 @@ def run(options: argparse.Namespace, folder: Path) -> ExitCode:
 
 def row(rule: Rule, found: Derived | NotDerived) -> str:
     """One line for an equation of many."""
+    from xflow.generator.saturation.derivation import NotDerived
+
     if isinstance(found, NotDerived):
         return f"not derived  {rule.name}: {found.reason}"
-    return f"{count(found.steps, 'step'):<11}  {rule.name}: {', '.join(found.rules)}"
+    return f"{counted(found.steps, 'step'):<11}  {rule.name}: {', '.join(found.rules)}"
 
 
 def report(rule: Rule, found: Derived | NotDerived) -> list[str]:
     """Everything about one equation, line by line."""
+    from xflow.generator.saturation.derivation import NotDerived
+
     facts = [("in", rule.inputs), ("from", rule.lhs), ("to", rule.rhs)]
     if isinstance(found, NotDerived):
         return ["not derived", *labelled([*facts, ("reason", found.reason)])]
@@ -55,7 +95,7 @@ def report(rule: Rule, found: Derived | NotDerived) -> list[str]:
     facts += [("where", ", ".join(found.where))] if found.where else []
     facts += [("shown for", " ".join(shapes))]
     return [
-        f"derived in {count(found.steps, 'step')} by {count(len(found.rules), 'rule')}",
+        f"derived in {counted(found.steps, 'step')} by {counted(len(found.rules), 'rule')}",
         *labelled(facts),
         *(line for number in range(len(found.chains)) for line in steps(number, found)),
     ]
@@ -78,8 +118,3 @@ def steps(number: int, found: Derived) -> Iterator[str]:
 def labelled(facts: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Lines of a label and a text each."""
     return (f"  {label:<11}{text}" for label, text in facts)
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

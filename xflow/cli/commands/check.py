@@ -1,4 +1,4 @@
-"""The command `xflow check`: is a model the same as another, and is it not slower?"""
+"""`xflow check`: is a model the same as another, and is it not slower?"""
 
 from __future__ import annotations
 
@@ -10,26 +10,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xflow.cli.arguments import add_comparison, add_inputs, count, input_settings, tolerance
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import Different, ExitCode, Slower, WorkerError
-from xflow.cost import machine
-from xflow.cost.comparison import Comparison
-from xflow.cost.measure import Measurer, Target
-from xflow.cost.worker import Worker
-from xflow.feeds.dimension_equalities import tied_settings
-from xflow.feeds.edge_cases import InputSet
-from xflow.feeds.inputs import Shapes, default_shapes, load_model
-from xflow.feeds.real_inputs import real_inputs
-from xflow.onnx import files
-from xflow.onnx.interface import check_interface
-from xflow.pipeline.agreement import LIMIT_S, compare
-from xflow.validation.equivalence import CheckResult
-from xflow.validation.validate import Tolerance
 
 if TYPE_CHECKING:
-    from xflow.cli.progress import Progress
+    from xflow.cost.comparison import Comparison
+    from xflow.cost.measure import Target
+    from xflow.cost.worker import Worker
+    from xflow.feeds.edge_cases import InputSet
+    from xflow.feeds.inputs import Shapes
+    from xflow.validation.equivalence import CheckResult
 
 TIMING_S = 10.0
 """Seconds of timing at each setting of the input shapes."""
+
+
+CHECK_EXAMPLE = """\
+All outputs are compared on random inputs that make sense: indices lie inside what
+they index, masks are mostly ones.  And on edge cases: zeros, ties, large and small
+numbers, values around each constant of the model, NaN, infinities, other sizes.
+With --max-regress, both are timed as well.
+Exit code 0: the same, 6: not the same, 7: slower by more than --max-regress.
+"""
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add `check`."""
+    usage = "xflow check A B [options]"
+    parser = add_command(
+        commands, "check", "compare two models that should be the same", usage, CHECK_EXAMPLE
+    )
+    add_argument = parser.add_argument
+    add_argument("before", metavar="A", help="the model that is right")
+    add_argument("after", metavar="B", help="the one in question")
+    add_argument("--samples", type=count, default=3, metavar="N", help="sets of random inputs (3)")
+    add_comparison(add_argument)
+    add_inputs(add_argument, "compare")
+    add_argument(
+        "--promised",
+        action="store_true",
+        help="hold B to what `xflow optimize` promises: for inputs that are numbers, and no empty "
+        "ones, and where A gives numbers",
+    )
+    add_argument(
+        "--max-regress",
+        type=tolerance,
+        metavar="PERCENT",
+        help="how much slower B may be; nothing is timed without it",
+    )
+    add_talk(parser)
+    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)
@@ -51,6 +82,9 @@ class Question:
         Raises Different where one disagrees, and ModelError where nothing can be said.
         """
         asked = self.options
+        from xflow.pipeline.agreement import compare
+        from xflow.validation.validate import Tolerance
+
         found = compare(
             (self.before, self.after),
             self.settings,
@@ -79,6 +113,9 @@ class Question:
         Sizes that nothing decides are those at which they were seen to agree. Before one is called
         slower, it is timed as often again and again, in new sessions.
         """
+        from xflow.cost.comparison import Comparison
+        from xflow.cost.measure import Measurer
+
         percent = self.options.max_regress
         measurer = Measurer(self.target, self.worker)
         timed = []
@@ -101,18 +138,30 @@ class Question:
         return timed
 
 
-def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progress) -> ExitCode:
+def run(options: argparse.Namespace) -> ExitCode:
     """Compare two models, and time them if a limit for that was given; print one line on each.
 
     Raises Different and Slower: the exit code says which.
     """
+    from xflow.cli.progress import Progress
+    from xflow.cost import machine
+    from xflow.cost.measure import Target
+    from xflow.cost.worker import Worker
+    from xflow.feeds.dimension_equalities import tied_settings
+    from xflow.feeds.inputs import default_shapes, load_model
+    from xflow.feeds.real_inputs import real_inputs
+    from xflow.onnx import files
+    from xflow.onnx.interface import check_interface
+    from xflow.pipeline.agreement import LIMIT_S
+
+    given = input_settings(options.input_shapes)
     before, after = Path(options.before), Path(options.after)
     loaded, _ = map(files.load_model, (before, after))  # raises ModelError, in one sentence
     old, new = load_model(before), load_model(after)
     fault = check_interface(old, new, strict=False)
     if fault is not None:
         raise Different(fault, str(after))
-    settings = [default_shapes(old, shapes) if shapes else {} for shapes in settings]
+    settings: Sequence[Shapes] = [default_shapes(old, shapes) if shapes else {} for shapes in given]
     settings = tied_settings(loaded, settings)
     real = real_inputs(old, options.inputs)
     target = Target(options.provider, options.threads or machine.usable_cores())
@@ -120,7 +169,7 @@ def run(options: argparse.Namespace, settings: Sequence[Shapes], progress: Progr
     with Worker(limit) as worker:
         deadline = time.monotonic() + LIMIT_S
         question = Question(before, after, settings, options, target, worker, deadline, real)
-        with progress:
+        with Progress(options.quiet, options.verbose) as progress:
             progress("compare", {})
             agreed = question.compare()
             timed: Sequence[Comparison] = ()

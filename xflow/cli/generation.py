@@ -1,8 +1,7 @@
-"""`xflow rules generate`: runs the job, shows where it stands, and prints what came of it."""
+"""Where a generation of rules stands, for somebody who waits, and what came of it."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from xflow.core.errors import ExitCode, OutputError, UsageError
-from xflow.onnx.files import check_output, write_text_atomically
-from xflow.rewriting.store import default_directory
+from xflow.core.wording import counted
 
 if TYPE_CHECKING:
     from xflow.generator.report import Summary
@@ -76,13 +73,9 @@ class Display:
 
 def _stats(family: FamilyStanding) -> str:
     if family.unexplored:
-        return f"{_several(family.unexplored, 'vocabulary', 'vocabularies')} to enumerate"
-    left = _several(family.left, "proposal", "proposals")
+        return f"{counted(family.unexplored, 'vocabulary', 'vocabularies')} to enumerate"
+    left = counted(family.left, "proposal")
     return f"{left} left, {family.counts['proved']} proved"
-
-
-def _several(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 def _left(standing: Standing) -> str:
@@ -91,48 +84,11 @@ def _left(standing: Standing) -> str:
     return f"about {round(standing.seconds_left)} s left"
 
 
-def run(options: argparse.Namespace) -> ExitCode:
-    """Build the database of rules from nothing, and print what came of it."""
-    from xflow.generator import run as job  # noqa: PLC0415 - it takes a while to load
-
-    out = default_directory() if options.out is None else Path(options.out)
-    if options.address and options.engine != "ray":
-        raise UsageError("--address is of a Ray cluster", do="give --engine ray with it")
-    if out.exists() and not out.is_dir():
-        raise OutputError("this is not a folder", str(out))
-    if options.report:
-        check_output(options.report)
-    against = None
-    if options.diff or options.against:
-        against = Path(options.against) if options.against else default_directory()
-    with Display(options.quiet, options.verbose) as display:
-        summary = job.generate(
-            out,
-            seed=options.seed,
-            families=options.families,
-            max_ops=options.max_ops,
-            jobs=options.jobs,
-            max_memory=options.max_memory,
-            engine=options.engine,
-            address=options.address,
-            against=against,
-            progress=display,
-        )
-    if options.report:
-        write_text_atomically(summary.to_json(), options.report)
-    if not options.quiet:
-        _print(summary, out)
-    if against is None or summary.difference is None:
-        return ExitCode.OK
-    if not options.quiet:
-        print("\n".join(summary.difference.lines()))
-    return ExitCode.CHANGED if summary.difference else ExitCode.OK
-
-
-def _print(summary: Summary, out: Path) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"Rules in {out}")
-    table.add_column()
-    table.add_column(justify="right")
+def table(summary: Summary, out: Path) -> Table:
+    """The figures of a generation of the rules in a folder."""
+    made = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"Rules in {out}")
+    made.add_column()
+    made.add_column(justify="right")
     for label, value in summary.rows:
-        table.add_row(str(label), str(value))
-    Console(width=WIDTH).print(table)
+        made.add_row(str(label), str(value))
+    return made

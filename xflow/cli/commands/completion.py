@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from xflow.cli.entry import COMMANDS, build_parser
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode
 
 FILES = ("IN", "OUT", "A", "B", "LEFT RIGHT | FILE")
@@ -32,14 +32,27 @@ complete -o bashdefault -F _xflow xflow"""
 """What the script for bash has in addition."""
 
 
+def add(commands: Commands[Parser]) -> None:
+    """Add `completion`."""
+    summary = "print the script with which a shell completes commands"
+    parser = add_command(commands, "completion", summary)
+    parser.add_argument("shell", choices=("bash", "fish", "zsh"), metavar="bash|fish|zsh")
+    add_talk(parser)
+    parser.set_defaults(run=run)
+
+
 def run(options: argparse.Namespace) -> ExitCode:
     """Print the script."""
-    import shtab  # noqa: PLC0415 - nobody else needs it
+    import shtab
 
-    parser = build_parser()
+    parser: Parser = options.top
     _name_files(parser, shtab.FILE, shtab.DIRECTORY)
     script = shtab.complete(parser, shell=options.shell)
-    print(script + BARE.format(commands=" ".join(COMMANDS)) if options.shell == "bash" else script)
+    print(
+        script + BARE.format(commands=" ".join(parser.commands))
+        if options.shell == "bash"
+        else script
+    )
     return ExitCode.OK
 
 

@@ -51,11 +51,7 @@ class Outcome:
         return f"{ratio['value']:.3f}" if ratio else ""
 
 
-def run(
-    options: argparse.Namespace,
-    settings: Sequence[str],
-    progress: Progress,
-) -> ExitCode:
+def run(options: argparse.Namespace, settings: Sequence[str]) -> ExitCode:
     """Optimize every model under `options.input`, into the same places under `options.output`.
 
     `settings` are the arguments that each of them is optimized with, `options.jobs` at a time.
@@ -101,7 +97,7 @@ def run(
         return Outcome(str(name), process.returncode, sentence, found)
 
     with (
-        progress,
+        Progress(options.quiet, options.verbose) as progress,
         tempfile.TemporaryDirectory(prefix="xflow-") as scratch,
         ThreadPoolExecutor(options.jobs) as pool,
     ):

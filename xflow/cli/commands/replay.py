@@ -1,41 +1,52 @@
-"""`xflow replay` and `xflow certify`: a report's rewrites, made again or confirmed."""
+"""`xflow replay`: a report's rewrites, made again."""
+
+from __future__ import annotations
 
 import argparse
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
-
-from xflow.analysis.assumptions import Assumption
-from xflow.cli.progress import Progress
+from xflow.cli.arguments import add_seed, add_threads, add_tolerances, count
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, ModelError, ReportError, ValidationFailed
-from xflow.cost.machine import usable_cores
-from xflow.cost.measure import Target
-from xflow.cost.worker import Worker
-from xflow.onnx import files
-from xflow.onnx.importer import Imported
-from xflow.pipeline.certify import (
-    Prover,
-    Rechecked,
-    Rounding,
-    certify,
-    measure_again,
-    prove_again,
-    replayed,
-    same_digest,
-)
-from xflow.pipeline.log import read_report
-from xflow.validation.validate import Broken, Tolerance, Validator
+from xflow.core.wording import counted
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from xflow.onnx.importer import Imported
 
 CHECK_S = 600.0
 """Seconds that the comparison on random inputs may take."""
 
 
-def replay(options: argparse.Namespace) -> ExitCode:
+def add(commands: Commands[Parser]) -> None:
+    """Add `replay`."""
+    usage = "xflow replay REPORT.json IN OUT [options]"
+    summary = "make the rewrites of a report again, without search"
+    parser = add_command(commands, "replay", summary, usage)
+    add_argument = parser.add_argument
+    add_argument("report", metavar="REPORT.json", help="of a run with --report")
+    add_argument("input", metavar="IN", help="the model of that run; never written")
+    add_argument("output", metavar="OUT", help="where the faster model goes")
+    add_threads(add_argument, "of the check")
+    add_argument("--check", type=count, default=3, metavar="N", help="random inputs (3)")
+    add_tolerances(add_argument)
+    add_seed(add_argument, "of the inputs")
+    add_talk(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> ExitCode:
     """Make the rewrites of a report again, without search and timing."""
+    from xflow.cli.progress import Progress
+    from xflow.onnx import files
+    from xflow.pipeline.certify import replayed, same_digest
+    from xflow.pipeline.log import read_report
+
     files.check_output(options.output, options.input)
     report, log = read_report(options.report)
     shapes = _shapes(report, options.report)
@@ -59,7 +70,7 @@ def replay(options: argparse.Namespace) -> ExitCode:
     if not options.quiet:
         made = [item for each in log.all() for items in each.rounds for item in items]
         steps = sum(len(item.steps or ()) for item in made)
-        print(f"{_count(len(made), 'rewrite')} made again, in {_count(steps, 'step')}")
+        print(f"{counted(len(made), 'rewrite')} made again, in {counted(steps, 'step')}")
     return ExitCode.OK
 
 
@@ -82,6 +93,11 @@ def _check(
     options: argparse.Namespace,
 ) -> None:
     """Compare the model on random inputs, as a search would have. Raises ValidationFailed."""
+    from xflow.cost.machine import usable_cores
+    from xflow.cost.measure import Target
+    from xflow.cost.worker import Worker
+    from xflow.validation.validate import Broken, Tolerance, Validator
+
     with tempfile.TemporaryDirectory(prefix="xflow-") as folder, Worker() as worker:
         validator = Validator(
             imported,
@@ -96,44 +112,3 @@ def _check(
         outcome = validator.compare(model)
     if isinstance(outcome, Broken):
         raise ValidationFailed(outcome.reason, str(source))
-
-
-def run_certify(options: argparse.Namespace) -> ExitCode:
-    """Confirm that a model follows from another by the steps of a report."""
-    _, log = read_report(options.report)
-    prover: Prover = prove_again
-    rounding: Rounding = measure_again
-    if options.recheck:
-        from xflow.rewriting.store import default_directory  # noqa: PLC0415
-
-        checked = Rechecked(Path(options.rules) if options.rules else default_directory())
-        prover, rounding = checked, checked.rounding
-    with Progress(options.quiet, options.verbose) as progress:
-        assumption = None if options.assume is None else Assumption.named(options.assume)
-        paths = Path(options.input), Path(options.output)
-        found = certify(*paths, log, prover, progress, rounding=rounding, assumption=assumption)
-    if not options.quiet:
-        how = "rechecked" if options.recheck else "proved"
-        print(
-            f"{options.output} follows from {options.input}:\n{_count(found.rules, 'rule')} {how}, "
-            f"{_count(found.rewrites, 'rewrite')} in {_count(found.steps, 'step')} replayed"
-        )
-        if found.facts:
-            print(f"{_count(found.facts, 'rewrite')} by facts about its values, found anew")
-        for level, rewrites in sorted(found.assumed.items()):
-            if level != Assumption.NONE:
-                verb = "assumes" if rewrites == 1 else "assume"
-                print(f"{_count(rewrites, 'rewrite')} {verb} that {level.sentence}")
-        if found.masks:
-            print(
-                f"{_count(found.masks, 'rewrite')} with masks raised by one unit in the last place"
-            )
-        if found.calls:
-            print(f"{_count(found.calls, 'call')} of functions of the model inlined")
-        if found.frozen:
-            print(f"{_count(found.frozen, 'weight')} that could be given as inputs made constant")
-    return ExitCode.OK
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

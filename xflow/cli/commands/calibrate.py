@@ -1,4 +1,4 @@
-"""The command `xflow calibrate`: what was measured of this machine, as a table."""
+"""`xflow calibrate`: what was measured of this machine, as a table."""
 
 from __future__ import annotations
 
@@ -6,31 +6,46 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
+from xflow.cli.arguments import add_provider, add_threads
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, WorkerError
-from xflow.cost.calibration.calibrate import Calibration, Number, calibrate, keep
-from xflow.cost.machine import Crowd, usable_cores
-from xflow.cost.measure import Measurer, Target
-from xflow.cost.store import Place, Store
+from xflow.core.wording import counted
 
 if TYPE_CHECKING:
-    from xflow.cli.progress import Progress
+    from rich.table import Table
+
+    from xflow.cost.calibration.calibrate import Calibration, Number
+    from xflow.cost.store import Place
 
 WIDTH = 80
 BUSY = "Other processes were in the way of it; measure again when the machine is idle."
 
 
-def run(options: argparse.Namespace, progress: Progress) -> ExitCode:
+def add(commands: Commands[Parser]) -> None:
+    """Add `calibrate`."""
+    parser = add_command(commands, "calibrate", "measure this machine for the estimate")
+    add_threads(parser.add_argument)
+    add_provider(parser.add_argument)
+    add_talk(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> ExitCode:
     """Measure this machine anew, keep that for all further runs, and print it."""
+    from rich.console import Console
+
+    from xflow.cli.progress import Progress
+    from xflow.cost.calibration.calibrate import calibrate, keep
+    from xflow.cost.machine import Crowd, usable_cores
+    from xflow.cost.measure import Measurer, Target
+    from xflow.cost.store import Place, Store
+
     target = Target(options.provider, options.threads or usable_cores())
     start = time.monotonic()
     with Measurer(target) as measurer, Store() as store:
         place = Place.of(target.provider, target.threads, measurer.runtime_version)
         crowd = Crowd()
-        with progress:
+        with Progress(options.quiet, options.verbose) as progress:
             found = calibrate(measurer, progress)
         if not found.measured:
             raise WorkerError(f"nothing could be measured: {found.numbers[0].reason}")
@@ -45,6 +60,9 @@ def run(options: argparse.Namespace, progress: Progress) -> ExitCode:
 
 def table(found: Calibration) -> Table:
     """Every number: its default, what was measured, or why nothing was."""
+    from rich import box
+    from rich.table import Table
+
     made = Table(box=box.SIMPLE_HEAD, width=WIDTH, pad_edge=False)
     made.add_column("number")
     made.add_column("default", justify="right")
@@ -64,8 +82,8 @@ def cells(number: Number) -> tuple[str, str, str]:
 
 def summary(found: Calibration, place: Place, seconds: float) -> list[str]:
     """What it holds for, and how much of it was measured."""
-    threads = f"{place.threads} thread{'' if place.threads == 1 else 's'}"
     return [
         f"{len(found.measured)} of {len(found.numbers)} numbers measured in {seconds:.0f} s, for",
-        f"{place.processor}, {place.provider}, {threads}, ONNX Runtime {place.runtime}.",
+        f"{place.processor}, {place.provider}, {counted(place.threads, 'thread')}, "
+        f"ONNX Runtime {place.runtime}.",
     ]

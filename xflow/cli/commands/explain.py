@@ -1,0 +1,65 @@
+"""`xflow explain`: what would be done to a model; nothing is written."""
+
+from __future__ import annotations
+
+import argparse
+
+from xflow.cli.arguments import (
+    add_input_shapes,
+    add_rules,
+    add_seed,
+    add_threads,
+    input_settings,
+    positive,
+)
+from xflow.cli.parser import Commands, Parser, add_command, add_talk
+from xflow.core.errors import ExitCode, printable
+from xflow.cost import OBJECTIVES
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add `explain`."""
+    summary = "say what would be done, region by region; write nothing"
+    parser = add_command(commands, "explain", summary, "xflow explain IN [options]")
+    add_argument = parser.add_argument
+    add_argument("input", metavar="IN", help="the model; never written")
+    add_argument(
+        "--budget", type=positive, default=10.0, metavar="SECONDS", help="for the search (10)"
+    )
+    add_threads(add_argument)
+    add_input_shapes(add_argument)
+    add_argument(
+        "--objective", choices=OBJECTIVES, default="latency", help="what is to become better"
+    )
+    add_rules(add_argument)
+    add_argument(
+        "--cost", choices=("measured", "estimated"), default="estimated", help="(estimated)"
+    )
+    add_seed(add_argument)
+    add_talk(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Search, and say what was found."""
+    from xflow.cli.progress import Progress
+    from xflow.cost import machine
+    from xflow.pipeline import api
+    from xflow.pipeline.explanation import explain_report
+
+    with Progress(options.quiet, options.verbose) as progress:
+        result = api.optimize(
+            options.input,
+            budget=options.budget,
+            threads=options.threads or machine.usable_cores(),
+            input_shapes=input_settings(options.input_shapes),
+            rules=options.rules,
+            objective=options.objective,
+            cost=options.cost,
+            seed=options.seed,
+            progress=progress,
+        )
+    print(printable(str(explain_report(result.report))))
+    if options.cost == "estimated" and not options.quiet:
+        print("\nBy estimate; --cost measured asks this machine. Nothing was written.")
+    return ExitCode.OK

@@ -1,0 +1,15 @@
+"""`xflow rules`: the commands around the rewrite rules."""
+
+from __future__ import annotations
+
+from xflow.cli.commands.rules import derive, generate, listing, recheck, show, verify
+from xflow.cli.parser import Commands, Parser, add_command, add_subcommands
+
+ACTIONS = (listing, show, generate, verify, recheck, derive)
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add `rules` and what can be done with them."""
+    actions = add_subcommands(add_command(commands, "rules", "work with the rewrite rules"))
+    for action in ACTIONS:
+        action.add(actions)
