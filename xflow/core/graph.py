@@ -355,11 +355,12 @@ def rebuild_all(
     """`values` with every occurrence of a key of `replace` replaced, in replacements too.
 
     That is `rebuild` with one key after the other, in a single walk. A key in its own replacement
-    stays. `moved` collects what became of all other values on the way. Raises ShapeError where a
-    replacement's shape does not suit a user.
+    stays. `moved` collects what became of all values on the way that were not replaced. Raises
+    ShapeError where a replacement's shape does not suit a user.
     """
     new: dict[Value, Value] = {}
     stay: dict[Value, Value] = {}
+    moved = {} if moved is None else moved
     opened: set[Value] = set()
     stack = list(reversed(values))
     while stack:
@@ -381,11 +382,8 @@ def rebuild_all(
             found = tuple(made for made in inputs if made is not None)
             is_same = found == value.node.inputs
             node = value.node if is_same else with_inputs(value.node, found)
-            (stay if value in opened else new)[value] = node.outputs[value.index]
+            moved[value] = (stay if value in opened else new)[value] = node.outputs[value.index]
             stack.pop()
-    if moved is not None:
-        moved.update((old, made) for old, made in new.items() if old not in replace)
-        moved.update(stay)
     return tuple(new[value] for value in values)
 
 
