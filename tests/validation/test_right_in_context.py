@@ -46,12 +46,14 @@ class Case:
     feeds: dict[str, Array] = field(default_factory=dict)
     tolerance: float = 2e-6
     """Of the largest element of an output."""
+    opset: int = 20
 
     @property
     def model(self) -> onnx.ModelProto:
         weights = f"<{self.weights}>" if self.weights else ""
         text = (
-            f'<ir_version: 9, opset_import: ["" : 20]> g {self.signature} {weights} {{{self.body}}}'
+            f'<ir_version: 9, opset_import: ["" : {self.opset}]> g {self.signature} {weights}'
+            f" {{{self.body}}}"
         )
         return shape_inference.infer_shapes(onnx.parser.parse_model(text))
 
@@ -420,6 +422,14 @@ BEHIND = [  # operators of which only the name is known stand between
         f"{OFFSETS}, float[4] w = {{1, 1, 1, 1}}",
         f"{SHIFTED} y = LayerNormalization<epsilon = 1e-12>(e, w)",
         SMALL,
+    ),
+    Case(
+        "small differences in front of a normalization by their squares",
+        "(float[2, 4] x) => (float[2, 4] y)",
+        f"{OFFSETS}, float[4] w = {{1, 1, 1, 1}}",
+        f"{SHIFTED} y = RMSNormalization<epsilon = 1e-12>(e, w)",
+        SMALL,
+        opset=23,
     ),
     Case(
         "a mask of least floats and infinities",
