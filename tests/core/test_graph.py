@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xflow.core.graph import TensorType, Value, apply, leaf, rebuild_all
+import xflow.ops  # noqa: F401 - operators are known by their names
+from xflow.core.fold import Folder
+from xflow.core.graph import Opaque, TensorType, Value, apply, leaf, opaque, rebuild_all
 
 X = leaf("x", TensorType("FLOAT", (3,)))
 
@@ -42,3 +45,21 @@ def test_what_was_replaced_itself_is_replaced_where_it_takes_a_place() -> None:
     again = apply("Identity", [joined])[0]
     simple = apply("Add", [X, X])[0]
     assert rebuild_all([joined, again], {again: joined, joined: simple}) == (simple, simple)
+
+
+def test_an_impure_operator_of_constants_stays_impure_where_their_types_change() -> None:
+    """It is neither folded, nor one with another that has the same inputs."""
+    old = leaf("w", TensorType("FLOAT", (3,)), constant=True)
+    new = leaf("v", TensorType("FLOAT", (1, 3)), constant=True)
+    drawn = [
+        opaque(key, [old], [old.type], "RandomUniformLike", pure=False)[0] for key in ("r0", "r1")
+    ]
+    moved = rebuild_all(drawn, {old: new})
+    assert moved[0] != moved[1]
+    for value in moved:
+        assert value.node.inputs == (new,)
+        assert not value.is_constant
+        assert isinstance(value.node.op, Opaque)
+        assert value.node.op.op_type == "RandomUniformLike"
+        assert not value.node.op.pure
+        assert Folder(lambda _: np.ones((1, 3), np.float32))(value) is None

@@ -276,7 +276,8 @@ def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
             same = _made(node.kind, node.op, inputs, node.attributes, node.types)
         return same
     if isinstance(node.op, Opaque):
-        return opaque(node.op.key, inputs, node.types)[0].node
+        op = node.op
+        return opaque(op.key, inputs, node.types, op.op_type, pure=op.pure)[0].node
     assert isinstance(node.op, Operator)
     return apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)[0].node
 
