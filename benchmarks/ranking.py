@@ -57,7 +57,6 @@ from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
-from xflow.search.driver import ALPHA
 from xflow.search.region import Constants, Region, cut
 from xflow.search.states import State
 from xflow.validation.validate import write_temporary
@@ -199,7 +198,7 @@ class Ranking:
         deadline = time.monotonic() + self.options.budget
         for number, group in enumerate(groups.values()):
             region, now = group[0], time.monotonic()
-            limits = Limits(alpha=ALPHA, deadline=now + (deadline - now) / (len(groups) - number))
+            limits = Limits(deadline=now + (deadline - now) / (len(groups) - number))
             explorer = Explorer(
                 self.index,
                 partial(self.guide, uses=region.uses),

@@ -51,7 +51,7 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.driver import search
-from xflow.search.region import SMALL
+from xflow.search.policy import POLICY
 
 HERE = Path(__file__).resolve().parent
 THREADS = 1
@@ -124,7 +124,7 @@ class Runner:
         if outcome.form == goal:
             row = dataclasses.replace(row, found="same", chain=outcome.rules)
         else:
-            constants = with_expressions(source.constants, SMALL)
+            constants = with_expressions(source.constants, POLICY.told_apart)
             steps = chain(source.graph, goal, self.index, constants, seconds=DERIVING_S)
             row = dataclasses.replace(row, chain=steps)
             limit = self.cost.estimate(target.graph) * (1 + 1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from graphs import assert_same, call, tensor, weights
@@ -21,6 +22,7 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import parse_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.driver import search
+from xflow.search.policy import POLICY
 
 STEPS = "pads=[*e, *f], strides=[*s]"
 ZEROS = "pads=[0, 0, *0, 0, q, *0]"
@@ -153,6 +155,13 @@ def test_what_gains_at_once_is_found_before_any_detour() -> None:
     graph = cell(42)
     cost = EstimatedCost()
     limits = Limits(expansions=1, states=8)
-    explorer = Explorer(RuleIndex(RULES), cost.estimate, weights, limits, layout=Layout(block=16))
+    explorer = Explorer(
+        RuleIndex(RULES),
+        cost.estimate,
+        weights,
+        limits,
+        policy=replace(POLICY, alpha=1.5),
+        layout=Layout(block=16),
+    )
     best = min(explorer.explore(graph, 5), key=lambda state: state.cost)
     assert sorted(best.path) == ["deeper", "depthwise.reverse", "depthwise.reverse", "pool.reverse"]

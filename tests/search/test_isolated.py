@@ -33,7 +33,8 @@ from xflow.onnx.importer import Imported, import_model
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
-from xflow.search.driver import ALPHA, KEPT, search
+from xflow.search.driver import search
+from xflow.search.policy import POLICY
 from xflow.search.region import Constants, cut
 from xflow.search.steps import Steps
 
@@ -132,11 +133,11 @@ def test_a_gelu_is_found_whatever_an_operator_is_said_to_take(seed: int, runner:
         RuleIndex(runner.rules),
         partial(cost.layouts, uses=region.uses),
         constants.of(region),
-        Limits(alpha=ALPHA),
+        Limits(),
         opset=20,
         doubt=True,
     )
-    states = explorer.explore(region.graph, KEPT)
+    states = explorer.explore(region.graph, POLICY.forms)
     names = [[operator_name(n) for n in state.graph.nodes if not n.constant] for state in states]
     assert ["Gelu"] in [list(filter(None, each)) for each in names]
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -24,9 +25,9 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import apply_replacements, without
 from xflow.rewriting.rule import Rule, parse_rules
-from xflow.search.backtrack import Limits
 from xflow.search.driver import OVER, SLOW, SearchResult, search
 from xflow.search.explorers import Explorers, Found, Setting
+from xflow.search.policy import POLICY, Policy
 from xflow.search.region import Constants, Region, cut
 from xflow.search.states import State
 from xflow.search.steps import Steps
@@ -105,7 +106,12 @@ def network(blocks: int, size: int = 6, channels: int = 8) -> Graph:
 
 
 def found(
-    graph: Graph, cost: object = None, seconds: float = 60.0, *, processes: int = 1
+    graph: Graph,
+    cost: object = None,
+    seconds: float = 60.0,
+    *,
+    processes: int = 1,
+    policy: Policy = POLICY,
 ) -> SearchResult:
     model = EstimatedCost() if cost is None else cost
     deadline = time.monotonic() + seconds
@@ -116,6 +122,7 @@ def found(
         deadline=deadline,
         constants=weights,
         processes=processes,
+        policy=policy,
     )
 
 
@@ -627,8 +634,7 @@ def test_rule_that_looks_at_a_value_applies_only_where_the_value_is() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, symbol("batch")])
-def test_several_processes_find_what_one_does(batch: Size, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xflow.search.explorers.WORTHWHILE_S", 0.0)
+def test_several_processes_find_what_one_does(batch: Size) -> None:
     x = tensor("x", batch, 8, 6, 6)
     small, large = block(x, "a"), call("Relu", call("Relu", tensor("y", 3, 5)))
     graph = Graph((small, large, call("Add", *[tensor("z", 7)] * 2)))
@@ -696,7 +702,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
         def _started(self, *_: object) -> object:
             return Recording()
 
-    setting = Setting(Limits(), 1, 0, None, None, doubt=False)
+    setting = Setting(POLICY, 0, None, None, doubt=False)
     explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), setting, processes=2)
     list(explorers.explore(regions, [1.0] * len(regions), 100.0))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
@@ -718,15 +724,14 @@ class Slow(EstimatedCost):
 
 @pytest.mark.parametrize("work", [50, 2_000, 1_000_000])
 def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
-    work: int, monkeypatch: pytest.MonkeyPatch
+    work: int,
 ) -> None:
     """However fast it is, and however many processes it has."""
-    monkeypatch.setattr("xflow.search.explorers.WORTHWHILE_S", 0.0)
-    monkeypatch.setattr("xflow.search.driver.WORK_PER_S", work / 60)
+    policy = replace(POLICY, worthwhile_s=0.0, work_per_s=work / 60)
     x = tensor("x", 1, 8, 6, 6)
     graph = Graph((*network(5).outputs, block(x, "a"), block(call("Relu", x), "b")))
     results = [
-        found(graph, cost, processes=processes)
+        found(graph, cost, processes=processes, policy=policy)
         for cost, processes in ((EstimatedCost(), 1), (Slow(1e-4), 1), (EstimatedCost(), 2))
     ]
     for result in results[1:]:

@@ -50,6 +50,7 @@ from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import BITS, Instance, Rule
 from xflow.search import driver, explorers
+from xflow.search.policy import POLICY
 from xflow.validation.equivalence import CheckResult
 from xflow.validation.exact import NoExactForm, in_double, widened
 from xflow.validation.validate import Broken, Checked, Validator, write_temporary
@@ -109,7 +110,8 @@ def unchecked(monkeypatch: pytest.MonkeyPatch, worker: suites.Kept) -> None:
     monkeypatch.setattr(attempts, "usable_cores", lambda: 1)
     monkeypatch.setattr(Validator, "compare", believed)
     monkeypatch.setattr(pipeline, "account_for", lambda *_, **__: Account())
-    monkeypatch.setattr(driver, "WORK_PER_S", WORK_PER_S)
+    policy = replace(POLICY, work_per_s=WORK_PER_S)
+    monkeypatch.setattr(attempts, "POLICY", policy)
 
 
 def optimized(guarded: Guarded, number: int, *, anything: bool) -> onnx.ModelProto | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -35,7 +35,8 @@ from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, wit
 from xflow.rewriting.domains import within
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
-from xflow.search.driver import GAIN, search
+from xflow.search.driver import search
+from xflow.search.policy import POLICY
 from xflow.validation.attribution import prune
 from xflow.validation.reference import LARGE, Runner, runnable
 
@@ -281,7 +282,7 @@ class Finder:
                 costs,
                 deadline=deadline,
                 budget=budget,
-                gain=EXACT_GAIN if exact else GAIN,
+                policy=replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY,
                 seed=run.tolerance.seed,
                 constants=imported.constants,
                 opset=limit.opset or opset,

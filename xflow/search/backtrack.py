@@ -24,29 +24,19 @@ from xflow.core.registry import Operator
 from xflow.cost.target import Layout
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.match import ConstantLookup
+from xflow.search.policy import POLICY, Policy
 from xflow.search.states import Signature, State, cheapest, choice
 from xflow.search.steps import Step, Steps, replaced
-
-STEP = 1e-8
-"""Seconds that a step must gain to be worth taking: of states that cost the same, such as one with
-Clip and one with Relu, the one nearer to the model is the better one."""
-
-DOUBTS = 2
-"""How often a region is explored again without a step that may not gain what it is said to."""
-PART = 5
-"""What the limits are divided by then."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """What bounds the search of a region; all but the deadline make it the same on any machine."""
 
-    alpha: float = 1.5
-    slack: float = 2e-5
-    """Seconds by which a state may be dearer besides: a few calls of operators, which in a small
-    region are more than alpha allows."""
-    expansions: int = 100
-    states: int = 3000
+    expansions: int = POLICY.expansions
+    """Forms of which all steps are tried."""
+    states: int = POLICY.states
+    """Forms that are kept."""
     work: float = float("inf")
     """Nodes of all graphs that are priced, which takes nearly all of the time."""
     deadline: float = float("inf")
@@ -67,6 +57,7 @@ class Explorer:
         constants: ConstantLookup,
         limits: Limits,
         *,
+        policy: Policy = POLICY,
         seed: int = 0,
         opset: int | None = None,
         layout: Layout | None = None,
@@ -85,6 +76,7 @@ class Explorer:
         )
         self.estimate = estimate
         self.limits = limits
+        self.policy = policy
         self.random = random.Random(seed)
         self.opset = opset
         """The version of ONNX in which the result is to be written; None: any."""
@@ -117,10 +109,10 @@ class Explorer:
         doubted: list[Step] = []
         fewer = replace(
             self.limits,
-            expansions=self.limits.expansions // PART,
-            states=self.limits.states // PART,
+            expansions=self.limits.expansions // self.policy.doubt_part,
+            states=self.limits.states // self.policy.doubt_part,
         )
-        while self.doubt and not self.exhausted and len(doubted) < DOUBTS:
+        while self.doubt and not self.exhausted and len(doubted) < self.policy.doubts:
             step = bests[-1].heaviest
             if step is None:
                 break
@@ -166,7 +158,7 @@ class Explorer:
                 is_dear = cost > self._dearest(best)
                 if step.shrinks if is_dear else cost >= state.cost:
                     behind = self._best_behind(step, after, seen, all_steps=is_dear)
-                    hope = min(cost, behind + STEP * (len(state.path) + 2))
+                    hope = min(cost, behind + self.policy.step_s * (len(state.path) + 2))
                     if hope >= state.cost and step.renames:
                         continue
                 seen.add(new.key)
@@ -236,7 +228,7 @@ class Explorer:
         return self.work >= limits.work or time.monotonic() > limits.deadline
 
     def _dearest(self, best: float) -> float:
-        return self.limits.alpha * best + self.limits.slack
+        return self.policy.alpha * best + self.policy.slack_s
 
     def _successors(
         self, state: State, seen: Container[object], doubted: Sequence[Step]
@@ -254,7 +246,7 @@ class Explorer:
             key = self.steps.key(after)
             if key in seen:
                 continue
-            cost = self._price(after) + STEP * (len(state.path) + 1)
+            cost = self._price(after) + self.policy.step_s * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:
                 yield _Successor(step, after, moved, key, cost)
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from statistics import fmean
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
@@ -21,74 +18,26 @@ from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.blocks.find import find_larger
-from xflow.core.fold import Folder, byte_size
+from xflow.core.fold import Folder
 from xflow.core.graph import Graph, Node
-from xflow.core.registry import Operator
 from xflow.cost import CostModel
-from xflow.cost.objectives import operators
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.match import ConstantLookup, no_constants
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
-from xflow.search.backtrack import Limits
+from xflow.search.decision import Decider
 from xflow.search.explorers import Explorers, Setting
+from xflow.search.policy import POLICY, Policy
 from xflow.search.region import Constants, Region, cut, cut_unfilled
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
 
-ALPHA = 2.0
-"""States that cost more than this times the best are dropped: estimates are rough, and rules that
-enable others cost first."""
-KEPT = 6
-"""Forms of a region that are measured against the original."""
-GAIN = 0.02
-"""Least relative gain for which a region is rewritten."""
-MEASURED = 0.01
-"""The same where it is measured, at first and then in new sessions."""
-SESSIONS = 3
-"""How many of these there are at most, as long as it is not clear."""
-SURPRISE = 0.08
-"""The same at first for a form that the estimate does not call faster: more often it is noise."""
-NOISE = 0.05
-"""Up to which relative difference two measured forms count as equally fast that the estimate does
-not tell apart."""
-HOPE = 1.05
-"""Forms are measured up to this estimated cost, relative to the original's."""
-PASSES = 4
-EFFORTS = 1, 10
-"""Multiples of the limits, one after the other, where results are measured. Small gains are lost in
-the noise, so that regions pay to be searched deeply; but not before all of them, and what stands
-there after the first rewrites, have been searched a little."""
-WORK_PER_S = 100_000
-"""Nodes of graphs that are priced for each second of the budget, where nothing is measured. It is
-less than what two cores can do, so that the work ends a search and not the time: at the same place
-on any machine."""
-ROUNDS = 3
-"""How often regions are searched again then for which there was not enough of it."""
 OVER = "the search ran out of its budget, and might find more with a larger one"
 SLOW = (
     "the search ran out of time before it was through with the work of its budget: a machine that "
     "is faster or less busy, or a larger budget, may lead to another result"
 )
-SEARCHING = 0.6
-"""The part of a pass's time that is for exploring; the rest is for measuring."""
-MEASURE_S = (0.2, 1.0)
-"""Least and most seconds for measuring one region."""
-AGAIN = 0.4
-"""The part of them for measuring again what seems to be the fastest form."""
-SPELLED = 2.0
-"""How many times as long a region is searched where attention or a normalization is spelled out."""
-WAVES = 0.25
-"""The part of the budget that waves may take, see `waves`."""
-MEASURED_RUNS = 10
-"""How often each form of a region that may be large is run."""
-LOADING = 30.0
-"""Parts of the time that is left that may be spent on loading a region for each part of the model's
-time that it may gain: GPT-2's table of tokens takes 5 s to load twice, and is read in 50 us."""
-LOADED_PER_S = 6e7
-"""Bytes of weights of a region that the runtime is given and loads in a second, about."""
-
 Progress = Callable[[str, Mapping[str, object]], None]
 
 
@@ -109,11 +58,10 @@ def search(
     *,
     deadline: float,
     budget: float | None = None,
-    alpha: float = ALPHA,
+    policy: Policy = POLICY,
     seed: int = 0,
     constants: ConstantLookup = no_constants,
     opset: int | None = None,
-    gain: float = GAIN,
     processes: int = 1,
     progress: Progress | None = None,
     assumption: Assumption = DEFAULT,
@@ -121,19 +69,18 @@ def search(
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
 
-    It is made of operators that `opset` of ONNX has; of any if that is None. A region is rewritten
-    for at least a relative `gain` if the estimate decides. Regions are explored in that many
-    `processes` at once. Deterministic for a seed as far as `cost` is, unless the deadline cuts it
-    short. What is found is remembered as what `budget` seconds lead to, which may be some more than
-    there are until the deadline, and vary less (None: as many). `assumption` is what is taken for
-    granted of values, `outside` what is sensitive to the graph's outputs, where it is a part.
+    It is made of operators that `opset` of ONNX has; of any if that is None. Regions are explored
+    in that many `processes` at once. Deterministic for a seed as far as `cost` is, unless the
+    deadline cuts it short. What is found is remembered as what `budget` seconds lead to, which may
+    be some more than there are until the deadline, and vary less (None: as many). `assumption` is
+    what is taken for granted of values, `outside` what is sensitive to the graph's outputs, where
+    it is a part.
     """
-    limits = Limits(alpha=alpha)
     layout = None if cost.layouts is None else cost.layouts.target.layout
-    setting = Setting(limits, KEPT, seed, opset, layout, cost.measures, assumption)
+    setting = Setting(policy, seed, opset, layout, cost.measures, assumption)
     budget = deadline - time.monotonic() if budget is None else budget
-    known = Constants(constants, assumption, outside)
-    settings = (setting, gain, cost.settings)
+    known = Constants(constants, assumption, outside, policy)
+    settings = (setting, cost.settings)
     with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
         job = _Search(
             explorers,
@@ -141,8 +88,8 @@ def search(
             Memory(cost.notebook, rules, budget, *settings, constants=known, opset=opset),
             Memory(cost.notebook, rules, budget, *settings, "waves", constants=known, opset=opset),
             known,
+            policy=policy,
             deadline=deadline,
-            gain=gain,
             progress=progress,
         )
         return job.run(graph)
@@ -159,21 +106,22 @@ class _Search:
         memory_of_waves: Memory,
         constants: Constants,
         *,
+        policy: Policy,
         deadline: float,
-        gain: float,
         progress: Progress | None,
     ) -> None:
         self.explorers = explorers
         self.cost = cost
         self.memory = memory
         self.memory_of_waves = memory_of_waves
+        self.policy = policy
         self.deadline = deadline
-        self.gain = gain
+        self.decider = Decider(cost, policy, deadline)
         self.constants = constants
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
-        self.work = None if cost.measures else _work_in(self.remaining())
+        self.work = None if cost.measures else policy.work_per_s * _whole(self.remaining())
         """What may still be done, where that and not the time is shared out."""
         self.starved: set[tuple[object, ...]] = set()
         """Regions for which there was not enough of it."""
@@ -204,12 +152,12 @@ class _Search:
             self.whole = self.cost.estimate(graph)
         graph = self.search_waves(graph)
         if self.work is None:
-            for effort in EFFORTS:
+            for effort in self.policy.efforts:
                 self.effort = effort
                 graph = self.search_again(graph, self.unfinished)
         else:
             graph = self.search_passes(graph)
-            for _ in range(ROUNDS):
+            for _ in range(self.policy.rounds):
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
         if self.is_over:
@@ -238,7 +186,7 @@ class _Search:
     def search_passes(self, graph: Graph) -> Graph:
         """Pass after pass over the graph with one effort, while that gains."""
         idle = 0
-        for number in range(PASSES):
+        for number in range(self.policy.passes):
             if idle == 2 or self.is_over:
                 break
             before = graph
@@ -257,7 +205,7 @@ class _Search:
             return graph
         regions = cut_unfilled(graph, self.constants, self.cost.layouts)
         solved: dict[tuple[object, ...], Solution | None] = {}
-        until = time.monotonic() + WAVES * self.remaining()
+        until = time.monotonic() + self.policy.waves * self.remaining()
         for region in regions:
             if region.key not in solved:
                 solved[region.key] = self.wave(region, until)
@@ -265,7 +213,7 @@ class _Search:
 
     def wave(self, region: Region, until: float) -> Solution | None:
         """The form that waves give a region, if any; they end at `until`, or with their work."""
-        known = self.memory_of_waves.get(region, EFFORTS[-1])
+        known = self.memory_of_waves.get(region, self.policy.efforts[-1])
         if known is not None:
             return known.solution
         if self.is_over:
@@ -274,19 +222,19 @@ class _Search:
         if self.work is None:
             found = self.explorers.waves(region, math.inf, until)
         else:
-            found = self.explorers.waves(region, WAVES * self.work, self.deadline)
+            found = self.explorers.waves(region, self.policy.waves * self.work, self.deadline)
             self.work -= found.work
         if len(found.states) > 1:
-            runs = MEASURED_RUNS * len(found.states)
-            wanted = max(runs * found.states[0].cost, MEASURE_S[1])
-            seconds = min(wanted, WAVES * self.remaining())
+            runs = self.policy.measured_runs * len(found.states)
+            wanted = max(runs * found.states[0].cost, self.policy.measure_s[1])
+            seconds = min(wanted, self.policy.waves * self.remaining())
             known = self.decide(region, found.states, seconds, worth=1.0)
         elif found.exhausted:
-            known = Remembered(None, effort=EFFORTS[-1])
+            known = Remembered(None, effort=self.policy.efforts[-1])
         if known is None:
             return None
         if found.exhausted:
-            self.memory_of_waves.put(region, replace(known, effort=EFFORTS[-1]))
+            self.memory_of_waves.put(region, replace(known, effort=self.policy.efforts[-1]))
         return known.solution
 
     def as_known(self, graph: Graph) -> Graph:
@@ -344,7 +292,7 @@ class _Search:
                 self.settle(first, known)
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
-        part = SEARCHING * (until - time.monotonic())
+        part = self.policy.searching * (until - time.monotonic())
         work = None if self.work is None else share * self.work
         keys = list(groups)
         explored = self.explorers.explore(
@@ -366,7 +314,7 @@ class _Search:
                 if result.starved:
                     self.starved.add(key)
             original = result.states[0]
-            forms[key] = [s for s in result.states if s.cost < HOPE * original.cost]
+            forms[key] = [s for s in result.states if s.cost < self.policy.hope * original.cost]
         found: list[tuple[float, Region, list[State]]] = []
         for key in keys:  # not in the order in which they came
             region, (original, *others) = groups[key][0], forms[key]
@@ -379,11 +327,11 @@ class _Search:
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
             seconds = (until - time.monotonic()) / (len(found) - done)
-            low, high = MEASURE_S
+            low, high = self.policy.measure_s
             if self.cost.measures and hope <= 0 and seconds < low:
                 continue
             # What the estimate does not see, the form may gain all the same.
-            most = max(hope, SURPRISE * states[0].cost * len(groups[region.key]))
+            most = max(hope, self.policy.surprise * states[0].cost * len(groups[region.key]))
             worth = most / self.whole if self.whole > 0 else 1.0
             known = self.decide(region, states, min(high, max(low, seconds)), worth)
             if known is not None:
@@ -398,17 +346,18 @@ class _Search:
         one in which something is spelled out that operators compute by kernels of their own.
         """
         root = math.sqrt(self.cost.estimate(region.graph) * number)
-        return root * (SPELLED if find_larger(region.graph, self.constants.of(region)) else 1.0)
+        spelled = find_larger(region.graph, self.constants.of(region))
+        return root * (self.policy.spelled if spelled else 1.0)
 
     def remembered(self, region: Region, solution: Solution | None) -> Remembered:
         """What is to be known of a region; more effort changes nothing where nothing is left."""
         final = region.key not in self.unfinished
-        return Remembered(solution, final, EFFORTS[-1] if final else self.effort)
+        return Remembered(solution, final, self.policy.efforts[-1] if final else self.effort)
 
     def settle(self, region: Region, known: Remembered) -> None:
         """Note what is known of a region."""
         solution = self.solved[region.key] = known.solution
-        if known.effort < EFFORTS[-1]:
+        if known.effort < self.policy.efforts[-1]:
             self.unfinished.add(region.key)
         if solution is not None and known.final:
             # What stands there now is what the next pass meets.
@@ -417,116 +366,9 @@ class _Search:
     def decide(
         self, region: Region, states: Sequence[State], seconds: float, worth: float
     ) -> Remembered | None:
-        """The form that a region should have, measured for `seconds`; None if too few are left.
-
-        To load its weights may take seconds by themselves: no more of those that are left than the
-        part of the model's time that it is `worth`, times `LOADING`.
-        """
-        if not self.cost.measures:
-            original, *others = states
-            return self.remembered(region, self.estimated(original, others))
-        states = self.distinct(states)
-        low = MEASURE_S[0]
-        if self.remaining() < low:
-            return None
-        loading = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant) / LOADED_PER_S
-        fitting = min(len(states), int(self.remaining() / 2 / (loading + low)))
-        if fitting * loading > LOADING * worth * self.remaining():
-            fitting = int(LOADING * worth * self.remaining() / loading)
-        if fitting < 2:
-            return None
-        return self.remembered(region, self.measured(region, states[:fitting], seconds))
-
-    def distinct(self, states: Sequence[State]) -> Sequence[State]:
-        """The first state, and of others that end in the same kernels the one that costs least.
-
-        A normalization that is spelled out as the runtime's fusion wants it is not another form of
-        the operator for it: only by luck would it measure faster.
-        """
-        if self.cost.layouts is None:
-            return states
-        original, *others = states
-        forms, least = [original], {self.cost.layouts.served(original.graph): original.cost}
-        for state in sorted(others, key=lambda state: state.cost):
-            served = self.cost.layouts.served(state.graph)
-            if state.cost < least.get(served, math.inf):
-                least[served] = state.cost
-                forms.append(state)
-        return forms
-
-    def measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
-        """The fastest of the forms, of which the first is the original, if it gains enough.
-
-        It has to do so in new sessions, too.
-        """
-        original = forms[0]
-        graphs = [region.in_place(state.graph.outputs) for state in forms]
-        times = self.cost.measure(graphs, (1 - AGAIN) * seconds)
-        if times[0] is None:
-            return None
-        timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
-        fastest, form = min(timed, key=lambda item: item[0])
-        # Of forms that are equally fast as far as one can tell, the one with the fewest operators
-        # comes first. One can tell less where the estimate sees no difference either.
-        close = [
-            (t, state)
-            for t, state in timed
-            if t <= fastest * (1 + (NOISE if state.cost <= form.cost * (1 + GAIN) else GAIN))
-        ]
-        first = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
-        chosen = [first] if first[1] is form else [first, (fastest, form)]
-        wanted = [_wanted(state, original) for _, state in chosen]
-        if all(
-            t > times[0] * (1 - at_first)
-            for (t, _), (at_first, _) in zip(chosen, wanted, strict=True)
-        ):
-            return None
-        after = [graphs[forms.index(state)] for _, state in chosen]
-        enough = [lasting for _, lasting in wanted]
-        gains = self.gains(graphs[0], after, enough, seconds)
-        gaining = [
-            (gain, state)
-            for gain, (_, state), least in zip(gains, chosen, enough, strict=True)
-            if gain >= least and state.path and state.trail is not None
-        ]
-        most = max((gain for gain, _ in gaining), default=0.0)
-        kept = (_solution(state, gain * times[0]) for gain, state in gaining if gain >= most - GAIN)
-        return next(kept, None)
-
-    def gains(
-        self, before: Graph, after: Sequence[Graph], wanted: Sequence[float], seconds: float
-    ) -> list[float]:
-        """The part of the time that is gained by each graph, on the average of new sessions.
-
-        The fastest of several is so by luck, too, and two sessions of one model differ by some
-        percent for as long as they live. So there are further ones as long as it is not clear
-        whether a graph gains what is wanted of it. -inf: it does not run.
-        """
-        sessions: list[list[float]] = []
-        means = [-math.inf] * len(after)
-        for number in range(1, SESSIONS + 1):
-            if number > 1 and self.remaining() < seconds:
-                break
-            start, *times = self.cost.measure([before, *after], AGAIN * seconds, again=number)
-            if start is None:
-                break
-            sessions.append([-math.inf if t is None else 1 - t / start for t in times])
-            means = [fmean(each) for each in zip(*sessions, strict=True)]
-            if not any(
-                abs(mean - enough) < GAIN for mean, enough in zip(means, wanted, strict=True)
-            ):
-                break
-        return means
-
-    def estimated(self, original: State, others: Sequence[State]) -> Solution | None:
-        """The cheapest form that gains enough."""
-        for state in sorted(others, key=lambda state: state.cost):
-            part = _is_part(state.graph, original.graph)
-            gain = -GAIN if part and self.cost.layouts is not None else self.gain
-            gains = state.path and state.cost <= original.cost * (1 - gain)
-            if gains and state.trail is not None:  # what cannot be told cannot be checked
-                return _solution(state, original.cost - state.cost)
-        return None
+        """The form that a region should have, see `Decider`; None if too little time is left."""
+        found = self.decider.decide(region, states, seconds, worth)
+        return None if found is None else self.remembered(region, found.solution)
 
     def keeps_digits(self, graph: Graph, region: Region, solution: Solution) -> bool:
         """Whether a solution loses no digits at the region's own constants, see `cancellation`.
@@ -586,9 +428,9 @@ class _Search:
         return after
 
 
-def _work_in(seconds: float) -> float:
-    """The work for so many seconds, which are known up to the time that passes meanwhile."""
-    return WORK_PER_S * (math.ceil(seconds) if math.isfinite(seconds) else seconds)
+def _whole(seconds: float) -> float:
+    """Seconds that are known up to the time that passes meanwhile, as what they were."""
+    return math.ceil(seconds) if math.isfinite(seconds) else seconds
 
 
 def _near(before: Graph, after: Graph) -> frozenset[Node]:
@@ -618,45 +460,3 @@ def _computed(graph: Graph) -> tuple[object, ...]:
 
 def _doing(node: Node) -> object:
     return node.kind, node.types
-
-
-def _is_part(after: Graph, before: Graph) -> bool:
-    """Whether `after` computes some of the operators of `before` and nothing else.
-
-    By other real numbers at most, such as the scale of an attention: they take no time.
-    """
-    more, fewer = (
-        Counter(_working(node) for node in graph.nodes if not node.constant)
-        for graph in (before, after)
-    )
-    return fewer < more
-
-
-def _working(node: Node) -> object:
-    """What of a node its time depends on."""
-    if not isinstance(node.op, Operator):
-        return _doing(node)
-    read = tuple(value.type for value in node.inputs)
-    others = frozenset(
-        (name, value) for name, value in node.attributes.items() if not isinstance(value, Fraction)
-    )
-    return node.op.name, others, read, node.types
-
-
-def _wanted(state: State, original: State) -> tuple[float, float]:
-    """The part of the time that a form has to gain, at first and on the average of new sessions."""
-    if _is_part(state.graph, original.graph):
-        return -GAIN, -GAIN  # it does nothing that the original does not: so much is noise
-    # What kernel multiplies matrices faster, the estimate knows within some percent.
-    surely = -GAIN if state.has_other_kernels(original) else GAIN / 2
-    if state.cost >= original.cost * (1 - surely):
-        return SURPRISE, SURPRISE / 2
-    # Two sessions of one model differ by as much as it may gain in a large region. So what is
-    # simpler must only not be slower; with more operators, luck would bring in what gains nothing.
-    is_simpler = operators(state.graph) < operators(original.graph)
-    is_promised = state.cost < original.cost * (1 - GAIN)
-    return (-GAIN, 0.0) if is_simpler and is_promised else (MEASURED, MEASURED)
-
-
-def _solution(state: State, gain: float) -> Solution:
-    return Solution(state.graph.outputs, state.path, gain, state.trail)

@@ -28,25 +28,16 @@ from xflow.rewriting.match import ConstantLookup
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
-from xflow.search.region import SMALL, Constants, Region
+from xflow.search.policy import Policy
+from xflow.search.region import Constants, Region
 from xflow.search.states import State
-
-MAX_PROCESSES = 8
-"""Each holds the rules and what it has matched, some 200 MB."""
-WORTHWHILE_S = 5.0
-"""Seconds of exploring from which it pays to start processes, which takes two."""
-
-IDLE_S = 60.0
-"""Seconds without work after which a process ends: if this one is killed, nobody else ends it. No
-less than what the measurements between two passes take, or it reads the rules again."""
 
 
 @dataclass(frozen=True)
 class Setting:
     """What the exploration of all regions of a search has in common."""
 
-    limits: Limits
-    keep: int
+    policy: Policy
     seed: int
     opset: int | None
     layout: Layout | None
@@ -89,7 +80,7 @@ class Explorers:
         self._constants = constants
         self._cost = cost
         self._setting = setting
-        self._processes = min(processes, MAX_PROCESSES)
+        self._processes = min(processes, setting.policy.processes)
         self._pool: Any = None
 
     def close(self) -> None:
@@ -111,7 +102,7 @@ class Explorers:
 
         `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
         instead, and each may take all of the seconds: the same is found on any machine that is
-        through with the work by then. The limits of each are those of the setting times `effort`.
+        through with the work by then. The limits of each are those of the policy times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         clock = _Clock(weights, seconds, work, effort)
@@ -157,7 +148,7 @@ class Explorers:
             assumption=self._setting.assumption,
             careful=region.careful,
         )
-        states = waves.found(region.graph)[: self._setting.keep + 1]
+        states = waves.found(region.graph)[: self._setting.policy.forms + 1]
         return Found(states, waves.exhausted, waves.work)
 
     @cached_property
@@ -175,14 +166,14 @@ class Explorers:
         layouts = self._cost.layouts
         if layouts is None or self._processes < 2 or regions < 2:
             return None
-        if self._pool is None and seconds >= WORTHWHILE_S:
+        if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
             # A process that has ended for want of work, or that has come to hold much, is started
             # again: nobody needs to know.
             ended = "A worker (stopped|was restarted) while some jobs"
             warnings.filterwarnings("ignore", ended, UserWarning)
             self._pool = loky.ProcessPoolExecutor(
                 self._processes,
-                timeout=IDLE_S,
+                timeout=self._setting.policy.idle_s,
                 initializer=_begin,
                 initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
             )
@@ -235,18 +226,17 @@ class Share(NamedTuple):
     end: float
     """When the time for all regions is over, by time.monotonic, which all processes share."""
     effort: int
-    """By what the limits of the setting are multiplied."""
+    """By what the limits of the policy are multiplied."""
     work: float = float("inf")
     """What it may take, see `Limits.work`."""
 
-    def bound(self, limits: Limits) -> Limits:
+    def limits(self, policy: Policy) -> Limits:
         """The limits of a search that begins now."""
-        return replace(
-            limits,
-            expansions=self.effort * limits.expansions,
-            states=self.effort * limits.states,
-            work=self.work,
-            deadline=min(time.monotonic() + self.seconds, self.end),
+        return Limits(
+            self.effort * policy.expansions,
+            self.effort * policy.states,
+            self.work,
+            min(time.monotonic() + self.seconds, self.end),
         )
 
 
@@ -313,7 +303,8 @@ class _Context:
             self.index,
             estimate,
             constants,
-            share.bound(setting.limits),
+            share.limits(setting.policy),
+            policy=setting.policy,
             seed=setting.seed,
             opset=setting.opset,
             layout=setting.layout,
@@ -322,7 +313,7 @@ class _Context:
             assumption=setting.assumption,
             careful=careful,
         )
-        states = explorer.explore(graph, setting.keep)
+        states = explorer.explore(graph, setting.policy.forms)
         starved = not explorer.exhausted and explorer.work >= share.work
         return Found(states, explorer.exhausted, explorer.work, starved)
 
@@ -360,7 +351,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
     outputs = from_plain(task.form, leaves)
     assert outputs is not None
     estimate = partial(estimator, uses=task.uses)
-    lookup = with_expressions(data.get, SMALL)
+    lookup = with_expressions(data.get, context.setting.policy.told_apart)
     found = context.explore(
         Graph(outputs),
         estimate,

@@ -30,16 +30,7 @@ from xflow.cost.fusion import operator_name
 from xflow.cost.layout import fills_blocks, may_be_blocked
 from xflow.cost.target import Layout
 from xflow.rewriting.match import ConstantLookup
-
-LIMIT = 40
-"""Most nodes of a region that do not depend on constants alone."""
-MERGED = 12
-"""Neighbouring parts between bottlenecks are joined up to this many nodes."""
-TAIL = 3
-"""So many nodes behind a larger part without bottlenecks are joined to it, every other time: where
-heads are put side by side again, attention has ended, but not what can be said of it."""
-SMALL = 16
-"""Most elements of a constant that is told apart by its values, whatever they are."""
+from xflow.search.policy import POLICY, Policy
 
 
 @dataclass(frozen=True)
@@ -133,8 +124,10 @@ class Constants:
         lookup: ConstantLookup,
         assumption: Assumption = DEFAULT,
         outside: Observed = Observed.NOWHERE,
+        policy: Policy = POLICY,
     ) -> None:
         self.lookup = lookup
+        self.policy = policy
         self.ranges = Ranges(lookup, assumption)
         self.outside = outside
         self.careful: set[Node] = set()
@@ -176,7 +169,7 @@ class Constants:
         """What tells the data of `value` apart; None if rules must not look at it."""
         if value not in self._keys:
             array = self.lookup(value) if value.is_leaf else None
-            self._keys[value] = None if array is None else _digest(array)
+            self._keys[value] = None if array is None else self._digest(array)
         return self._keys[value]
 
     def of(self, region: Region) -> ConstantLookup:
@@ -189,21 +182,25 @@ class Constants:
                 return None
             return self.lookup(source)
 
-        return with_expressions(find, SMALL)
+        return with_expressions(find, self.policy.told_apart)
 
-
-def _digest(array: Array) -> str | None:
-    """A hash of data that a rule could recognise: small, uniform, or of zeros and ones."""
-    if array.size == 0 or array.dtype.kind not in "biuf":
-        return None
-    if array.size > SMALL:
-        sample = array.reshape(-1)[:64]
-        if np.all(sample == sample[0]) and np.all(array == sample[0]):
-            array = array.reshape(-1)[:1]
-        elif not (np.all((sample == 0) | (sample == 1)) and np.all((array == 0) | (array == 1))):
+    def _digest(self, array: Array) -> str | None:
+        """A hash of data that a rule could recognise: small, uniform, or of zeros and ones."""
+        if array.size == 0 or array.dtype.kind not in "biuf":
             return None
-    data = np.ascontiguousarray(array).tobytes()
-    return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + data).hexdigest()[:16]
+        if array.size > self.policy.told_apart:
+            sample = array.reshape(-1)[:64]
+            if np.all(sample == sample[0]) and np.all(array == sample[0]):
+                array = array.reshape(-1)[:1]
+            elif not (_is_mask(sample) and _is_mask(array)):
+                return None
+        data = np.ascontiguousarray(array).tobytes()
+        return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + data).hexdigest()[:16]
+
+
+def _is_mask(array: Array) -> bool:
+    """Whether an array is of zeros and ones."""
+    return bool(np.all((array == 0) | (array == 1)))
 
 
 def cut(
@@ -221,7 +218,7 @@ def cut(
     kernels += [] if layouts is None else layouts.fused(graph)
     for nodes in _levels(graph, late=not shifted):
         for component in _components(nodes):
-            for part in _parts(component, shifted, kernels):
+            for part in _parts(component, shifted, kernels, constants.policy):
                 regions.extend(
                     _region(graph, members, constants, layouts, sensitive)
                     for members in _components(part)
@@ -387,18 +384,22 @@ def _components(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _parts(
-    nodes: Sequence[Node], shifted: bool, kernels: Iterable[frozenset[Node]]
+    nodes: Sequence[Node],
+    shifted: bool,
+    kernels: Iterable[frozenset[Node]],
+    policy: Policy,
 ) -> list[list[Node]]:
     """Consecutive stretches of `nodes`, cut where few values or little data passes.
 
     But not within what the runtime computes by one kernel, or may come to: its parts, each on its
     own, cost other than they do together.
     """
-    seams = _seams(nodes)
+    most, merged = policy.region_nodes, policy.merged_nodes
+    seams = _seams(nodes, most)
     place = {node: i for i, node in enumerate(nodes)}
     for kernel in kernels:
         places = [place[node] for node in kernel if node in place]
-        if places and max(places) - min(places) < LIMIT:
+        if places and max(places) - min(places) < most:
             for i in range(min(places), max(places)):
                 seams[i] = replace(seams[i], within=seams[i].within + 1)
     stretches: list[list[Node]] = [[]]
@@ -407,7 +408,7 @@ def _parts(
         if seam.is_bottleneck:
             stretches.append([])
     parts: list[list[Node]] = []
-    limit = MERGED // 2 if shifted else MERGED
+    limit = merged // 2 if shifted else merged
     start = 0
     for stretch in filter(None, stretches):
         those = seams[start : start + len(stretch)]
@@ -416,15 +417,15 @@ def _parts(
             parts[-1].extend(stretch)
             continue
         if parts:
-            limit = MERGED
-        parts.extend(_split(stretch, those, LIMIT // 2 if shifted else LIMIT))
-        if len(parts[-1]) > MERGED and not shifted:
-            limit = len(parts[-1]) + TAIL
+            limit = merged
+        parts.extend(_split(stretch, those, most // 2 if shifted else most, most))
+        if len(parts[-1]) > merged and not shifted:
+            limit = len(parts[-1]) + policy.tail_nodes
     return parts
 
 
-def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int) -> list[list[Node]]:
-    """Stretches of at most LIMIT nodes, the first of at most `limit`, cut at the best seams."""
+def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int, most: int) -> list[list[Node]]:
+    """Stretches of at most `most` nodes, the first of at most `limit`, cut at the best seams."""
     parts = []
     start = 0
     while len(nodes) - start > limit:
@@ -437,7 +438,7 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int) -> list[list[N
         }
         end = min(badness, key=badness.__getitem__) + 1
         parts.append(nodes[start:end])
-        start, limit = end, LIMIT
+        start, limit = end, most
     parts.append(nodes[start:])
     return parts
 
@@ -467,8 +468,8 @@ class _Seam:
         return self.elements, self.values
 
 
-def _seams(nodes: Sequence[Node]) -> list[_Seam]:
-    """The places behind each of the nodes.
+def _seams(nodes: Sequence[Node], most: int) -> list[_Seam]:
+    """The places behind each of the nodes, of which a region has at most so many.
 
     Values from outside pass from their first reader to their last, unless that is so far that no
     region would hold both: what every layer reads ties no layers together.
@@ -484,7 +485,7 @@ def _seams(nodes: Sequence[Node]) -> list[_Seam]:
                 last[value] = i
     values, elements = [0] * (len(nodes) + 1), [0] * (len(nodes) + 1)  # how many more pass here
     for value, end in last.items():
-        if value not in outside or end - start[value] < LIMIT:
+        if value not in outside or end - start[value] < most:
             size = with_all(product(value.shape), UNKNOWN_SIZE)
             for place, sign in (start[value], 1), (end, -1):
                 values[place] += sign

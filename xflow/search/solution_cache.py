@@ -33,8 +33,6 @@ from xflow.rewriting.replay import Unfounded, apply_step
 from xflow.rewriting.rule import Rule
 from xflow.search.region import Constants, Region
 
-ENOUGH = 0.9
-"""The part of the time for a search that counts as all of it."""
 LONGEST = 1000
 """Most steps of a trail that are repeated; the longest that were seen have some dozens."""
 
@@ -112,7 +110,7 @@ class Memory:
         budget, spent, final = known["budget"], known["effort"], known.get("final", True)
         if not _is_number(budget) or type(spent) is not int or type(final) is not bool:
             raise TypeError("no note of a search")
-        if budget < ENOUGH * self._budget or spent < effort:
+        if budget < self._constants.policy.enough * self._budget or spent < effort:
             return None
         if known["form"] is None:
             return Remembered(None, effort=spent)

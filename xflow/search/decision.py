@@ -1,0 +1,215 @@
+"""What a measurement or an estimate of a region's forms means: which of them takes its place.
+
+An estimate is believed for a gain of some percent. A measurement is, if the form gains in new
+sessions of the runtime as well: the fastest of several is so by luck, too, and two sessions of one
+model differ by some percent for as long as they live.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import fmean
+
+from xflow.core.fold import byte_size
+from xflow.core.graph import Graph, Node
+from xflow.core.registry import Operator
+from xflow.cost import CostModel
+from xflow.cost.objectives import operators
+from xflow.search.policy import Policy
+from xflow.search.region import Region
+from xflow.search.solution_cache import Solution
+from xflow.search.states import State
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The form that a region should have; None for its own."""
+
+    solution: Solution | None
+
+
+class Decider:
+    """Decides between the forms of regions until a `deadline` (time.monotonic)."""
+
+    def __init__(self, cost: CostModel, policy: Policy, deadline: float) -> None:
+        self._cost = cost
+        self._policy = policy
+        self._deadline = deadline
+
+    def decide(
+        self, region: Region, states: Sequence[State], seconds: float, worth: float
+    ) -> Decision | None:
+        """The form that a region should have, of `states`, of which the first is its own.
+
+        They are measured for `seconds`, if the cost can measure; None where too few are left. To
+        load the region's weights may take seconds by itself: no more of those that are left than
+        the part of the model's time that it is `worth`, times `Policy.loading`.
+        """
+        if not self._cost.measures:
+            original, *others = states
+            return Decision(self._estimated(original, others))
+        states = self._distinct(states)
+        low = self._policy.measure_s[0]
+        left = self._remaining()
+        if left < low:
+            return None
+        weights = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant)
+        loading = weights / self._policy.loaded_per_s
+        fitting = min(len(states), int(left / 2 / (loading + low)))
+        most = self._policy.loading * worth * left
+        if fitting * loading > most:
+            fitting = int(most / loading)
+        if fitting < 2:
+            return None
+        return Decision(self._measured(region, states[:fitting], seconds))
+
+    def _remaining(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _estimated(self, original: State, others: Sequence[State]) -> Solution | None:
+        """The cheapest form that gains enough."""
+        for state in sorted(others, key=lambda state: state.cost):
+            part = _is_part(state.graph, original.graph)
+            layouts = self._cost.layouts is not None
+            gain = -self._policy.alike if part and layouts else self._policy.least_gain
+            gains = state.path and state.cost <= original.cost * (1 - gain)
+            if gains and state.trail is not None:  # what cannot be told cannot be checked
+                return _solution(state, original.cost - state.cost)
+        return None
+
+    def _distinct(self, states: Sequence[State]) -> Sequence[State]:
+        """The first state, and of others that end in the same kernels the one that costs least.
+
+        A normalization that is spelled out as the runtime's fusion wants it is not another form of
+        the operator for it: only by luck would it measure faster.
+        """
+        layouts = self._cost.layouts
+        if layouts is None:
+            return states
+        original, *others = states
+        forms, least = [original], {layouts.served(original.graph): original.cost}
+        for state in sorted(others, key=lambda state: state.cost):
+            served = layouts.served(state.graph)
+            if state.cost < least.get(served, math.inf):
+                least[served] = state.cost
+                forms.append(state)
+        return forms
+
+    def _measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
+        """The fastest of the forms, of which the first is the original, if it gains enough.
+
+        It has to do so in new sessions, too.
+        """
+        policy, original = self._policy, forms[0]
+        graphs = [region.in_place(state.graph.outputs) for state in forms]
+        times = self._cost.measure(graphs, (1 - policy.again) * seconds)
+        if times[0] is None:
+            return None
+        timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
+        fastest, form = min(timed, key=lambda item: item[0])
+        # Of forms that are equally fast as far as one can tell, the one with the fewest operators
+        # comes first. One can tell less where the estimate sees no difference either.
+        unseen = form.cost * (1 + policy.alike)
+        close = [
+            (t, state)
+            for t, state in timed
+            if t <= fastest * (1 + (policy.noise if state.cost <= unseen else policy.alike))
+        ]
+        first = min(close, key=lambda item: (operators(item[1].graph), item[1].cost))
+        chosen = [first] if first[1] is form else [first, (fastest, form)]
+        wanted = [self._wanted(state, original) for _, state in chosen]
+        if all(
+            t > times[0] * (1 - at_first)
+            for (t, _), (at_first, _) in zip(chosen, wanted, strict=True)
+        ):
+            return None
+        after = [graphs[forms.index(state)] for _, state in chosen]
+        enough = [lasting for _, lasting in wanted]
+        gains = self._gains(graphs[0], after, enough, seconds)
+        gaining = [
+            (gain, state)
+            for gain, (_, state), least in zip(gains, chosen, enough, strict=True)
+            if gain >= least and state.path and state.trail is not None
+        ]
+        most = max((gain for gain, _ in gaining), default=0.0)
+        for gain, state in gaining:
+            if gain >= most - policy.alike:
+                return _solution(state, gain * times[0])
+        return None
+
+    def _gains(
+        self, before: Graph, after: Sequence[Graph], wanted: Sequence[float], seconds: float
+    ) -> list[float]:
+        """The part of the time that is gained by each graph, on the average of new sessions.
+
+        There are further ones as long as it is not clear whether a graph gains what is wanted of
+        it. -inf: it does not run.
+        """
+        policy = self._policy
+        sessions: list[list[float]] = []
+        means = [-math.inf] * len(after)
+        for number in range(1, policy.sessions + 1):
+            if number > 1 and self._remaining() < seconds:
+                break
+            start, *times = self._cost.measure(
+                [before, *after], policy.again * seconds, again=number
+            )
+            if start is None:
+                break
+            sessions.append([-math.inf if t is None else 1 - t / start for t in times])
+            means = [fmean(each) for each in zip(*sessions, strict=True)]
+            pairs = zip(means, wanted, strict=True)
+            if all(abs(mean - enough) >= policy.alike for mean, enough in pairs):
+                break
+        return means
+
+    def _wanted(self, state: State, original: State) -> tuple[float, float]:
+        """The part of the time that a form has to gain, at first and on average in new sessions."""
+        policy = self._policy
+        alike = policy.alike
+        if _is_part(state.graph, original.graph):
+            return -alike, -alike  # it does nothing that the original does not: so much is noise
+        # What kernel multiplies matrices faster, the estimate knows within some percent.
+        surely = -alike if state.has_other_kernels(original) else alike / 2
+        if state.cost >= original.cost * (1 - surely):
+            return policy.surprise, policy.surprise / 2
+        # Two sessions of one model differ by as much as it may gain in a large region. So what is
+        # simpler must only not be slower; with more operators, luck would bring in what gains
+        # nothing.
+        is_simpler = operators(state.graph) < operators(original.graph)
+        is_promised = state.cost < original.cost * (1 - alike)
+        if is_simpler and is_promised:
+            return -alike, 0.0
+        return policy.measured_gain, policy.measured_gain
+
+
+def _is_part(after: Graph, before: Graph) -> bool:
+    """Whether `after` computes some of the operators of `before` and nothing else.
+
+    By other real numbers at most, such as the scale of an attention: they take no time.
+    """
+    more, fewer = (
+        Counter(_working(node) for node in graph.nodes if not node.constant)
+        for graph in (before, after)
+    )
+    return fewer < more
+
+
+def _working(node: Node) -> object:
+    """What of a node its time depends on."""
+    if not isinstance(node.op, Operator):
+        return node.kind, node.types
+    read = tuple(value.type for value in node.inputs)
+    others = frozenset(
+        (name, value) for name, value in node.attributes.items() if not isinstance(value, Fraction)
+    )
+    return node.op.name, others, read, node.types
+
+
+def _solution(state: State, gain: float) -> Solution:
+    return Solution(state.graph.outputs, state.path, gain, state.trail)

@@ -1,0 +1,123 @@
+"""What the search trades against what: all of its constants, each with its unit.
+
+Lengths of work are told in nodes, times in seconds, gains and differences as parts of a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a search spends its time, and what it takes for a gain.
+
+    What is found with one policy is not remembered for another.
+    """
+
+    # Cutting a graph into regions
+
+    region_nodes: int = 40
+    """Most nodes of a region that do not depend on constants alone. More find rewrites of more
+    operators, and take far longer."""
+    merged_nodes: int = 12
+    """Neighbouring parts between bottlenecks are joined up to this many nodes."""
+    tail_nodes: int = 3
+    """So many nodes behind a larger part without bottlenecks are joined to it, every other time:
+    where heads are put side by side again, attention has ended, but not what can be said of it."""
+    told_apart: int = 16
+    """Most elements of a constant that is told apart by its values, whatever they are. Rules can
+    look at these; regions that differ in them alone do not share what is found."""
+
+    # Exploring a region
+
+    alpha: float = 2.0
+    """Forms that cost more than this times the best are dropped: estimates are rough, and rules
+    that enable others cost first."""
+    slack_s: float = 2e-5
+    """Seconds by which a form may be dearer besides: a few calls of operators, which in a small
+    region are more than `alpha` allows."""
+    expansions: int = 100
+    """Forms of a region of which all steps are tried, with an effort of 1."""
+    states: int = 3000
+    """Forms of a region that are kept at the same time, with an effort of 1."""
+    step_s: float = 1e-8
+    """Seconds that a step must gain to be worth taking: of forms that cost the same, such as one
+    with Clip and one with Relu, the one nearer to the model is the better one."""
+    doubts: int = 2
+    """How often a region is explored again without a step that may not gain what it is said to."""
+    doubt_part: int = 5
+    """What the limits are divided by then."""
+    forms: int = 6
+    """Forms of a region that are measured against the original. Each takes its part of the time."""
+
+    # Sharing out the budget
+
+    passes: int = 4
+    """Passes over the graph with one effort, each cut at other places."""
+    efforts: tuple[int, ...] = (1, 10)
+    """Multiples of the limits, one after the other, where results are measured. Small gains are
+    lost in the noise, so that regions pay to be searched deeply; but not before all of them, and
+    what stands there after the first rewrites, have been searched a little."""
+    work_per_s: float = 100_000
+    """Nodes of graphs that are priced for each second of the budget, where nothing is measured. It
+    is less than what two cores can do, so that the work ends a search and not the time: at the same
+    place on any machine."""
+    rounds: int = 3
+    """How often regions are searched again then for which there was not enough of it."""
+    searching: float = 0.6
+    """The part of a pass's time that is for exploring; the rest is for measuring."""
+    spelled: float = 2.0
+    """How many times as long a region is searched where attention or a normalization is spelled
+    out."""
+    waves: float = 0.25
+    """The part of the budget that waves may take, see `xflow.search.channel_padding`."""
+    processes: int = 8
+    """Most processes that explore. Each holds the rules and what it has matched, some 200 MB."""
+    worthwhile_s: float = 5.0
+    """Seconds of exploring from which it pays to start processes, which takes two."""
+    idle_s: float = 60.0
+    """Seconds without work after which a process ends: if this one is killed, nobody else ends it.
+    No less than what the measurements between two passes take, or it reads the rules again."""
+
+    # Deciding what a measurement or an estimate means
+
+    least_gain: float = 0.02
+    """Least relative gain for which a region is rewritten by the estimate."""
+    alike: float = 0.02
+    """Up to which relative difference two forms count as equally fast."""
+    measured_gain: float = 0.01
+    """Least relative gain for which a region is rewritten where it is measured, at first and then
+    in new sessions."""
+    sessions: int = 3
+    """How many of these there are at most, as long as it is not clear."""
+    surprise: float = 0.08
+    """The least gain at first for a form that the estimate does not call faster: more often it is
+    noise."""
+    noise: float = 0.05
+    """Up to which relative difference two measured forms count as equally fast that the estimate
+    does not tell apart."""
+    hope: float = 1.05
+    """Forms are measured up to this estimated cost, relative to the original's."""
+    measure_s: tuple[float, float] = (0.2, 1.0)
+    """Least and most seconds for measuring one region."""
+    again: float = 0.4
+    """The part of them for measuring again what seems to be the fastest form."""
+    measured_runs: int = 10
+    """How often each form of a region that may be large is run."""
+    loading: float = 30.0
+    """Parts of the time that is left that may be spent on loading a region for each part of the
+    model's time that it may gain: GPT-2's table of tokens takes 5 s to load twice, and is read in
+    50 us."""
+    loaded_per_s: float = 6e7
+    """Bytes of weights of a region that the runtime is given and loads in a second, about."""
+
+    # Remembering
+
+    enough: float = 0.9
+    """The part of the time for a search that counts as all of it, where one that took less is not
+    believed to have found what there is."""
+
+
+POLICY = Policy()
+"""What the program searches with."""
