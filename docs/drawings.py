@@ -1,10 +1,14 @@
-"""The drawings of docs/how-it-works.md: `python docs/drawings.py` writes them anew.
+"""The drawings of the documents: `python docs/drawings.py` writes them anew.
 
-Boxes and arrows in SVG, in colours that can be read on a light and on a dark page.
+Boxes and arrows in SVG, in colours that can be read on a light and on a dark page. That of the
+packages is made from the code: from what imports what.
 """
 
 from __future__ import annotations
 
+import ast
+import textwrap
+import tomllib
 from dataclasses import dataclass, field
 from html import escape
 from itertools import accumulate
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent
 LINE = 16
 Point: TypeAlias = tuple[int, int]
 TONES = {"plain": "#8a8f98", "good": "#2e9e5b", "bad": "#d1495b", "key": "#3b7dd8"}
@@ -161,11 +166,74 @@ def regions() -> Drawing:
     return made
 
 
+def packages() -> Drawing:
+    """The packages, and from which of them each imports.
+
+    A row holds what imports nothing of its own row; an arrow that others imply is left out.
+    """
+    order = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["xflow"]["layers"]
+    names: list[str] = order["xflow"]
+    imported = {name: _imported(name) & {*names} - {name} for name in names}
+    below: dict[str, set[str]] = {}
+    level: dict[str, int] = {}
+    for name in names:
+        below[name] = imported[name].union(*(below[each] for each in imported[name]))
+        level[name] = 1 + max((level[each] for each in imported[name]), default=-1)
+    top = max(level.values())
+    wide, high, apart, gap = 232, 74, 34, 24
+    made = Drawing(800, (top + 1) * (high + apart), "The packages of xflow, from the bottom up")
+    places: dict[str, Point] = {}
+    for row in range(top + 1):
+        for column, name in enumerate([name for name in names if level[name] == row]):
+            x, y = (
+                gap + column * (wide + gap),
+                made.height - (row + 1) * (high + apart) + apart // 2,
+            )
+            places[name] = x, y
+            tone = "key" if name in ("generator", "verifier") else "plain"
+            told = textwrap.fill(_first_line(name), 34)
+            made.box((x, y), (wide, high), f"{name}\n{told}", tone)
+    for name in names:
+        for each in sorted(imported[name]):
+            if any(each in below[other] for other in imported[name]):
+                continue
+            (x, y), (to_x, to_y) = places[name], places[each]
+            start, end = (x + wide // 2, y + high), (to_x + wide // 2, to_y - 2)
+            if level[name] - level[each] > 1:  # between the columns, past the rows in between
+                lane = to_x - gap // 2
+                made.arrow(start, (lane, start[1] + apart // 2), (lane, end[1] - apart // 2), end)
+            else:
+                made.arrow(start, end)
+    return made
+
+
+def _folder(package: str) -> Path:
+    inner = ROOT / "xflow" / package
+    return inner if inner.exists() else ROOT / package
+
+
+def _imported(package: str) -> set[str]:
+    """The names of the packages from which modules of a package import."""
+    found: set[str] = set()
+    for path in _folder(package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xflow"):
+                module = [*str(node.module).split("."), *(each.name for each in node.names)]
+                found.add(module[1])
+    return found
+
+
+def _first_line(package: str) -> str:
+    """What a package says that it is."""
+    text = ast.get_docstring(ast.parse((_folder(package) / "__init__.py").read_text("utf-8")))
+    return (text or "").partition("\n")[0].rstrip(".")
+
+
 def _shades(groups: tuple[int, ...]) -> list[str]:
     return ["key", "key", "good"] if len(groups) == 3 else ["plain", "good", "key", "plain"]
 
 
-DRAWINGS = {"parts": parts, "rewriting": rewriting, "regions": regions}
+DRAWINGS = {"parts": parts, "rewriting": rewriting, "regions": regions, "packages": packages}
 
 
 def main() -> None:

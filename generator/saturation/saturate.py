@@ -320,7 +320,7 @@ class Saturation:
         if self._is_known(instance, place.roots, place.leaves):
             return False
         match = _EMatcher(instance, self, place).finish(place.roots)
-        if match is None:
+        if isinstance(match, NoMatch):
             return False
         after = build(instance.rhs, match, _nodes(instance.rhs))
         if isinstance(after, NoMatch):

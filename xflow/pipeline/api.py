@@ -111,7 +111,7 @@ def optimize(
         known = ", ".join(level.option for level in Assumption)
         raise UsageError(f"unknown assumption {assume!r}", do=f"choose one of {known}")
     target = Target(provider, machine.usable_cores() if threads is None else threads)
-    chosen = _rules(rules, only_rules, skip_rules)
+    chosen = chosen_rules(rules, only_rules, skip_rules)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
         worker = stack.enter_context(Worker(machine.free_memory() if provider == "cpu" else None))
@@ -166,10 +166,15 @@ def _plain_shapes(given: Shapes) -> Shapes:
     return shapes
 
 
-def _rules(
-    rules: str | os.PathLike[str] | Sequence[Rule] | None, only: Sequence[str], skip: Sequence[str]
+def chosen_rules(
+    rules: str | os.PathLike[str] | Sequence[Rule] | None,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
 ) -> list[Rule]:
-    """The rules to use."""
+    """The rules of a folder, of a list, or that come with xflow; those `only`, less some.
+
+    Raises UsageError, RuleFileError and UnknownRuleError.
+    """
     if rules is None:
         rules = load_rules(default_directory())
     elif isinstance(rules, str | os.PathLike):

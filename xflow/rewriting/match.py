@@ -57,9 +57,22 @@ class Match:
 
 @dataclass(frozen=True)
 class NoMatch:
-    """A rule does not apply after all; `reason` says why."""
+    """A rule does not apply after all; `reason` says why.
 
-    reason: str
+    It is put into words only where somebody asks.
+    """
+
+    what: str
+    about: tuple[object, ...] = ()
+    """What `what` speaks of, in its braces."""
+
+    @property
+    def reason(self) -> str:
+        """The sentence."""
+        return self.what.format(*self.about) if self.about else self.what
+
+
+_OTHER_TYPES = NoMatch("the rule is not shown for these element types, or not for several at once")
 
 
 def no_constants(value: Value) -> None:
@@ -107,19 +120,22 @@ def find_matches(
     for target in at:
         state = Matcher(instance, graph, constants)
         for roots in state.outputs((), target):
-            match = state.finish(roots)
-            if match is not None and block is not None and instance.free_symbols:
-                match = _filled(instance, match, block)
+            found = state.finish(roots)
+            if isinstance(found, NoMatch):
+                continue
+            match = found if block is None else _filled(instance, found, block)
             if match is not None:
                 yield match
 
 
 def _filled(instance: Instance, match: Match, block: int) -> Match | None:
-    """`match` with the one size that only the right side has.
+    """`match` with the one size that only the right side has, if there is one.
 
     It is chosen such that the channels of an image, the second axis, come to fill blocks of that
     many. None where that is so anyway, where no image has it, or where the rule forbids it.
     """
+    if not instance.free_symbols:
+        return match
     (name,) = instance.free_symbols
     for node in _pattern(instance.lhs, instance.rhs).rhs:
         for type in node.types:
@@ -267,11 +283,11 @@ class Matcher:
         for _ in self.value(patterns[start], targets[start]):
             yield from self.sequence(patterns, targets, start + 1)
 
-    def finish(self, roots: tuple[Value, ...]) -> Match | None:
+    def finish(self, roots: tuple[Value, ...]) -> Match | NoMatch:
         """The match, if the sizes fit and everything that the rule asks for holds."""
         dtype = self.element_type()
         if dtype is None:
-            return None
+            return _OTHER_TYPES
         equations: list[Equation] = []
         reals: dict[str, Fraction] = {}
         if not self.instance.broadcast:
@@ -279,14 +295,15 @@ class Matcher:
                 equations.extend(zip(pattern.shape, target.shape, strict=True))
         for node, other in self.nodes.items():
             for name, attribute in node.attributes.items():
-                if not attribute_equations(attribute, other.attributes[name], equations, reals):
-                    return None
+                given = other.attributes[name]
+                if not attribute_equations(attribute, given, equations, reals):
+                    return NoMatch("{} of {} is {} and not {}", (name, node.op, given, attribute))
         for node, target in self.data.items():
             if not self.observe(node, target, equations, reals):
-                return None
+                return NoMatch("{} is no constant that {} can be", (target, node.outputs[0]))
         sizes = solve(equations)
         if sizes is None:
-            return None
+            return NoMatch("its sizes do not fit: no single one makes all of {}", (equations,))
         match = Match(
             roots,
             {leaf_name(pattern): value for pattern, value in self.leaves.items()},
@@ -295,7 +312,7 @@ class Matcher:
             frozenset(self.nodes.values()),
             dtype,
         )
-        return match if self.holds(match) else None
+        return self.fault(match) or match
 
     def observe(
         self, node: Node, target: Value, equations: list[Equation], reals: dict[str, Fraction]
@@ -323,23 +340,26 @@ class Matcher:
             for name, value in observed.items()
         )
 
-    def holds(self, match: Match) -> bool:
-        """Whether conditions, requirements, interior shapes and constants are as the rule says."""
+    def fault(self, match: Match) -> NoMatch | None:
+        """What is not as the rule says: conditions, requirements, interior shapes, constants."""
         try:
-            conditions = (*self.instance.where, *self.pattern.requirements)
-            if not all(is_true(condition.substitute(match.sizes)) for condition in conditions):
-                return False
-            if not self.instance.broadcast and not all(
-                same_shape(mine.shape, theirs.shape, match.sizes)
-                for node, other in self.nodes.items()
-                for mine, theirs in zip(node.types, other.types, strict=True)
-            ):
-                return False  # a uniform constant of a larger shape has enlarged something
-            if not all(self.is_fact(fact, match) for fact in self.instance.facts):
-                return False
-            return all(self.same_data(node, target, match) for node, target in self.data.items())
-        except (ZeroDivisionError, ShapeError):
-            return False
+            for condition in (*self.instance.where, *self.pattern.requirements):
+                if not is_true(condition.substitute(match.sizes)):
+                    return NoMatch("it is not known whether {}, with {}", (condition, match.sizes))
+            for node, other in () if self.instance.broadcast else self.nodes.items():
+                for mine, theirs in zip(node.types, other.types, strict=True):
+                    # A uniform constant of a larger shape has enlarged something.
+                    if not same_shape(mine.shape, theirs.shape, match.sizes):
+                        return NoMatch("{} gives {} and not {}", (other.op, theirs, mine))
+            for fact in self.instance.facts:
+                if not self.is_fact(fact, match):
+                    return NoMatch("it is not shown that {}", (fact,))
+            for node, target in self.data.items():
+                if not self.same_data(node, target, match):
+                    return NoMatch("{} does not hold what {} is", (target, node.outputs[0]))
+        except (ZeroDivisionError, ShapeError) as error:
+            return NoMatch("a size is none: {}", (error,))
+        return None
 
     def is_fact(self, fact: Fact, match: Match) -> bool:
         """Whether a condition on values holds of what is matched.

@@ -33,6 +33,11 @@ def add(commands: Commands[Parser]) -> None:
     )
     add_rules(add_argument)
     add_argument(
+        "--rule",
+        metavar="NAME",
+        help="do not search, but say where this rule applies, where it nearly does, and why not",
+    )
+    add_argument(
         "--cost", choices=("measured", "estimated"), default="estimated", help="(estimated)"
     )
     add_seed(add_argument)
@@ -42,6 +47,13 @@ def add(commands: Commands[Parser]) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Search, and say what was found."""
+    if options.rule is not None:
+        from xflow.pipeline.rule_places import rule_places
+
+        for direction in rule_places(options.input, options.rule, rules=options.rules):
+            print(printable("\n".join(direction.lines())))
+        return ExitCode.OK
+
     from xflow.cli.progress import Progress
     from xflow.cost import machine
     from xflow.pipeline import api
