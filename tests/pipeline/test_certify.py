@@ -1,6 +1,7 @@
 """Reports can be replayed and certified, and whatever does not follow is caught."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files as resources
@@ -143,10 +144,29 @@ def test_a_fact_is_found_anew(
     said = capfd.readouterr()
     if change == "none":
         assert code == ExitCode.OK, said.err
-        assert "1 rewrite by facts about its values, found anew" in said.out
+        assert "1 rewrite by interval analysis: a test that no element can pass" in said.out
     else:
         assert code == ExitCode.NOT_CERTIFIED
         assert "rewrite 1" in said.err
+
+
+def test_bases_are_counted_and_only_rules_remain_where_nothing_else_is_wanted(
+    tmp_path: Path,
+) -> None:
+    model = attention(CAUSAL)
+    bases = []
+    for options in ((), ("--only-proved",)):
+        _, after, report = optimized(model, tmp_path, GUARD, *options)
+        told = json.loads(report.read_text())
+        rewrites = [item for items in told["log"]["rounds"] for item in items]
+        assert {each["basis"]: each["rewrites"] for each in told["bases"]} == Counter(
+            name for item in rewrites for name in item["basis"]
+        )
+        bases.append({each["basis"] for each in told["bases"]})
+        guarded = "IsNaN" in {node.op_type for node in onnx.load(after).graph.node}
+        assert guarded == bool(options)
+    assert "interval analysis" in bases[0]
+    assert bases[1] <= {"rule"}
 
 
 GREATEST_AND_LEAST = """

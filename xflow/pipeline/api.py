@@ -61,6 +61,7 @@ def optimize(
     size_threshold: int = GROWTH,
     save_repro: str | os.PathLike[str] | None = None,
     assume: str = DEFAULT.option,
+    only_proved: bool = False,
     inputs: Given | Sequence[Given] | None = None,
     progress: Progress | None = None,
 ) -> Result:
@@ -86,9 +87,11 @@ def optimize(
     checked on the real `inputs`: .npz files, folders of them or of ONNX's test_data_set_N, or
     mappings from names to arrays, one or several; it is timed on the first ones, at their sizes
     unless there are `input_shapes`. `assume` is what may be taken for granted of the model's
-    values: ``none``, ``finite-inputs`` or ``moderate``, see `xflow.analysis.assumptions`. Constant
-    expressions are folded as
-    long as that adds at most `size_threshold` bytes to the weights. The argument is never changed.
+    values: ``none``, ``finite-inputs`` or ``moderate``, see `xflow.analysis.assumptions`. With
+    `only_proved`, each rewrite is an application of a proved rule; without, some rest on the data
+    of constants, on ranges of values, or on floating point, see
+    `xflow.analysis.value_rewrites.basis`. Constant expressions are folded as long as that adds at
+    most `size_threshold` bytes to the weights. The argument is never changed.
 
     `progress` is called at every step with the name of the phase and where that stands, by name:
     always `left`, in how many seconds all is over at the latest; and in phases that have parts, at
@@ -134,6 +137,7 @@ def optimize(
             size_threshold=size_threshold,
             save_repro=None if save_repro is None else Path(save_repro),
             assumption=Assumption.named(assume),
+            only_proved=only_proved,
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")

@@ -290,6 +290,7 @@ class Finder:
                 progress=run.tell,
                 assumption=run.assumption,
                 outside=run.outside,
+                only_proved=run.only_proved,
             )
             if store is not None and measured is not None:
                 run.warnings += [*store.warnings, *measured.warnings]

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from xflow.analysis.assumptions import Assumption
 from xflow.analysis.observers import EVERYWHERE, Observed
-from xflow.analysis.value_rewrites.least_float_masks import RAISED
+from xflow.analysis.value_rewrites.basis import Basis, bases_of
 from xflow.core.errors import ModelError, NotCertified, ShapeError, SizeError
 from xflow.core.expressions import shortened
 from xflow.core.limits import bounded_memory, bounded_time
@@ -58,13 +58,10 @@ class Certified:
     rules: int
     rewrites: int
     steps: int
-    facts: int = 0
-    """Rewrites by facts about the model's values, each found anew."""
+    bases: Mapping[Basis, int] = field(default_factory=dict)
+    """Rewrites, by what they rest on; one whose masks were raised behind its rules by two."""
     frozen: int = 0
     """Weights that were inputs, too, and are constants."""
-    masks: int = 0
-    """Rewrites behind which a mask was raised by one unit in the last place, see
-    `xflow.analysis.value_rewrites.least_float_masks`."""
     calls: int = 0
     """Calls of the model's functions that were inlined."""
     assumed: Mapping[Assumption, int] = field(default_factory=dict)
@@ -201,13 +198,12 @@ def certify(
         raise NotCertified(f"behind the last step, {fault}", str(after))
     items = [item for each in logs for some in each.rounds for item in some]
     steps = sum(len(item.steps or ()) for item in items)
-    facts = sum(bool(item.fact) and item.steps is None for item in items)
-    masks = sum(item.fact == RAISED for item in items)
+    bases = Counter(
+        basis for item in items for basis in bases_of(item.fact, by_rules=item.steps is not None)
+    )
     weights_kept = len(overridable(source)) if log.frozen else 0
     calls = sum(len(each.inlined) for each in logs)
-    return Certified(
-        len(rules), len(items), steps, facts, weights_kept, masks, calls, again.assumed
-    )
+    return Certified(len(rules), len(items), steps, bases, weights_kept, calls, again.assumed)
 
 
 def _with_rounding(log: Log, rounding: Rounding) -> Log:

@@ -61,6 +61,8 @@ class Run:
     save_repro: Path | None = None
     assumption: Assumption = DEFAULT
     """What is taken for granted of the values of the model."""
+    only_proved: bool = False
+    """Whether all rewrites are to be applications of proved rules."""
     inputs: Sequence[InputSet] = ()
     """Real inputs, to check and to time on."""
     phases: dict[str, float] = field(default_factory=dict)

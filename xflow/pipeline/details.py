@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xflow.analysis.assumptions import Assumption
+from xflow.analysis.value_rewrites.basis import Basis
 from xflow.core.errors import NotReplayed
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
@@ -19,7 +20,7 @@ from xflow.pipeline.log import record
 from xflow.pipeline.preparation import Prepared
 from xflow.report.block_account import account_for_blocks
 from xflow.report.drawing import draw, missed
-from xflow.report.report import Assumed, Block, Missed
+from xflow.report.report import Assumed, Based, Block, Missed
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import Unfounded
 from xflow.rewriting.rule import Rule
@@ -35,6 +36,16 @@ class Account:
     drawing: Mapping[str, Any] | None = None
     missed: tuple[Missed, ...] = ()
     blocks: tuple[Block, ...] = ()
+
+    @property
+    def bases(self) -> tuple[Based, ...]:
+        """What the rewrites of the log rest on, those of graphs inside others included."""
+        counts = Counter(name for item in _items(self.log) for name in item["basis"])
+        return tuple(
+            Based(basis.value, basis.sentence, counts[basis.value])
+            for basis in Basis
+            if counts[basis.value]
+        )
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
+from xflow.analysis.value_rewrites.basis import bases_of
 from xflow.core.errors import ReportError
 from xflow.core.expressions import shortened
 from xflow.core.graph import Graph
@@ -175,6 +176,7 @@ def _rewrite(graph: Graph, item: Replacement, imported: Imported) -> Json:
         "inputs": [list(place_of(value, numbers)) for value in item.inputs],
         "steps": None if item.trail is None else [step.to_json() for step in item.trail],
         "fact": item.fact or None,
+        "basis": [each.value for each in bases_of(item.fact, by_rules=item.trail is not None)],
         "rules": list(item.rules),
         "gain": item.gain,
     }

@@ -261,6 +261,7 @@ class Pipeline:
             warnings=tuple(map(printable, self.run.warnings)),  # they name parts of the model
             messages=tuple(map(printable, self.run.messages)),
             log=account.log,
+            bases=account.bases,
             assumed=account.assumed,
             drawing=account.drawing,
             missed=account.missed,

@@ -12,7 +12,7 @@ from typing import Any
 from xflow.core.errors import RuleFileError
 from xflow.core.graph import Graph, Leaf, Value
 from xflow.core.wording import counted
-from xflow.report.report import Report, assumed_lines, format_amount, format_seconds
+from xflow.report.report import Report, assumed_lines, basis_lines, format_amount, format_seconds
 from xflow.rewriting.numerics import Numerics
 from xflow.rewriting.rule import Instance, Rule, parse_rules
 
@@ -57,7 +57,12 @@ def summary(report: Report) -> str:
     counts.append(("all operators", report.before.nodes, report.after.nodes))
     uses = sorted(report.rules, key=lambda use: -use.gain)
     gains = [(use.name, use.count, format_amount(use.gain, report.objective)) for use in uses]
-    notes = (*assumed_lines(report.assumed), *report.messages, *report.warnings)
+    notes = (
+        *basis_lines(report.bases),
+        *assumed_lines(report.assumed),
+        *report.messages,
+        *report.warnings,
+    )
     return (
         f"<p><b>{html.escape(verdict(plain))}</b></p>"
         + _table(("operator", "before", "after"), counts)

@@ -86,6 +86,15 @@ class RuleUse:
 
 
 @dataclass(frozen=True)
+class Based:
+    """What so many rewrites rest on, see `xflow.analysis.value_rewrites.basis`."""
+
+    basis: str
+    sentence: str
+    rewrites: int
+
+
+@dataclass(frozen=True)
 class Assumed:
     """What so many rewrites take for granted of the model's values, and by which rules they go.
 
@@ -191,8 +200,10 @@ class Report:
     missed: tuple[Missed, ...] = ()
     blocks: tuple[Block, ...] = ()
     """What stands in the input model, in its order, see `xflow.blocks`."""
+    bases: tuple[Based, ...] = ()
+    """What the rewrites rest on, and how many on each."""
     assumed: tuple[Assumed, ...] = ()
-    """What the rewrites rest on besides proofs."""
+    """What the rewrites take for granted."""
     log: Mapping[str, Any] | None = None
     """All that is needed to do the same again, see `xflow.pipeline.log`."""
 
@@ -224,6 +235,7 @@ class Report:
             total = sum(self.phases.values())
             lines.append(Text(f"Seconds: {spent}; {total:.1f} in all"))
         lines += [Text(sentence) for sentence in block_lines(self.blocks)]
+        lines += [Text(sentence) for sentence in basis_lines(self.bases)]
         lines += [Text(sentence) for sentence in assumed_lines(self.assumed)]
         lines += [Text(sentence) for sentence in self.messages]
         lines += [Text(f"Warning: {sentence}", style="yellow") for sentence in self.warnings]
@@ -235,6 +247,11 @@ def _shown(name: str) -> "Text":
     from rich.text import Text  # noqa: PLC0415 - `import xflow` stays light
 
     return Text(printable(name))
+
+
+def basis_lines(bases: Sequence[Based]) -> list[str]:
+    """Return a sentence for each basis: how many rewrites rest on it."""
+    return [f"{counted(each.rewrites, 'rewrite')} by {each.sentence}" for each in bases]
 
 
 def assumed_lines(assumed: Sequence[Assumed], most: int = 3) -> list[str]:

@@ -66,6 +66,7 @@ def search(
     progress: Progress | None = None,
     assumption: Assumption = DEFAULT,
     outside: Observed = Observed.NOWHERE,
+    only_proved: bool = False,
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
 
@@ -74,7 +75,7 @@ def search(
     deadline cuts it short. What is found is remembered as what `budget` seconds lead to, which may
     be some more than there are until the deadline, and vary less (None: as many). `assumption` is
     what is taken for granted of values, `outside` what is sensitive to the graph's outputs, where
-    it is a part.
+    it is a part. With `only_proved`, all rewrites are applications of rules.
     """
     layout = None if cost.layouts is None else cost.layouts.target.layout
     setting = Setting(policy, seed, opset, layout, cost.measures, assumption)
@@ -91,6 +92,7 @@ def search(
             policy=policy,
             deadline=deadline,
             progress=progress,
+            only_proved=only_proved,
         )
         return job.run(graph)
 
@@ -109,12 +111,14 @@ class _Search:
         policy: Policy,
         deadline: float,
         progress: Progress | None,
+        only_proved: bool,
     ) -> None:
         self.explorers = explorers
         self.cost = cost
         self.memory = memory
         self.memory_of_waves = memory_of_waves
         self.policy = policy
+        self.only_proved = only_proved
         self.deadline = deadline
         self.decider = Decider(cost, policy, deadline)
         self.constants = constants
@@ -147,7 +151,8 @@ class _Search:
         """
         if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
-        graph = self.as_known(graph)
+        if not self.only_proved:
+            graph = self.as_known(graph)
         if self.progress is not None or self.cost.measures:
             self.whole = self.cost.estimate(graph)
         graph = self.search_waves(graph)
@@ -408,6 +413,8 @@ class _Search:
                 continue
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
+            if fact and self.only_proved:
+                continue
             names = (*solution.rules, fact) if fact else solution.rules
             new = shown = region.instantiate(outputs)
             if fact:

@@ -63,16 +63,12 @@ def run(options: argparse.Namespace) -> ExitCode:
             f"{counted(found.rules, 'rule')} {how}, {counted(found.rewrites, 'rewrite')} in "
             f"{counted(found.steps, 'step')} replayed"
         )
-        if found.facts:
-            print(f"{counted(found.facts, 'rewrite')} by facts about its values, found anew")
+        for basis, rewrites in found.bases.items():
+            print(f"{counted(rewrites, 'rewrite')} by {basis.sentence}")
         for level, rewrites in sorted(found.assumed.items()):
             if level != Assumption.NONE:
                 verb = "assumes" if rewrites == 1 else "assume"
                 print(f"{counted(rewrites, 'rewrite')} {verb} that {level.sentence}")
-        if found.masks:
-            print(
-                f"{counted(found.masks, 'rewrite')} with masks raised by one unit in the last place"
-            )
         if found.calls:
             print(f"{counted(found.calls, 'call')} of functions of the model inlined")
         if found.frozen:

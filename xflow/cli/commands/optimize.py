@@ -97,6 +97,11 @@ def add(commands: Commands[Parser]) -> None:
         help="what may be taken for granted: nothing, that float inputs which enter sums hold "
         f"numbers, or also that moderate numbers do not overflow ({DEFAULT.option})",
     )
+    add_argument(
+        "--only-proved",
+        action="store_true",
+        help="apply proved rules only, and nothing that rests on data, ranges or floating point",
+    )
     add_argument("--save-repro", metavar="DIR", help="where models go that show a wrong rewrite")
     add_argument("--report", metavar="FILE.json", help="write what was done as JSON")
     add_argument(
@@ -169,6 +174,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             size_threshold=options.size_threshold,
             save_repro=options.save_repro,
             assume=options.assume,
+            only_proved=options.only_proved,
             inputs=options.inputs or None,
             progress=progress,
         )

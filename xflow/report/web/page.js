@@ -407,6 +407,9 @@
 
   // The page -----------------------------------------------------------------------------------
 
+  for (const { sentence, rewrites } of report.bases ?? []) {
+    byId("notes").append(element("li", {}, `${rewrites} rewrite${rewrites === 1 ? "" : "s"} by ${sentence}.`));
+  }
   for (const { option, sentence, rewrites, rules } of report.assumed ?? []) {
     const count = rewrites === 1 ? "1 rewrite assumes" : `${rewrites} rewrites assume`;
     byId("notes").append(element("li", { title: rules.join("\n") }, `${count} that ${sentence} (--assume ${option}).`));
