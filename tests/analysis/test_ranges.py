@@ -164,14 +164,19 @@ def embedded(*shape: int) -> tuple[Value, Ranges]:
 
 def test_ranges_of_functions_follow_from_their_specifications() -> None:
     x, found = embedded(7, 4)
-    assert bounds(found.of(x)) == (-3, 5)
+    assert bounds(found.of(x)) == about(-3, 5)
     assert found.of(call("Relu", x)) == Range(0, 5)
-    assert bounds(found.of(call("Mul", x, x))) == (0, 25)
+    assert bounds(found.of(call("Mul", x, x))) == about(0, 25)
     assert found.of(call("Softmax", x)) == Range(0, 1)
     sigmoid = found.of(call("Sigmoid", x))
     assert 0 < sigmoid.low < sigmoid.high < 1
-    assert bounds(found.of(call("Transpose", x, perm=(1, 0)))) == (-3, 5)
-    assert found.of(call("ReduceSum", x, axes=(0,))) == Range(-21, 35)
+    assert bounds(found.of(call("Transpose", x, perm=(1, 0)))) == about(-3, 5)
+    assert bounds(found.of(call("ReduceSum", x, axes=(0,)))) == about(-21, 35)
+
+
+def about(low: float, high: float) -> object:
+    """Bounds, up to a few roundings."""
+    return pytest.approx((low, high), rel=1e-5)
 
 
 def bounds(known: Range) -> tuple[float, float]:
@@ -193,7 +198,7 @@ def test_what_may_be_no_number_is_told_apart() -> None:
     assert found.of(call("Reciprocal", x)).is_real
     large = call("Exp", call("Mul", x, call("Exp", x)))
     assert found.of(large).plus
-    assert bounds(found.of(call("Min", large, number(1)))) == (0, 1)
+    assert bounds(found.of(call("Min", large, number(1)))) == about(0, 1)
     assert not found.of(call("Sub", large, large)).is_below_infinity
     shifted = call("Add", call("Mul", x, x), number(Fraction(1, 100)))
     assert found.of(call("Reciprocal", call("Sqrt", shifted))).is_real
@@ -277,7 +282,7 @@ def test_layers_of_embeddings_are_numbers_whatever_is_assumed() -> None:
         x = call("Add", x, call("Gelu", call("MatMul", x, constant("w")), approximate="none"))
         x = call("LayerNormalization", x, constant("one"), constant("one"), axis=1)
     known = found.of(x)
-    assert bounds(known) == (-1, 3)  # at most the root of 4, and the bias
+    assert bounds(known) == about(-1, 3)  # at most the root of 4, and the bias
 
 
 def test_a_maximum_that_is_taken_off_leaves_an_exponential_of_at_least_1() -> None:
@@ -286,10 +291,10 @@ def test_a_maximum_that_is_taken_off_leaves_an_exponential_of_at_least_1() -> No
     y = call("MatMul", x, leaf("w", TensorType("FLOAT", (3, 4))))
     shifted = call("Sub", y, call("ReduceMax", y, axes=(1,)))
     power = call("Exp", shifted)
-    assert bounds(found.of(power)) == (0, 1)
+    assert bounds(found.of(power)) == about(0, 1)
     total = call("ReduceSum", power, axes=(1,))
-    assert bounds(found.of(total)) == (1, 4)
-    assert bounds(found.of(call("Div", power, total))) == (0, 1)
+    assert bounds(found.of(total)) == about(1, 4)
+    assert bounds(found.of(call("Div", power, total))) == about(0, 1)
     other = call("ReduceSum", power, axes=(0,))  # along which no element has to be 1
     assert found.of(other).low == 0
     assert found.of(call("Exp", call("Sub", y, call("ReduceMax", x, axes=(1,))))).plus
@@ -352,6 +357,7 @@ ODD_NUMBERS = (np.nan, np.inf, -np.inf, 0.0, 1e36, -1e36, 1e-40)
 )
 @example(["Exp", "Softplus"], "Add", 0.5, 1)
 @example(["Relu", "Log"], "Mul", -np.inf, 1)
+@example(["Sigmoid", "Floor"], "Add", np.nan, 158)  # 1 - 2e-10 is 1 in 32 bits
 def test_no_element_lies_outside_of_its_range(
     names: list[str], joined: str, odd: float, seed: int
 ) -> None:

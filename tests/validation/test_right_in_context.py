@@ -186,6 +186,40 @@ BROKEN_SCORES = np.where(SEEN, SCORES, floats(NAN))
 HUGE_SCORES = np.where(SEEN, SCORES, floats(3e38))
 LARGE = floats(np.ones((4, 4)))
 LARGE[3] = 1e20
+ROUNDED = [  # to a number at which something else is the case
+    Case(
+        "a sigmoid that is 1",
+        "(float[4] x) => (float[4] y)",
+        "float low = {-30}, float high = {30}, float one = {1}, float zero = {0}",
+        "c = Clip(x, low, high) s = Sigmoid(c) d = Sub(one, s) r = Reciprocal(d) i = IsInf(r)"
+        " y = Where(i, zero, r)",
+        {"x": floats([40, 0, 1, 25])},
+    ),
+    Case(
+        "a hyperbolic tangent that is 1",
+        "(float[4] x) => (float[4] y)",
+        "float low = {-30}, float high = {30}, float one = {1}, float zero = {0}",
+        "c = Clip(x, low, high) t = Tanh(c) s = Mul(t, t) d = Sub(one, s) l = Log(d) i = IsInf(l)"
+        " y = Where(i, zero, l)",
+        {"x": floats([40, 0, 1, 25])},
+    ),
+    Case(
+        "a sum in which a number is lost",
+        "(float[4] x) => (float[4] y)",
+        "float low = {1e-12}, float high = {1}, float one = {1}, float zero = {0}",
+        "c = Clip(x, low, high) a = Add(one, c) d = Sub(a, one) r = Reciprocal(d) i = IsInf(r)"
+        " y = Where(i, zero, r)",
+        {"x": floats([0, 1e-10, 1, 0.5])},
+    ),
+    Case(
+        "a sigmoid that is 0",
+        "(float[4] x) => (float[4] y)",
+        "float low = {-80}, float high = {30}, float zero = {0}",
+        "c = Clip(x, low, high) s = Sigmoid(c) r = Reciprocal(s) i = IsInf(r)"
+        " y = Where(i, zero, r)",
+        {"x": floats([-100, 0, 1, -60])},
+    ),
+]
 MASKED = [
     masked("scores of an input", "float[4, 4] x", "scores = Identity(x)", {"x": BROKEN_SCORES}),
     masked("huge scores", "float[4, 4] x", "scores = Neg(x)", {"x": -HUGE_SCORES}),
@@ -499,7 +533,7 @@ def optimized(
 @pytest.mark.parametrize("objective", ["nodes", "latency"])
 @pytest.mark.parametrize(
     "case",
-    [*GUARDS, *OBSERVED, *OVERFLOW, *MASKED, *DISCRETE, *COMPARED, *CANCELLING, *BEHIND],
+    [*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *DISCRETE, *COMPARED, *CANCELLING, *BEHIND],
     ids=lambda case: case.name.replace(" ", "-"),
 )
 def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:

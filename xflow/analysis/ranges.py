@@ -74,6 +74,10 @@ LARGEST = {
 }
 """The largest number of each type of floats."""
 
+ROUNDING = {"FLOAT": 2.0**-24, "DOUBLE": 2.0**-52, "FLOAT16": 2.0**-11, "BFLOAT16": 2.0**-8}
+"""The relative error of a rounding to each of them; of the longest, in which bounds are computed,
+twice as much."""
+
 
 def moderate(dtype: str) -> float:
     """The magnitude up to which numbers of a type are moderate.
@@ -84,6 +88,8 @@ def moderate(dtype: str) -> float:
     return 2.0**10 if dtype == "FLOAT16" else 2.0**63
 
 
+QUOTIENT = 64.0
+"""By how many roundings a normalized element may exceed the bound of what it is a quotient of."""
 GUARDED = 6
 """Most operators between what a choice tests and what it chooses."""
 
@@ -163,7 +169,7 @@ class Ranges:
     def floats(self, dtype: str) -> Floats:
         """What arithmetic in a type of floats is taken to do."""
         assumed = self.assumption >= Assumption.MODERATE
-        return Floats(LARGEST[dtype], moderate(dtype) if assumed else None)
+        return Floats(LARGEST[dtype], moderate(dtype) if assumed else None, ROUNDING[dtype])
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""
@@ -180,7 +186,8 @@ class Ranges:
             return self._opaque(value, inputs)
         bound = bound_of_quotient(value, self._known.__getitem__)
         if bound is not None:
-            return Range(-bound, bound)
+            floats = self.floats(_float_type(value.type.dtype))
+            return Range(*floats.rounded(-bound, bound, QUOTIENT))
         chosen = self._chosen(value, inputs, self._known)
         return self._computed(value, inputs) if chosen is None else chosen
 

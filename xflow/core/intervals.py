@@ -110,16 +110,24 @@ ANYTHING = Range(-math.inf, math.inf, NOWHERE, True, True)
 """What is known of elements of which nothing is."""
 
 
+KERNEL = 8.0
+"""By how many roundings the kernel of a function may be off, of its value or, if that is bounded,
+of 1."""
+
+
 @dataclass(frozen=True)
 class Floats:
     """A type of floats, and what is taken for granted of computations with it.
 
     `largest` is its largest number. What sums and products make of numbers that are at most
-    `moderate` in magnitude is taken to be so, too; with None, it may overflow.
+    `moderate` in magnitude is taken to be so, too; with None, it may overflow. `rounding` is the
+    relative error of one rounding: a sigmoid below 1 may be 1, so that bounds are those of what is
+    rounded. They keep their signs, as roundings do.
     """
 
     largest: float
     moderate: float | None
+    rounding: float
 
     @property
     def smallest(self) -> float:
@@ -136,21 +144,52 @@ class Floats:
         plus: bool = False,
         nan: bool = False,
         nonzero: bool = False,
+        roundings: float = 1.0,
+        below: float | None = None,
+        above: float | None = None,
     ) -> Range:
-        """The result of a sum, a product or a quotient of `given`, cut off where it overflows."""
+        """The result of a sum, a product or a quotient of `given`, cut off where it overflows.
+
+        `roundings` are made on the way to it, of numbers that add up to `below` in magnitude where
+        it is least, and to `above` where it is greatest (None: to the bounds themselves).
+        """
         if math.isnan(low) or math.isnan(high):
             low, high = -math.inf, math.inf
-        if (most := self.moderate) is not None and self._stays_moderate(given):
-            if low <= high:
+        if low <= high:
+            over, under = high, low
+            low, high = self.rounded(low, high, roundings, below, above)
+            if (most := self.moderate) is not None and self._stays_moderate(given):
                 low, high = min(max(low, -most), most), max(min(high, most), -most)
-        elif low <= high:
-            plus, minus = plus or high > self.largest, minus or low < -self.largest
-            low, high = max(low, -self.largest), min(high, self.largest)
+            else:
+                # One rounding does not lead beyond the largest number from below it.
+                over, under = (high, low) if roundings > 1 else (over, under)
+                plus, minus = plus or over > self.largest, minus or under < -self.largest
+                low, high = max(low, -self.largest), min(high, self.largest)
         return Range(low, high, NOWHERE if minus else None, plus, nan, nonzero)
 
+    def rounded(
+        self,
+        low: float,
+        high: float,
+        roundings: float = 1.0,
+        below: float | None = None,
+        above: float | None = None,
+    ) -> tuple[float, float]:
+        """Bounds of what is rounded so often, see `closed`."""
+        slack = roundings * self.rounding
+        down = slack * (abs(low) if below is None else below)
+        up = slack * (abs(high) if above is None else above)
+        least = low - down if math.isfinite(low) else low
+        most = high + up if math.isfinite(high) else high
+        return (max(least, 0.0) if low >= 0 else least), (min(most, 0.0) if high <= 0 else most)
+
     def cut(self, low: float, high: float, *, minus: bool, plus: bool, nan: bool) -> Range:
-        """A result that may overflow whatever is taken for granted, as an exponential."""
+        """A result that may overflow whatever is taken for granted, as an exponential.
+
+        Up to the error of the kernel of a function.
+        """
         if low <= high:
+            low, high = self.rounded(low, high, KERNEL)
             plus, minus = plus or high > self.largest, minus or low < -self.largest
             low, high = max(low, -self.largest), min(high, self.largest)
         return Range(low, high, NOWHERE if minus else None, plus, nan)
@@ -166,6 +205,7 @@ class Floats:
             under = sum(min(p.low, 0.0) for p in parts) < -self.largest
             plus, minus = plus or over, minus or under
             nan = nan or (over and minus) or (under and plus)
+        several = len(parts) > 2
         total = self.closed(
             sum(p.low for p in parts),
             sum(p.high for p in parts),
@@ -173,6 +213,9 @@ class Floats:
             minus=minus,
             plus=plus,
             nan=nan,
+            roundings=max(len(parts) - 1, 1),
+            below=sum(abs(p.low) for p in parts) if several else None,
+            above=sum(abs(p.high) for p in parts) if several else None,
         )
         return replace(total, low=math.inf, high=-math.inf) if any(map(_is_blank, parts)) else total
 
@@ -218,6 +261,7 @@ class Floats:
             plus=x.plus or (x.minus and not odd),
             nan=x.nan,
             nonzero=x.nonzero and self.moderate is not None,
+            roundings=count,
         )
 
     def of_power(self, exponent: float) -> Floats:
@@ -253,6 +297,7 @@ class Floats:
             minus=body.minus,
             plus=body.plus,
             nan=body.nan or opposed,
+            roundings=min(most, 0.5 / self.rounding),  # a sum of more is no longer a sum at all
         )
 
 
@@ -311,7 +356,8 @@ def _reciprocal(x: Range, floats: Floats) -> Range:
     if _is_blank(x):
         found = Range(math.inf, -math.inf, nan=x.nan)
     elif x.low >= small or x.high <= -small:
-        low, high = sorted((1 / x.low, 1 / x.high))
+        low, high = floats.rounded(*sorted((1 / x.low, 1 / x.high)))
+        low, high = max(low, -floats.largest), min(high, floats.largest)
         found = Range(low, high, nan=x.nan)
     else:
         # A quotient by less than the smallest is infinite, and so is one by 0, of either sign; but
@@ -336,7 +382,7 @@ def _root(x: Range, floats: Floats) -> Range:
     negative = x.minus or (not blank and x.low < 0)
     low, high = (math.inf, -math.inf) if blank else (max(x.low, 0.0), max(x.high, 0.0))
     if not blank:
-        low, high = math.sqrt(low), math.sqrt(high)
+        low, high = floats.rounded(math.sqrt(low), math.sqrt(high))
     return Range(low, high, None, x.plus, x.nan or negative, x.nonzero)
 
 
@@ -349,6 +395,8 @@ def _logarithm(x: Range, floats: Floats) -> Range:
     else:
         low = math.log(max(x.low, TINIEST)) if x.high > 0 else math.inf
         high = math.log(x.high) if x.high > 0 else -math.inf
+        if low <= high:
+            low, high = floats.rounded(low, high, KERNEL, 1 + abs(low), 1 + abs(high))
     return Range(low, high, NOWHERE if zero else None, x.plus, x.nan or negative)
 
 
@@ -361,17 +409,17 @@ def _absolute(x: Range, floats: Floats) -> Range:
     return Range(low, max(ends), None, infinite, x.nan, x.nonzero)
 
 
-def _saturating(function: Callable[[float], float]) -> Callable[[Range, Floats], Range]:
-    """A function that rises from -1 to 1, which it is at infinities."""
-
-    def bounds(x: Range, floats: Floats) -> Range:
-        low = -1.0 if x.minus else function(x.low)
-        high = 1.0 if x.plus else function(x.high)
-        if _is_blank(x):
-            low, high = (-1.0 if x.minus else 1.0), (1.0 if x.plus else -1.0)
-        return Range(low, high, None, False, x.nan)
-
-    return bounds
+def saturating(
+    x: Range, floats: Floats, function: Callable[[float], float], least: float = -1.0
+) -> Range:
+    """The range of a function that rises from `least` to 1, which it is at infinities."""
+    low = least if x.minus else function(x.low)
+    high = 1.0 if x.plus else function(x.high)
+    low, high = floats.rounded(low, high, KERNEL, 1.0, 1.0)
+    low, high = max(low, least), min(high, 1.0)
+    if _is_blank(x):
+        low, high = (least if x.minus else 1.0), (1.0 if x.plus else least)
+    return Range(low, high, None, False, x.nan)
 
 
 def _periodic(x: Range, floats: Floats) -> Range:
@@ -430,6 +478,7 @@ def _raised(x: Range, y: Range, floats: Floats) -> Range:
                 (x, y),
                 plus=x.plus,
                 nonzero=x.nonzero and floats.moderate is not None,
+                roundings=KERNEL,
             )
         return replace(ANYTHING, low=0.0) if not x.nan and x.low >= 0 else ANYTHING
     if x.is_real and y.is_real and x.low >= floats.smallest:
@@ -456,8 +505,8 @@ FUNCTIONS: Mapping[str, Callable[..., Range]] = {
     "exp": _exponential,
     "log": _logarithm,
     "sqrt": _root,
-    "tanh": _saturating(math.tanh),
-    "erf": _saturating(math.erf),
+    "tanh": lambda x, floats: saturating(x, floats, math.tanh),
+    "erf": lambda x, floats: saturating(x, floats, math.erf),
     "sin": _periodic,
     "cos": _periodic,
     "pi": lambda floats: Range(math.pi, math.pi, nonzero=True),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.core.registry import Array, Example, OnnxCall, register
+from xflow.core.intervals import Floats, Range, saturating
+from xflow.core.registry import Array, Attributes, Example, OnnxCall, Shape, register
 from xflow.core.sorts import NUMBERS, SORTS
 from xflow.core.spec import Scalar, call
 from xflow.ops.cast import CODE_NAMES
@@ -107,6 +109,17 @@ class Sigmoid(Unary):
 
     def of(self, *elements: Scalar) -> Scalar:
         return 1 / (1 + call("exp", -elements[0]))
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range:
+        """The kernel is off by roundings of 1, and so gives 0 where what it should give is less."""
+        (x,) = inputs
+        return saturating(x, floats, lambda number: (1 + math.tanh(number / 2)) / 2, 0.0)
 
     def compute(self, *arrays: Array) -> Array:
         small = np.exp(-np.abs(arrays[0]))  # never overflows
