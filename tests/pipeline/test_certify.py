@@ -155,8 +155,9 @@ def test_bases_are_counted_and_only_rules_remain_where_nothing_else_is_wanted(
 ) -> None:
     model = attention(CAUSAL)
     bases = []
-    for options in ((), ("--only-proved",)):
-        _, after, report = optimized(model, tmp_path, GUARD, *options)
+    for number, options in enumerate(((), ("--only-proved",))):
+        (tmp_path / str(number)).mkdir()
+        _, after, report = optimized(model, tmp_path / str(number), GUARD, *options)
         told = json.loads(report.read_text())
         rewrites = [item for items in told["log"]["rounds"] for item in items]
         assert {each["basis"]: each["rewrites"] for each in told["bases"]} == Counter(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add(commands: Commands[Parser]) -> None:
     """Add `certify`."""
     usage = "xflow certify IN OUT REPORT.json [options]"
-    summary = "confirm that OUT follows from IN by proved rules alone"
+    summary = "confirm that OUT follows from IN by the steps of a report"
     parser = add_command(commands, "certify", summary, usage)
     add_argument = parser.add_argument
     add_argument("input", metavar="IN", help="the model that was optimized")
