@@ -243,7 +243,7 @@ def test_a_comparison_with_what_may_be_nan_tells_nothing_where_it_fails() -> Non
     assert found.of(capped).nan
     assert found.of(capped).high == 6
     assert found.of(call("Where", call("Less", x, number(6)), x, number(6))).nan is False
-    assert found.of(call("Where", call("Less", x, y), number(0), x)).high == np.inf
+    assert found.of(call("Where", call("Less", x, y), number(0), x)).high > 1e38
 
 
 @pytest.mark.parametrize(

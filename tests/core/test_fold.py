@@ -6,9 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.analysis.observers import decides
+from xflow.core.errors import ShapeError
 from xflow.core.fold import Folder, with_expressions
 from xflow.core.graph import TensorType, Value, apply, leaf
-from xflow.core.registry import Array
+from xflow.core.registry import Array, Operator
+from xflow.ops import operators
 
 
 def weight(name: str, *shape: int) -> Value:
@@ -89,3 +92,28 @@ def test_what_has_one_value_everywhere_is_told_without_computing_all_of_it(held:
     assert found is not None
     np.testing.assert_array_equal(found, np.zeros((1, 99, 99), np.float32))
     assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize(("name", "expected"), [("Floor", 1), ("Ceil", 1), ("Greater", False)])
+def test_what_is_compared_or_made_whole_is_rounded_first(name: str, expected: float) -> None:
+    """As the runtime does, for which a sigmoid of 22.4 is 1, and 1 plus little no more than 1."""
+    a, one = weight("a", 1), weight("one", 1)
+    one_again = {
+        "Floor": apply("Sigmoid", [a])[0],
+        "Ceil": apply("Add", [one, apply("Exp", [apply("Neg", [a])[0]])[0]])[0],
+        "Greater": apply("Add", [one, apply("Exp", [apply("Neg", [a])[0]])[0]])[0],
+    }[name]
+    (made,) = apply(name, [one_again, one] if name == "Greater" else [one_again])
+    data = {a: np.array([22.430423], np.float32), one: np.ones(1, np.float32)}
+    assert folded(made, data) == expected
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in operators() if op.elementwise and op.arity == (1, 1)], ids=str
+)
+def test_operators_that_make_integers_are_those_whose_specification_does(op: Operator) -> None:
+    try:
+        node = apply(op, [leaf("x", TensorType("FLOAT", (3,)))], op.examples[0].attributes)[0].node
+    except ShapeError:
+        pytest.skip("it takes or gives no floats")
+    assert op.steps == (decides(node, 0) and node.types[0].dtype == "FLOAT")

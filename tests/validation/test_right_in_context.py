@@ -212,6 +212,13 @@ ROUNDED = [  # to a number at which something else is the case
         {"x": floats([0, 1e-10, 1, 0.5])},
     ),
     Case(
+        "a sigmoid of a constant that is 1",
+        "(float[4] x) => (float[4] y)",
+        "float[4] c = {22.430423, 1, 2, 30}, float[4] w = {1, 2, 3, 4}",
+        "s = Sigmoid(c) f = Floor(s) a = Mul(x, f) y = Mul(a, w)",
+        {"x": floats([1, 1, 1, 1])},
+    ),
+    Case(
         "a sigmoid that is 0",
         "(float[4] x) => (float[4] y)",
         "float low = {-80}, float high = {30}, float zero = {0}",

@@ -78,6 +78,10 @@ ROUNDING = {"FLOAT": 2.0**-24, "DOUBLE": 2.0**-52, "FLOAT16": 2.0**-11, "BFLOAT1
 """The relative error of a rounding to each of them; of the longest, in which bounds are computed,
 twice as much."""
 
+TINY = {"FLOAT": 2.0**-150, "DOUBLE": 2.0**-1074, "FLOAT16": 2.0**-25, "BFLOAT16": 2.0**-134}
+"""The absolute error of a rounding where numbers are too small for a relative one: half of the
+smallest number."""
+
 
 def moderate(dtype: str) -> float:
     """The magnitude up to which numbers of a type are moderate.
@@ -169,7 +173,9 @@ class Ranges:
     def floats(self, dtype: str) -> Floats:
         """What arithmetic in a type of floats is taken to do."""
         assumed = self.assumption >= Assumption.MODERATE
-        return Floats(LARGEST[dtype], moderate(dtype) if assumed else None, ROUNDING[dtype])
+        return Floats(
+            LARGEST[dtype], moderate(dtype) if assumed else None, ROUNDING[dtype], TINY[dtype]
+        )
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""
@@ -583,9 +589,13 @@ class _Reading:
     def range(self) -> Range:
         """The range of the output."""
         try:
-            return self._read(element_of(self.value, self.truths))
+            found = self._read(element_of(self.value, self.truths))
         except ShapeError:
             return ANYTHING
+        most = self.floats.largest
+        if found.low > found.high or (-most <= found.low and found.high <= most):
+            return found
+        return replace(found, low=max(found.low, -most), high=min(found.high, most))
 
     def part(self, scalar: Scalar) -> Range:
         """The range of a part of the specification."""

@@ -189,6 +189,11 @@ def _computed(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
             results[node] = [array if exact else array.astype(np.float64)]
             continue
         inputs = [results[source.node][source.index] for source in node.inputs]
+        if _decides(node):  # a sigmoid of 1 - 2e-10 is 1 for whoever compares it
+            inputs = [
+                array.astype(numpy_dtype(source.type.dtype)).astype(array.dtype)
+                for array, source in zip(inputs, node.inputs, strict=True)
+            ]
         results[node] = node.op.numpy(inputs, node.attributes)
         if not inputs and (moves or node.types[0].dtype not in FLOATS):
             kind = numpy_dtype(node.types[0].dtype)
@@ -198,6 +203,13 @@ def _computed(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
             if not remaining[source.node]:
                 del results[source.node]
     return np.asarray(results[value.node][value.index]).astype(numpy_dtype(value.type.dtype))
+
+
+def _decides(node: Node) -> bool:
+    """Whether an operator makes integers or Booleans of floats, which a rounding may change."""
+    assert isinstance(node.op, Operator)
+    floats = any(source.type.dtype in FLOATS for source in node.inputs)
+    return floats and (node.op.steps or any(kind.dtype not in FLOATS for kind in node.types))
 
 
 def _moves(node: Node) -> bool:

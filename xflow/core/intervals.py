@@ -121,13 +121,15 @@ class Floats:
 
     `largest` is its largest number. What sums and products make of numbers that are at most
     `moderate` in magnitude is taken to be so, too; with None, it may overflow. `rounding` is the
-    relative error of one rounding: a sigmoid below 1 may be 1, so that bounds are those of what is
-    rounded. They keep their signs, as roundings do.
+    relative error of one rounding, and `tiny` the absolute one where numbers are so small that
+    they lose digits: a sigmoid below 1 may be 1, and a product above 0 may be 0, so that bounds are
+    those of what is rounded. They keep their signs, as roundings do.
     """
 
     largest: float
     moderate: float | None
     rounding: float
+    tiny: float
 
     @property
     def smallest(self) -> float:
@@ -179,8 +181,8 @@ class Floats:
         slack = roundings * self.rounding
         down = slack * (abs(low) if below is None else below)
         up = slack * (abs(high) if above is None else above)
-        least = low - down if math.isfinite(low) else low
-        most = high + up if math.isfinite(high) else high
+        least = low - down - self.tiny if math.isfinite(low) else low
+        most = high + up + self.tiny if math.isfinite(high) else high
         return (max(least, 0.0) if low >= 0 else least), (min(most, 0.0) if high <= 0 else most)
 
     def cut(self, low: float, high: float, *, minus: bool, plus: bool, nan: bool) -> Range:
@@ -360,9 +362,9 @@ def _reciprocal(x: Range, floats: Floats) -> Range:
         low, high = max(low, -floats.largest), min(high, floats.largest)
         found = Range(low, high, nan=x.nan)
     else:
-        # A quotient by less than the smallest is infinite, and so is one by 0, of either sign; but
+        # A quotient by less than the smallest may be infinite, and one by 0 is, of either sign; but
         # where no element is 0, that is excluded as overflow is.
-        most = floats.largest
+        most = math.inf  # a factor that is larger than any number may make a number
         safe = x.nonzero and floats.moderate is not None
         if safe:
             assert floats.moderate is not None

@@ -201,6 +201,8 @@ class Operator:
     narrow: ClassVar[bool] = False
     """Whether the runtime's kernel computes in between in the type of the tensors. What defines the
     operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""
+    steps: ClassVar[bool] = False
+    """Whether it makes integers, as floats, of floats, which a rounding of its input may change."""
     examples: ClassVar[Sequence[Example]] = ()
 
     @abstractmethod

@@ -255,6 +255,7 @@ class Sign(Unary):
     """-1, 0 or 1."""
 
     name = op_type = "Sign"
+    steps = True
     since = 9
 
     def of(self, *elements: Scalar) -> Scalar:
@@ -269,6 +270,7 @@ class Floor(Unary):
     """The greatest integer that is not greater."""
 
     name = op_type = "Floor"
+    steps = True
 
     def of(self, *elements: Scalar) -> Scalar:
         return call("floor", elements[0])
@@ -282,6 +284,7 @@ class Ceil(Unary):
     """The least integer that is not less."""
 
     name = op_type = "Ceil"
+    steps = True
 
     def of(self, *elements: Scalar) -> Scalar:
         return -call("floor", -elements[0])
