@@ -111,7 +111,7 @@ large: $(VENV)/installed
 # Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
 # sizes.
 spellings: $(VENV)/dev
-	$(BIN)/pytest -m spellings tests/search/test_spellings.py tests/search/test_dynamic_exports.py
+	$(BIN)/pytest -m spellings tests/search
 
 # Miniatures of architectures as exporters write them; prints how many nodes are left of each.
 miniatures: $(VENV)/dev

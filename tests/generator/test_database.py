@@ -37,7 +37,7 @@ def test_every_rule_has_its_certificate_and_no_certificate_is_left_over() -> Non
 
 def test_rules_are_proved_again_from_their_text() -> None:
     """A sample: `make verify` proves them all, and so does the generation from nothing."""
-    assert verify_rules(RULES[::60]) == []
+    assert verify_rules(RULES[::100]) == []
 
 
 def test_what_a_rule_follows_from_is_there() -> None:

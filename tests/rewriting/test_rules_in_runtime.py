@@ -22,7 +22,7 @@ from xflow.rewriting.store import default_directory, load_rules
 
 RULES = load_rules(default_directory())
 BAD = parse_rules((CORPUS / "undefined-bad.rules").read_text(encoding="utf-8"))
-STEP = 3
+STEP = 6
 """One rule in so many is in the sample."""
 LEAST = float(np.finfo(np.float32).min)
 

@@ -8,6 +8,7 @@ from functools import cache
 import onnx
 import onnx_ir as ir
 import pytest
+from longer import first
 from recognition import rules_of, searched
 
 from xflow.core.registry import Operator
@@ -54,7 +55,7 @@ def rules() -> list[Rule]:
     return rules_of(CONCERNED)
 
 
-@pytest.mark.parametrize("spelling", SPELLED)
+@pytest.mark.parametrize("spelling", first(SPELLED, 4))
 def test_heads_are_one_attention(spelling: str) -> None:
     text = f'<ir_version: 10, opset_import: ["" : 20]> g {SPELLED[spelling]}'
     source = import_model(ir.from_proto(onnx.parser.parse_model(text)))

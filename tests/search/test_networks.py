@@ -145,6 +145,7 @@ def test_a_normalized_identity_branch_merges() -> None:
     assert optimized(net.model(total)) == {"Conv": 1}
 
 
+@pytest.mark.spellings
 def test_a_classifier_that_reads_one_token_computes_its_last_block_for_that_row() -> None:
     net = Network([1, 64, 128])
     inner = net.node("Add", net.node("MatMul", "x", net.weight(128, 512)), net.weight(512))

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from longer import first
 from recognition import rules_of, searched
 
 import xflow
@@ -104,16 +105,28 @@ def computed(graph: Graph) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("shape", "body", "products"),
-    [
-        (f"1, 128, {NARROW}", MERGED.replace("BATCH, LENGTH", "1, 128"), 2),
-        (f"4, 32, {NARROW}", MERGED.replace("BATCH, LENGTH", "4, 32"), 2),
-        (f"1, 128, {NARROW}", LAYERS, 2),
-        (f"4, 49, {NARROW}", LAYERS, 2),
-        (f"1, 14, 14, {NARROW}", LAYERS, 2),
-        (f"128, {NARROW}", AFFINE, 2),
-        (f"1, 128, {NARROW}", GATED, 3),
-    ],
-    ids=["one sequence in rows", "sequences in rows", "tokens", "batch", "image", "rows", "gate"],
+    first(
+        [
+            pytest.param(f"1, 14, 14, {NARROW}", LAYERS, 2, id="image"),
+            pytest.param(f"128, {NARROW}", AFFINE, 2, id="rows"),
+            pytest.param(f"1, 128, {NARROW}", GATED, 3, id="gate"),
+            pytest.param(f"1, 128, {NARROW}", LAYERS, 2, id="tokens"),
+            pytest.param(f"4, 49, {NARROW}", LAYERS, 2, id="batch"),
+            pytest.param(
+                f"1, 128, {NARROW}",
+                MERGED.replace("BATCH, LENGTH", "1, 128"),
+                2,
+                id="one sequence in rows",
+            ),
+            pytest.param(
+                f"4, 32, {NARROW}",
+                MERGED.replace("BATCH, LENGTH", "4, 32"),
+                2,
+                id="sequences in rows",
+            ),
+        ],
+        3,
+    ),
 )
 def test_layers_of_tokens_stay_in_the_layout(shape: str, body: str, products: int) -> None:
     found = computed(searched(import_model(model(shape, body)), rules()).graph)

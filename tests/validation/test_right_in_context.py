@@ -219,6 +219,15 @@ ROUNDED = [  # to a number at which something else is the case
         {"x": floats([1, 1, 1, 1])},
     ),
     Case(
+        "a sigmoid of a constant that a quotient is taken by",
+        "(float[4] x) => (float[4] y)",
+        "float[4] c = {22.430423, 1, 2, 30}, float low = {-3}, float high = {3}, float one = {1},"
+        " float zero = {0}",
+        "v = Clip(x, low, high) s = Sigmoid(c) d = Sub(one, s) q = Div(v, d) i = IsInf(q)"
+        " y = Where(i, zero, q)",
+        {"x": floats([1, 1, 1, 1])},
+    ),
+    Case(
         "a sigmoid that is 0",
         "(float[4] x) => (float[4] y)",
         "float low = {-80}, float high = {30}, float zero = {0}",

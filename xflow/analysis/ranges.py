@@ -107,7 +107,7 @@ class Ranges:
     def __init__(self, constants: ConstantLookup, assumption: Assumption = DEFAULT) -> None:
         self.constants = constants
         self.assumption = assumption
-        self._fold = Folder(constants)
+        self._fold = Folder(constants, stepwise=True)
         self._known: dict[Value, Range] = {}
 
     def of(self, value: Value) -> Range:

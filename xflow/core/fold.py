@@ -132,11 +132,13 @@ class Folder:
 
     Integers and Booleans are computed with in their own types, as the runtime does, and what is
     only moved stays as it is. Results are remembered, large ones in files; intermediate ones are
-    not: weights are large.
+    not: weights are large. `stepwise`, each operator's results are rounded, as the runtime does it
+    where it computes the constant itself: less exact, and what the model's values depend on.
     """
 
-    def __init__(self, constants: ConstantLookup) -> None:
+    def __init__(self, constants: ConstantLookup, *, stepwise: bool = False) -> None:
         self._constants = constants
+        self._stepwise = stepwise
         self._done: dict[Value, Array | None] = {}
 
     def __call__(self, value: Value) -> Array | None:
@@ -162,9 +164,9 @@ class Folder:
                 return None
         try:
             with np.errstate(all="ignore"):
-                array = _by_parts(value, nodes, sources)
+                array = _by_parts(value, nodes, sources, stepwise=self._stepwise)
                 if array is None:
-                    array = _computed(value, nodes, sources)
+                    array = _computed(value, nodes, sources, stepwise=self._stepwise)
         except FAILURES:
             return None
         finally:
@@ -174,7 +176,9 @@ class Folder:
         return in_file(array) if array.nbytes >= LARGE else array
 
 
-def _computed(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]) -> Array:
+def _computed(
+    value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], *, stepwise: bool = False
+) -> Array:
     """What `value` is, for this data of the leaves among the `nodes` that it depends on."""
     remaining: dict[Node, int] = {}
     for node in nodes:
@@ -191,18 +195,28 @@ def _computed(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
         inputs = [results[source.node][source.index] for source in node.inputs]
         if _decides(node):  # a sigmoid of 1 - 2e-10 is 1 for whoever compares it
             inputs = [
-                array.astype(numpy_dtype(source.type.dtype)).astype(array.dtype)
+                _rounded(array, source.type.dtype)
                 for array, source in zip(inputs, node.inputs, strict=True)
             ]
         results[node] = node.op.numpy(inputs, node.attributes)
         if not inputs and (moves or node.types[0].dtype not in FLOATS):
             kind = numpy_dtype(node.types[0].dtype)
             results[node] = [result.astype(kind) for result in results[node]]
+        elif stepwise:
+            results[node] = [
+                _rounded(result, kind.dtype)
+                for result, kind in zip(results[node], node.types, strict=True)
+            ]
         for source in node.inputs:
             remaining[source.node] -= 1
             if not remaining[source.node]:
                 del results[source.node]
     return np.asarray(results[value.node][value.index]).astype(numpy_dtype(value.type.dtype))
+
+
+def _rounded(array: Array, dtype: str) -> Array:
+    """An array as one of an element type would hold it."""
+    return array.astype(numpy_dtype(dtype)).astype(array.dtype) if dtype in FLOATS else array
 
 
 def _decides(node: Node) -> bool:
@@ -219,7 +233,9 @@ def _moves(node: Node) -> bool:
     return node.op.flops(read, node.attributes, given) == 0
 
 
-def _by_parts(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]) -> Array | None:
+def _by_parts(
+    value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], *, stepwise: bool
+) -> Array | None:
     """What `value` is, computed a few rows at a time; None if it is small or not elementwise."""
     size = byte_size(value)
     operators = [node for node in nodes if node not in sources]
@@ -232,9 +248,8 @@ def _by_parts(value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
     rows = max(1, len(result) * LARGE // size)
     for start in range(0, len(result), rows):
         part = slice(start, start + rows)
-        result[part] = _computed(
-            value, nodes, {node: whole[part] for node, whole in spread.items()}
-        )
+        those = {node: whole[part] for node, whole in spread.items()}
+        result[part] = _computed(value, nodes, those, stepwise=stepwise)
         for array in sources.values():
             release(array)
     return result

@@ -1,0 +1,20 @@
+"""Cases of which CI runs the first ones; all others have a marker, and a command that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def first(cases: Iterable[Any], number: int) -> list[Any]:
+    """The cases, those behind the first `number` marked as `spellings`: `make spellings`.
+
+    A case is one argument, or a `pytest.param` of several.
+    """
+    made = [case if hasattr(case, "marks") else pytest.param(case) for case in cases]
+    return made[:number] + [
+        pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.spellings))
+        for case in made[number:]
+    ]
