@@ -11,12 +11,13 @@ from pathlib import Path
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.ranges import Ranges
-from xflow.core.graph import Leaf, Node
+from xflow.core.graph import Node
 from xflow.core.wording import counted
 from xflow.onnx.freeze import frozen
 from xflow.onnx.importer import Imported, import_model
 from xflow.onnx.inlining import has_calls, inlined
 from xflow.pipeline.api import Model, chosen_rules, load_copy
+from xflow.report.drawing import onnx_name
 from xflow.rewriting.admission import Places
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.near_match import NearMatch, near_matches
@@ -115,7 +116,7 @@ def _unsearched(rule: Rule, direction: Rule) -> str:
         return "its left side is a mere input, which is everywhere"
     index = RuleIndex([direction])
     instances = [direction.instance(rank) for rank in direction.usable_ranks]
-    roots = {(v.node.op, len(v.shape)) for each in instances for v in each.lhs[:1]}
+    roots = {(each.lhs[0].node.op, len(each.lhs[0].shape)) for each in instances}
     entries = (
         entry
         for op, rank in roots
@@ -128,12 +129,4 @@ def _unsearched(rule: Rule, direction: Rule) -> str:
 
 
 def _node_name(imported: Imported, node: Node) -> str:
-    """The name of a node in the model, or of what it gives."""
-    if isinstance(node.op, Leaf):
-        return node.op.key
-    for output in node.outputs:
-        value = imported.origin.get(output)
-        if value is not None:
-            producer = value.producer()
-            return str((producer.name if producer is not None else None) or value.name)
-    return "a node without a name"
+    return onnx_name(imported, node) or "a node without a name"

@@ -14,10 +14,8 @@ from xflow.core.graph import Graph, Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 from xflow.rewriting.admission import Places
-from xflow.rewriting.cancellation import hazard_of, loses_digits
-from xflow.rewriting.index import refused_types
 from xflow.rewriting.match import ConstantLookup, Match, Matcher, NoMatch, replacement
-from xflow.rewriting.replay import SENSITIVE
+from xflow.rewriting.replay import lost_digits, refusal
 from xflow.rewriting.rule import Instance, Rule
 from xflow.rewriting.unify import may_equal
 
@@ -91,18 +89,10 @@ class _Look:
         after = replacement(instance, match)
         if isinstance(after, NoMatch):
             return after.reason
-        refused = refused_types(self.rule, instance)
-        touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
-        dtype = next((dtype for dtype in touched if dtype in refused), None)
-        if dtype is not None:
-            return f"rounding forbids this direction of the rule in {dtype}"
-        told = self.places.forbidden(instance, match, after.values)
-        if isinstance(told, str):
-            return told
-        if not self.places.allows(told, match.roots, self.graph):
-            return SENSITIVE
-        hazard = hazard_of(self.rule)
-        return loses_digits(instance, match, self.constants, hazard) if hazard else ""
+        graph, rule, places = self.graph, self.rule, self.places
+        return refusal(graph, rule, instance, match, after.values, places=places) or lost_digits(
+            graph, rule, instance, match, constants=self.constants, places=places
+        )
 
 
 class _Watched(Matcher):

@@ -312,27 +312,58 @@ def apply_step(
         raise Unfounded(where, f"the rule does not apply ({error})") from None
     if after is None or isinstance(after, NoMatch):
         raise Unfounded(where, reason if after is None else after.reason)
-    refused = refused_types(rule, instance)
-    touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
-    forbidden = next((dtype for dtype in touched if dtype in refused), None)
-    if forbidden is not None:
-        raise Unfounded(where, f"rounding forbids this direction of the rule in {forbidden}")
-    told = places.forbidden(instance, match, after.values)
-    if isinstance(told, str):
-        raise Unfounded(where, told)
-    if not places.allows(told, match.roots, graph):
-        raise Unfounded(where, SENSITIVE)
-    hazard = hazard_of(rule)
-    if digits and hazard:
-        lost = loses_digits(instance, match, constants, hazard)
-        if not lost and not places.allows(Observed.RELATIVE, match.roots, graph):
-            lost = loses_digits(instance, match, constants, hazard, near=True)
-        if lost:
-            raise Unfounded(where, lost)
+    reason = refusal(graph, rule, instance, match, after.values, places=places)
+    if not reason and digits:
+        reason = lost_digits(graph, rule, instance, match, constants=constants, places=places)
+    if reason:
+        raise Unfounded(where, reason)
     try:
         return graph.replace(dict(zip(match.roots, after.values, strict=True)))
     except ShapeError as error:
         raise Unfounded(where, str(error)) from None
+
+
+def refusal(
+    graph: Graph,
+    rule: Rule,
+    instance: Instance,
+    match: Match,
+    after: Sequence[Value],
+    *,
+    places: Places,
+) -> str:
+    """Why a rule must not make `after` of its results where it matches; nothing where it may."""
+    refused = refused_types(rule, instance)
+    touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
+    dtype = next((dtype for dtype in touched if dtype in refused), None)
+    if dtype is not None:
+        return f"rounding forbids this direction of the rule in {dtype}"
+    told = places.forbidden(instance, match, after)
+    if isinstance(told, str):
+        return told
+    return "" if places.allows(told, match.roots, graph) else SENSITIVE
+
+
+def lost_digits(
+    graph: Graph,
+    rule: Rule,
+    instance: Instance,
+    match: Match,
+    *,
+    constants: ConstantLookup,
+    places: Places,
+) -> str:
+    """Why a rule would lose digits where it matches, see `cancellation`; nothing where it does not.
+
+    Where something counts errors relative to the results, also near constants.
+    """
+    hazard = hazard_of(rule)
+    if not hazard:
+        return ""
+    lost = loses_digits(instance, match, constants, hazard)
+    if lost or places.allows(Observed.RELATIVE, match.roots, graph):
+        return lost
+    return loses_digits(instance, match, constants, hazard, near=True)
 
 
 SENSITIVE = "something that depends on the result would notice that it is not the same to the bit"
