@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.ranges import LARGEST, Ranges, coarse
 from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.graph import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.core.intervals import FUNCTIONS, Range
 from xflow.core.registry import Array

@@ -26,10 +26,10 @@ from planting import EXTREME, ORDINARY, SPECIAL, UNEVEN
 from runtime import Runtime
 from suites import Suite, node_models
 
-from xflow.analysis.assumptions import Assumption
 from xflow.analysis.observers import decides, loses
 from xflow.analysis.opaque import MOVES, Made, decides_by, kind_of
 from xflow.analysis.ranges import Ranges, of_array
+from xflow.core.assumptions import Assumption
 from xflow.core.graph import Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.intervals import Range
 from xflow.core.registry import Array, Example, Operator

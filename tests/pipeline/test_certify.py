@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from attention_models import CAUSAL, attention
+from attention_models import A_ROW_COVERED, CAUSAL, attention
 from certified import Json, optimized, proved
 from onnx import helper, numpy_helper
 from products import listed, separated, two_products
@@ -23,7 +23,7 @@ from xflow.core.errors import ExitCode, NotCertified, ReportError
 from xflow.core.graph import Graph, TensorType, Value, apply, leaf
 from xflow.onnx import files
 from xflow.pipeline.certify import Rechecked, certify, replayed, same_digest
-from xflow.pipeline.log import read_report
+from xflow.pipeline.log import digest_of, read_report
 from xflow.rewriting.derivation import Application, abstract
 from xflow.rewriting.replacement import (
     Replacement,
@@ -148,6 +148,23 @@ def test_a_fact_is_found_anew(
     else:
         assert code == ExitCode.NOT_CERTIFIED
         assert "rewrite 1" in said.err
+
+
+def test_a_fact_is_not_believed_of_another_mask(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The same log, forged to be about a model of which a row is covered, and what it leads to."""
+    before, after, report = optimized(attention(CAUSAL), tmp_path, GUARD)
+    for path in (before, after):
+        model = onnx.load(path)
+        (mask,) = [each for each in model.graph.initializer if each.name == "mask"]
+        mask.CopyFrom(numpy_helper.from_array(A_ROW_COVERED, "mask"))
+        onnx.save(model, path)
+    told = json.loads(report.read_text())
+    told["log"]["input"] = digest_of(before)
+    report.write_text(json.dumps(told))
+    assert entry.main(["certify", str(before), str(after), str(report)]) == ExitCode.NOT_CERTIFIED
+    assert "no-number-is-nan" in capfd.readouterr().err
 
 
 def test_bases_are_counted_and_only_rules_remain_where_nothing_else_is_wanted(

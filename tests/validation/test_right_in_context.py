@@ -17,7 +17,7 @@ from onnx import shape_inference
 from runtime import run_model
 
 import xflow
-from xflow.analysis.assumptions import DEFAULT
+from xflow.core.assumptions import DEFAULT
 from xflow.core.registry import Array
 from xflow.cost import Objective
 

@@ -1,6 +1,6 @@
 """Which inputs of a model may hold what is no number, by how the model reads them.
 
-Float inputs are taken for numbers, see `xflow.analysis.assumptions`: images and features are. The
+Float inputs are taken for numbers, see `xflow.core.assumptions`: images and features are. The
 model itself tells of two exceptions. It *tests* an input: asks whether it is NaN or infinite,
 compares it with itself, with an infinity or with a largest float, or gives it to an operator of
 which nothing is known; such an input may be anything. And it adds an input, a *mask*, to what a

@@ -28,10 +28,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
+from xflow.core.assumptions import DEFAULT, Assumption, moderate
 from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
@@ -81,15 +81,6 @@ twice as much."""
 TINY = {"FLOAT": 2.0**-150, "DOUBLE": 2.0**-1074, "FLOAT16": 2.0**-25, "BFLOAT16": 2.0**-134}
 """The absolute error of a rounding where numbers are too small for a relative one: half of the
 smallest number."""
-
-
-def moderate(dtype: str) -> float:
-    """The magnitude up to which numbers of a type are moderate.
-
-    A product of two of them does not overflow, nor the least float with one of them added; in 16
-    bits that does.
-    """
-    return 2.0**10 if dtype == "FLOAT16" else 2.0**63
 
 
 QUOTIENT = 64.0

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import onnx
 import onnx_ir as ir
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import ModelError, UsageError, XflowError
 from xflow.core.limits import GROWTH
 from xflow.cost import OBJECTIVES, Objective, machine
@@ -87,7 +87,7 @@ def optimize(
     checked on the real `inputs`: .npz files, folders of them or of ONNX's test_data_set_N, or
     mappings from names to arrays, one or several; it is timed on the first ones, at their sizes
     unless there are `input_shapes`. `assume` is what may be taken for granted of the model's
-    values: ``none``, ``finite-inputs`` or ``moderate``, see `xflow.analysis.assumptions`. With
+    values: ``none``, ``finite-inputs`` or ``moderate``, see `xflow.core.assumptions`. With
     `only_proved`, each rewrite is an application of a proved rule; without, some rest on the data
     of constants, on ranges of values, or on floating point, see
     `xflow.analysis.value_rewrites.basis`. Constant expressions are folded as long as that adds at

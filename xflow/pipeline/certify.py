@@ -18,9 +18,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from xflow.analysis.assumptions import Assumption
 from xflow.analysis.observers import EVERYWHERE, Observed
 from xflow.analysis.value_rewrites.basis import Basis, bases_of
+from xflow.core.assumptions import Assumption
 from xflow.core.errors import ModelError, NotCertified, ShapeError, SizeError
 from xflow.core.expressions import shortened
 from xflow.core.limits import bounded_memory, bounded_time

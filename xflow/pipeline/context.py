@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import EVERYWHERE, Observed
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.limits import GROWTH
 from xflow.cost import Objective
 from xflow.cost.measure import Target

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xflow.analysis.assumptions import Assumption
 from xflow.analysis.value_rewrites.basis import Basis
+from xflow.core.assumptions import Assumption
 from xflow.core.errors import NotReplayed
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel

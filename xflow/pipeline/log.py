@@ -16,9 +16,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites.basis import bases_of
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import ReportError
 from xflow.core.expressions import shortened
 from xflow.core.graph import Graph

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.ranges import Ranges
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.graph import Node
 from xflow.core.wording import counted
 from xflow.onnx.freeze import frozen

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xflow.analysis.assumptions import Assumption
 from xflow.analysis.observers import Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
+from xflow.core.assumptions import Assumption
 from xflow.core.graph import Graph, Node, Value
 from xflow.core.intervals import Range
 from xflow.core.sorts import FLOATS

@@ -14,18 +14,20 @@ from functools import cached_property
 
 import numpy as np
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed, contexts, sensitive_outside
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
+from xflow.analysis.value_rewrites.basis import fault
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.fold import Folder
 from xflow.core.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS
+from xflow.recheck.facts import Facts
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import hazard_of, loses_digits
 from xflow.rewriting.derivation import Application, Place, abstract, local_leaves, value_at
@@ -171,6 +173,9 @@ def _by_fact(
         raise Unfounded(where, "it speaks of a place that the model does not have") from None
     for old, new, name in surroundings.facts:
         if before == (old,) and name == item.fact:
+            reason = fault(surroundings.checks, name, old, new)
+            if reason:
+                raise Unfounded(where, f"{name} is not confirmed: {reason}")
             return before, (new,)
     raise Unfounded(where, f"it does not follow from the values that {item.fact}")
 
@@ -192,6 +197,11 @@ class Surroundings:
     def facts(self) -> Sequence[tuple[Value, Value, str]]:
         """What is known of the values: found anew, and not believed."""
         return list(decided(self.graph, self.ranges))
+
+    @cached_property
+    def checks(self) -> Facts:
+        """The checkers of facts, which share no code with what finds them."""
+        return Facts(self.graph, self.ranges.constants, self.ranges.assumption)
 
     @cached_property
     def _sensitive(self) -> Mapping[Value, Observed]:
@@ -235,6 +245,9 @@ def _rewritten(
         if item.fact != RAISED or outputs == local:
             raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
         after = rebuild(outputs, own)
+        reason = surroundings.checks.raised_masks(shown, after)
+        if reason:
+            raise Unfounded(where, f"{RAISED} is not confirmed: {reason}")
         shown = rebuild(raised(local, original, own, ranges, wholly=True), own)
     fault = objection(before, shown, set(inputs), ranges)
     if fault:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.graph import Graph, Node
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator

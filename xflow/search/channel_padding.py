@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.graph import Graph, Node, Value, walk
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator

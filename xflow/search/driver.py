@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.refinement import objection
+from xflow.analysis.value_rewrites.basis import confirmed
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
-from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.blocks.find import find_larger
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.fold import Folder
 from xflow.core.graph import Graph, Node
 from xflow.cost import CostModel
+from xflow.recheck.facts import Facts
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.match import ConstantLookup, no_constants
 from xflow.rewriting.replacement import Replacement, apply_replacements
@@ -244,7 +245,7 @@ class _Search:
 
     def as_known(self, graph: Graph) -> Graph:
         """`graph` with what facts about its values say, such as that a test is false."""
-        known = decided(graph, self.ranges)
+        known = confirmed(graph, self.ranges)
         made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
         self.replacements += reversed(made)
         return apply_replacements(graph, made[::-1])
@@ -420,6 +421,9 @@ class _Search:
             if fact:
                 whole = raised(solution.outputs, region.graph, region.own, self.ranges, wholly=True)
                 shown = region.instantiate(whole)
+                facts = Facts(graph, self.constants.lookup, self.ranges.assumption)
+                if facts.raised_masks(region.instantiate(solution.outputs), new):
+                    continue
             if objection(region.outputs, shown, set(region.inputs), self.ranges):
                 continue  # each step was admitted, and it is not shown of all of them
             origin = (region.inputs, solution.trail, fact)

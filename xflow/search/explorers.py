@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import loky
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.fold import with_expressions
 from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf

@@ -16,10 +16,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed, contexts, sensitive_outside
 from xflow.analysis.ranges import Ranges, coarse, without_sign
 from xflow.blocks.find import find_larger
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.fold import with_expressions
 from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.core.registry import Array, Operator

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
 from xflow.core.registry import Operator
 from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all

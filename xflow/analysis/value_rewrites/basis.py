@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites import (
     equal_halves,
     least_float_masks,
     masked_scores,
     nan_tests,
 )
+from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.core.graph import Graph, Value
+from xflow.recheck.facts import Facts
 
 
 class Basis(Enum):
@@ -42,6 +46,24 @@ BASES: Mapping[str, Basis] = {
     **{name: Basis.RANGES for name, _ in nan_tests.TESTS.values()},
 }
 """What each fact about values rests on, by its name in reports."""
+
+
+def confirmed(graph: Graph, ranges: Ranges) -> Sequence[tuple[Value, Value, str]]:
+    """What facts say of the values of a graph, see `decided`, that their checkers confirm."""
+    facts = Facts(graph, ranges.constants, ranges.assumption)
+    return [each for each in decided(graph, ranges) if not fault(facts, each[2], *each[:2])]
+
+
+def fault(facts: Facts, name: str, before: Value, after: Value) -> str:
+    """Why a fact about values does not hold by the checker of its basis; nothing where it does.
+
+    The checkers are in `xflow.recheck` and share no code with what finds the facts.
+    """
+    if name == masked_scores.FACT:
+        return facts.lost_scores(before, after)
+    checks = {Basis.CONSTANT_DATA: facts.equal_constants, Basis.RANGES: facts.decided_test}
+    check = checks.get(BASES.get(name, Basis.RULE))
+    return "there is no such fact" if check is None else check(before, after)
 
 
 def bases_of(fact: str, *, by_rules: bool) -> tuple[Basis, ...]:

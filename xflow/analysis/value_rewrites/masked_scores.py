@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xflow.analysis.ranges import Ranges, moderate
+from xflow.analysis.ranges import Ranges
+from xflow.core.assumptions import moderate
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, Node, Value, apply
 from xflow.core.registry import Operator

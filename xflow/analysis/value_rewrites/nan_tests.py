@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-from xflow.analysis.assumptions import Assumption
 from xflow.analysis.inputs import Sources
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.analysis.value_rewrites.masked_scores import absorbed
+from xflow.core.assumptions import Assumption
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, Node, Opaque, Value, apply
 from xflow.core.intervals import Range

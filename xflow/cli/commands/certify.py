@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xflow.analysis.assumptions import Assumption
 from xflow.cli.arguments import rules_folder
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
+from xflow.core.assumptions import Assumption
 from xflow.core.errors import ExitCode
 from xflow.core.wording import counted
 

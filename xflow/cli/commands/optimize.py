@@ -8,7 +8,6 @@ import json
 import time
 from pathlib import Path
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.cli.arguments import (
     add_comparison,
     add_inputs,
@@ -21,6 +20,7 @@ from xflow.cli.arguments import (
     rules_folder,
 )
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import ExitCode, NotFaster, UsageError
 from xflow.core.limits import GROWTH
 from xflow.cost import OBJECTIVES

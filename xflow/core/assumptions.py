@@ -47,3 +47,12 @@ _SENTENCES = {
 
 DEFAULT = Assumption.MODERATE
 """The weakest level at which the benchmark's models gain what they do."""
+
+
+def moderate(dtype: str) -> float:
+    """The magnitude up to which numbers of a type of floats are moderate.
+
+    A product of two of them does not overflow, nor the least float with one of them added; in 16
+    bits that does.
+    """
+    return 2.0**10 if dtype == "FLOAT16" else 2.0**63

@@ -1,0 +1,158 @@
+"""The second interval analysis: no element lies outside of its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from graphs import call
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xflow.core.assumptions import Assumption
+from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.registry import Array
+from xflow.onnx.importer import import_model
+from xflow.ops import operator
+from xflow.recheck.bounds import Analysis
+from xflow.recheck.interval import Bounds
+
+UNARY = (
+    *("Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Erf", "Gelu", "Swish", "HardSigmoid"),
+    *("Sign", "Floor", "Elu", "Softsign", "LeakyRelu", "Softplus", "Reciprocal", "Sqrt", "Log"),
+    *("Sin", "Clip", "Celu", "Selu", "Mish", "HardSwish", "Softmax", "LogSoftmax"),
+)
+ODD = (np.nan, np.inf, -np.inf, 0.0, 1e36, -1e36, 3e38, 1e-40)
+
+
+def looked_up(data: Array) -> tuple[Value, Callable[[Value], Array | None]]:
+    """Rows of a constant that are looked up by indices, and the constant's data."""
+    dtype = {"float32": "FLOAT", "float16": "FLOAT16", "float64": "DOUBLE"}[str(data.dtype)]
+    table = leaf("table", TensorType(dtype, data.shape), constant=True)
+    ids = leaf("ids", TensorType("INT64", data.shape[:1]))
+    return call("Gather", table, ids, axis=0), {table: data}.get
+
+
+def analysed(value: Value, constants: Callable[[Value], Array | None]) -> Bounds:
+    """The bounds of a value, with nothing taken for granted."""
+    return Analysis(Graph((value,)), constants, Assumption.NONE).of(value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(UNARY), min_size=1, max_size=3),
+    st.sampled_from(["Add", "Sub", "Mul", "Div", "Max", "Min"]),
+    st.sampled_from([*ODD, 0.5, 0.5, 0.5, 0.5]),
+    st.integers(0, 2**32 - 1),
+)
+def test_no_element_lies_outside_of_its_bounds(
+    names: list[str], joined: str, odd: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    data = (random.standard_normal((10, 4)) * 10.0 ** random.integers(-2, 5)).astype(np.float32)
+    data[random.integers(10), random.integers(4)] = odd
+    value, constants = looked_up(data)
+    x, result = value, data
+    with np.errstate(all="ignore"):
+        for name in names:
+            value = call(name, value)
+            result = operator(name).numpy([result], value.node.attributes)[0].astype(np.float32)
+        value = call(joined, value, x)
+        result = operator(joined).numpy([result, data], {})[0].astype(np.float32)
+    known = analysed(value, constants)
+    assert known.nan or not np.isnan(result).any()
+    assert known.plus or not np.isposinf(result).any()
+    assert known.minus or not np.isneginf(result).any()
+    numbers = result[np.isfinite(result)].astype(np.float64)
+    slack = 1e-4 * max(1.0, float(np.max(np.abs(numbers), initial=0.0)))
+    assert known.low - slack <= numbers.min(initial=np.inf)
+    assert numbers.max(initial=-np.inf) <= known.high + slack
+
+
+def test_sums_of_products_stay_within_their_bounds_or_overflow() -> None:
+    small, constants = looked_up(np.full((4, 8), 3.0, np.float32))
+    assert analysed(call("MatMul", small, call("Transpose", small)), constants).high >= 72
+    large, constants = looked_up(np.full((4, 8), 1e19, np.float32))
+    overflowing = analysed(call("MatMul", large, call("Transpose", large)), constants)
+    assert overflowing.plus
+    assert overflowing.nan  # inf - inf
+
+
+@pytest.mark.parametrize("spelled", [False, True])
+@pytest.mark.parametrize(("size", "known"), [(1e3, True), (1e30, None)])
+def test_normalized_elements_are_bounded_by_the_root_of_their_number(
+    spelled: bool, size: float, known: bool | None
+) -> None:
+    """A kernel may subtract squares that overflow, as single operators do not."""
+    data = (np.linspace(-1, 1, 40) * size).reshape(10, 4).astype(np.float32)
+    x, constants = looked_up(data)
+    if spelled:
+        deviation = call("Sub", x, call("ReduceMean", x, axes=(1,), keepdims=1))
+        square = call("ReduceMean", call("Mul", deviation, deviation), axes=(1,), keepdims=1)
+        (epsilon,) = scalar(1e-5)
+        y = call("Div", deviation, call("Sqrt", call("Add", square, epsilon)))
+    else:
+        ones = leaf("ones", TensorType("FLOAT", (4,)), constant=True)
+        lookup = constants
+        constants = lambda value: np.ones(4, np.float32) if value == ones else lookup(value)  # noqa: E731
+        y = call("RMSNormalization", x, ones, axis=1)
+    found = analysed(y, constants)
+    assert found.is_finite == bool(known or spelled)
+    assert not found.is_finite or 2 <= found.high <= 8
+
+
+def scalar(number: float) -> tuple[Value, ...]:
+    """A constant of one number."""
+    return apply("Scalar", (), {"value": Fraction(number)}, dtype="FLOAT")
+
+
+def model_of(body: str) -> tuple[Value, Analysis, Analysis]:
+    """What a model makes, what is known of it, and what is if inputs are moderate numbers."""
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[4, 4] x, float[4, 4] m, int64[4, 4] i) => (float[4, 4] y)
+        <float zero = {{0}}, float[4, 4] w = {{1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7}}> {{ {body} }}"""
+    imported = import_model(
+        ir.from_proto(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)))
+    )
+    graph = imported.graph
+    strict, assumed = (
+        Analysis(graph, imported.constants, level)
+        for level in (Assumption.NONE, Assumption.MODERATE)
+    )
+    return graph.outputs[0], strict, assumed
+
+
+@pytest.mark.parametrize(
+    ("body", "finite"),
+    [
+        ("q = MatMul(x, w) y = MatMul(q, w)", True),
+        ("y = Add(x, m)", True),
+        ("q = Div(x, m) y = MatMul(q, w)", False),
+        ("q = Exp(m) y = MatMul(q, w)", False),
+        ("b = Less(x, zero) y = Where(b, zero, x)", False),  # x is compared
+        ("b = IsNaN(x) q = Where(b, zero, x) y = MatMul(q, w)", False),
+        ("q = Softmax(m) y = Add(m, q)", False),  # m may be a mask
+        ("f = Cast<to = 1>(i) y = MatMul(f, w)", True),
+    ],
+)
+def test_inputs_are_numbers_by_assumption_alone(body: str, finite: bool) -> None:
+    value, strict, assumed = model_of(body)
+    assert assumed.of(value).is_finite == finite
+    assert not strict.of(value).is_finite or "Cast" in body
+
+
+@pytest.mark.parametrize("covered", [False, True])
+def test_weights_are_numbers_where_no_line_is_covered(covered: bool) -> None:
+    mask = np.triu(np.full((4, 4), -np.inf, np.float32), 0 if covered else 1)
+    scores, constants = looked_up(np.full((4, 4), 2.0, np.float32))
+    given_ = leaf("mask", TensorType("FLOAT", (4, 4)), constant=True)
+    lookup = lambda value: mask if value == given_ else constants(value)  # noqa: E731
+    weights = call("Softmax", call("Add", scores, given_), axis=1)
+    assert analysed(weights, lookup).nan == covered
+    assert analysed(call("Softmax", call("Add", scores, given_), axis=0), lookup).nan == covered
+    turned = call("Transpose", call("Add", scores, given_), perm=(1, 0))
+    assert analysed(call("Softmax", turned, axis=0), lookup).nan == covered

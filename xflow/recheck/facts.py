@@ -1,0 +1,206 @@
+"""Checks of rewrites by facts about values: what is put in place is held against what stood there.
+
+Each check gives the reason why a rewrite is not confirmed, and nothing where it is. `Facts.fault`
+asks the one that belongs to what a rewrite rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from xflow.core.assumptions import Assumption
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.registry import Operator
+from xflow.core.sorts import BOOL, FLOATS
+from xflow.recheck.bounds import Analysis, is_test
+from xflow.recheck.interval import PRECISION, Bounds, largest
+
+
+class Facts:
+    """Checks of rewrites in a graph whose constants `constants` serves.
+
+    `assumption` is what may be taken for granted where a rewrite is about masks; nothing is
+    elsewhere.
+    """
+
+    def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:
+        self._strict = Analysis(graph, constants, Assumption.NONE)
+        self._assumed = Analysis(graph, constants, assumption)
+
+    # Constant data ------------------------------------------------------------------------------
+
+    def equal_constants(self, before: Value, after: Value) -> str:
+        """Whether an operator is applied to the same values, bit by bit, but for how they are made.
+
+        Constants are computed on both sides and compared.
+        """
+        if _signature(before.node) != _signature(after.node) or before.index != after.index:
+            return "it is another operator"
+        for old, new in zip(before.node.inputs, after.node.inputs, strict=True):
+            if old == new:
+                continue
+            first, second = self._strict.data(old), self._strict.data(new)
+            if first is None or second is None or old.type.dtype != new.type.dtype:
+                return "what is read is no constant"
+            rank = max(first.ndim, second.ndim)
+            shapes = [(1,) * (rank - each.ndim) + each.shape for each in (first, second)]
+            if shapes[0] != shapes[1] or first.tobytes() != second.tobytes():
+                return "the constants differ"
+        return ""
+
+    # Interval analysis --------------------------------------------------------------------------
+
+    def decided_test(self, before: Value, after: Value) -> str:
+        """Whether an operator reads false in place of tests that no element can pass."""
+        if _signature(before.node) != _signature(after.node) or before.index != after.index:
+            return "it is another operator"
+        for old, new in zip(before.node.inputs, after.node.inputs, strict=True):
+            if old == new:
+                continue
+            if not (new.type.dtype == BOOL and _scalar(new) == 0):
+                return "a test is put to something else than false"
+            reason = self._may_pass(old)
+            if reason:
+                return reason
+        return ""
+
+    def _may_pass(self, test: Value) -> str:
+        """Why an element might pass a test; nothing where none can."""
+        for name in ("IsNaN", "IsInf"):
+            if not is_test(test, name):
+                continue
+            (tested,) = test.node.inputs
+            known = self._of(tested)
+            passes = known.nan if name == "IsNaN" else known.plus or known.minus
+            return "by the second analysis, an element may pass the test" if passes else ""
+        return "it is no test for what is no number"
+
+    def _of(self, tested: Value) -> Bounds:
+        """What is known of what is tested; of weights by what may be taken for granted of masks."""
+        node = tested.node
+        is_weight = isinstance(node.op, Operator) and node.op.weights_along is not None
+        if is_weight and not self._assumed.reads_inputs(node.inputs[0]):
+            return self._assumed.of(tested)
+        return self._strict.of(tested)
+
+    # Floating point -----------------------------------------------------------------------------
+
+    def lost_scores(self, before: Value, after: Value) -> str:
+        """Whether a choice is a sum in floats, since scores are lost beside what replaces them.
+
+        ``Where(c, s, m)`` is ``s + Where(c, 0, m)``, and ``Max(s + m, l)`` is ``s + Max(m, l)``.
+        """
+        added = _inputs(after, "Add")
+        if added is None or after.type != before.type:
+            return "no sum is put in place"
+        for scores, made in (added, added[::-1]):
+            low = self._replaced_by(before, scores, made)
+            if low is not None:
+                return self._absorbs(low, scores)
+        return "the sum is not that of the scores and a mask"
+
+    def _replaced_by(self, before: Value, scores: Value, made: Value) -> Value | None:
+        """The mask beside which scores have to be lost, where the forms are the right ones."""
+        chosen, masked = _inputs(before, "Where"), _inputs(made, "Where")
+        if chosen is not None and masked is not None and chosen[0] == masked[0]:
+            for place in (1, 2):
+                low = chosen[3 - place]
+                zero = _scalar(masked[place]) == 0
+                if chosen[place] == scores and zero and masked[3 - place] == low:
+                    return low
+        kept, least = _inputs(before, "Max"), _inputs(made, "Max")
+        if kept is not None and least is not None and len(kept) == len(least) == 2:
+            for total, low in (kept, kept[::-1]):
+                summands = _inputs(total, "Add")
+                for mask in least if summands is not None and low in least else ():
+                    both = {mask, low} == set(least) and {scores, mask} == set(summands or ())
+                    if both and mask != low:
+                        return low
+        return None
+
+    def _absorbs(self, mask: Value, scores: Value) -> str:
+        """Why scores may leave a trace beside a mask; nothing where none can."""
+        dtype = mask.type.dtype
+        data = self._strict.data(mask) if dtype in FLOATS else None
+        if data is None or not data.size:
+            return "the mask is no constant"
+        known = self._strict.of(scores)
+        if not known.is_finite:
+            return "by the second analysis, a score may be no number"
+        wide = data.astype(np.float64)
+        if np.isnan(wide).any() or wide.max() >= 0:
+            return "an element of the mask is not negative"
+        if not np.isfinite(wide.max()):
+            return ""
+        # Within a quarter of the distance to its neighbours, a number stays what it is.
+        digits, _ = PRECISION[dtype]
+        _, exponent = math.frexp(float(wide.max()))
+        if known.magnitude >= math.ldexp(1, exponent - digits - 2):
+            return "a score may leave its trace beside the mask"
+        return ""
+
+    def raised_masks(self, before: Sequence[Value], after: Sequence[Value]) -> str:
+        """Whether values differ in masks alone, in which the least float was raised by one unit."""
+        checked: dict[tuple[Value, Value], bool] = {}
+        stack = list(zip(before, after, strict=True))
+        while stack:
+            old, new = stack.pop()
+            if old == new or (old, new) in checked:
+                continue
+            checked[old, new] = True
+            one, other = old.node, new.node
+            if old.index != new.index or _signature(one) != _signature(other):
+                return "more is changed than a mask"
+            mask = one.op.mask if isinstance(one.op, Operator) else None
+            for place, (first, second) in enumerate(zip(one.inputs, other.inputs, strict=True)):
+                inner = second if place != mask or first == second else self._unraised(second)
+                if inner is None:
+                    return "a mask is not raised by one unit in the last place"
+                stack.append((first, inner))
+        return ""
+
+    def _unraised(self, value: Value) -> Value | None:
+        """The mask of which a value is the one that is raised; the value itself where none is."""
+        dtype = value.type.dtype
+        if dtype not in FLOATS:
+            return None
+        digits, exponent = PRECISION[dtype]
+        least = -Fraction(largest(dtype))
+        above = least + Fraction(2) ** (exponent + 1 - digits)
+        greatest, chosen = _inputs(value, "Max"), _inputs(value, "Where")
+        if greatest is not None and above in map(_scalar, greatest):
+            (mask, *others) = [each for each in greatest if _scalar(each) != above]
+            return mask if not others and self._assumed.of(mask).is_finite else None
+        if chosen is not None and _scalar(chosen[1]) == above:
+            compared, mask = _inputs(chosen[0], "Equal") or (), chosen[2]
+            numbers = [_scalar(each) for each in compared if each != mask]
+            return mask if mask in compared and numbers == [least] else None
+        return value
+
+
+def _signature(node: Node) -> object:
+    """What tells an operator apart, its inputs aside."""
+    if isinstance(node.op, Operator | Opaque):
+        key = node.op.name if isinstance(node.op, Operator) else node.op.key
+        return type(node.op), key, dict(node.attributes), node.types, len(node.inputs)
+    return node
+
+
+def _inputs(value: Value, name: str) -> tuple[Value, ...] | None:
+    """The inputs of a value that such an operator makes."""
+    node = value.node
+    return node.inputs if isinstance(node.op, Operator) and node.op.name == name else None
+
+
+def _scalar(value: Value) -> Fraction | None:
+    """The number that a value is by itself."""
+    node = value.node
+    if not isinstance(node.op, Operator) or node.op.name != "Scalar":
+        return None
+    number = node.attributes["value"]
+    return number if isinstance(number, Fraction) else None
