@@ -239,19 +239,21 @@ def _rewritten(
     own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
     local = repeated(surroundings, before, inputs, item.steps, where)
     after = shown = rebuild(local, own)
+    original = abstract(before, inputs, ranges)
+    outputs = raised(local, original, own, ranges)
+    if item.fact and (item.fact != RAISED or outputs == local):
+        raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
+    if not item.fact and outputs != local:
+        raise Unfounded(where, f"a mask may cover a row and is not raised by {RAISED}")
     if item.fact:
-        original = abstract(before, inputs, ranges)
-        outputs = raised(local, original, own, ranges)
-        if item.fact != RAISED or outputs == local:
-            raise Unfounded(where, f"behind its steps, nothing is done by {item.fact}")
         after = rebuild(outputs, own)
         reason = surroundings.checks.raised_masks(shown, after)
         if reason:
             raise Unfounded(where, f"{RAISED} is not confirmed: {reason}")
         shown = rebuild(raised(local, original, own, ranges, wholly=True), own)
-    fault = objection(before, shown, set(inputs), ranges)
-    if fault:
-        raise Unfounded(where, fault)
+    reason = objection(before, shown, set(inputs), ranges)
+    if reason:
+        raise Unfounded(where, reason)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):
         raise Unfounded(where, "the type of a value changes")
     return before, after
