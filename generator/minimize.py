@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from xflow.core.graph import Graph, Leaf, Node, Value, walk
 from xflow.core.registry import Operator
 from xflow.generator.vocabulary import Vocabulary
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import NoMatch, find_matches, rewrite
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rule import Rule
 
 MAX_FRONTIER = 40
 """Terms followed at each step."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from xflow.rewriting.rule import BITS, Rule, parse_rules
+from xflow.rewriting.rule import BITS, Rule
 from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.proof.types import claims_too_much, types_of
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.refutation.counterexample import Counterexample

@@ -15,7 +15,7 @@ from xflow.core.registry import Array, Attribute, Operator, RealSymbol
 from xflow.core.size import Size, coefficient_of, evaluate, free_symbols, substitute
 from xflow.core.sorts import BOOL, REAL
 from xflow.generator.drawn import random_dyadics
-from xflow.rewriting.rule import Instance, attribute_symbols, leaf_name
+from xflow.rewriting.instance import Instance, attribute_symbols, leaf_name
 from xflow.verifier.refutation.refute import index_ranges, real_symbols
 
 EXTENTS = (2, 3, 4, 5, 7, 11)

@@ -20,8 +20,9 @@ from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.draws import draws
 from xflow.generator.saturation.egraph import EGraph, Step
 from xflow.generator.saturation.saturate import MAX_NODES, Saturation
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import NoMatch, Replacement, build
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rule import Rule
 from xflow.verifier.proof.defined import is_partial, read_unfolded
 from xflow.verifier.prove import Proved, Refuted, prove
 

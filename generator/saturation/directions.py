@@ -15,7 +15,8 @@ from functools import cached_property
 from xflow.core.graph import Value, walk
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, free_symbols
-from xflow.rewriting.rule import Instance, Rule, leaves_of
+from xflow.rewriting.instance import Instance, leaves_of
+from xflow.rewriting.rule import Rule
 
 
 def both_ways(rule: Rule) -> tuple[Rule, Rule]:

@@ -22,8 +22,8 @@ from xflow.core.value_conditions import SIGNS, Fact
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
 from xflow.ops import operator
+from xflow.rewriting.instance import Instance, leaves_of
 from xflow.rewriting.match import Match, Matcher, NoMatch, build, no_constants
-from xflow.rewriting.rule import Instance, leaves_of
 
 MAX_NODES = 10_000
 """Nodes of an e-graph at which it is not grown any further."""

@@ -32,7 +32,7 @@ from xflow.core.expressions import DEPTH, DIGITS, EXPONENT, LENGTH, expression, 
 from xflow.core.size import PRODUCTS, TERMS, Expr, parse_size, product, reads_back, symbol, symbols
 from xflow.pipeline import certify
 from xflow.pipeline.log import MOST_RULES, MOST_STEPS, read_report
-from xflow.rewriting.rule import HIGHEST_RANK, MOST_NAMES, MOST_OPERATORS, parse_rules
+from xflow.rewriting.text import HIGHEST_RANK, MOST_NAMES, MOST_OPERATORS, parse_rules
 from xflow.verifier import database
 
 pytestmark = pytest.mark.timeout(30)

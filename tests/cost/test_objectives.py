@@ -21,7 +21,8 @@ from xflow.cost.measure import Measurer
 from xflow.cost.objectives import EXACT, OperatorCount, PeakMemory, WeightBytes
 from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import Replacement, apply_replacements
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult
 
 RULES = parse_rules(

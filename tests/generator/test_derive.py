@@ -24,8 +24,9 @@ from xflow.generator.saturation.derivation import Derived, NotDerived, derive, d
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.egraph import Applied, EGraph, Step
 from xflow.generator.saturation.saturate import Saturation
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Refuted, prove
 
 VECTOR = TensorType("FLOAT", (3,))

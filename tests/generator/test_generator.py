@@ -37,8 +37,9 @@ from xflow.generator.vocabularies import (
 )
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 from xflow.ops import operators
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
 
 MATRICES = Vocabulary(
     "matrices",

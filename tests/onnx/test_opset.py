@@ -26,7 +26,7 @@ from xflow.onnx.opset import ceiling
 from xflow.onnx.writer import UnwritableError
 from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import apply_replacements
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 SWISH = parse_rules(
     """

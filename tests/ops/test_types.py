@@ -31,7 +31,8 @@ from xflow.onnx.schema import accepts
 from xflow.onnx.writer import UnwritableError
 from xflow.ops.cast import keeps_values
 from xflow.rewriting.match import NoMatch, find_matches, rewrite
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import instantiate
 from xflow.verifier import database
 from xflow.verifier import prove as prover

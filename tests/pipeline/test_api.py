@@ -24,7 +24,8 @@ from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.pipeline import api, attempts, gate
 from xflow.rewriting.replacement import Replacement, apply_replacements
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult
 from xflow.validation.equivalence import check_equivalent
 

@@ -33,7 +33,7 @@ from xflow.rewriting.replacement import (
     without,
 )
 from xflow.rewriting.replay import Rewrite, Unfounded, replay
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from xflow.onnx.region import region_model
 from xflow.ops import operator
 from xflow.pipeline.pipeline import Result
 from xflow.rewriting.domains import Domains, within
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
     """

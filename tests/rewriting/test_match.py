@@ -12,8 +12,9 @@ from xflow.core.fold import with_expressions
 from xflow.core.graph import Graph, Leaf, Value, apply
 from xflow.core.registry import Array
 from xflow.core.size import Size, symbol
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, NoMatch, find_matches, no_constants, rewrite
-from xflow.rewriting.rule import Instance, parse_rules
+from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import solve
 
 

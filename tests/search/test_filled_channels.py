@@ -19,7 +19,7 @@ from xflow.generator.generalization.propose import propose
 from xflow.generator.vocabularies import filled_channels
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.driver import search
 from xflow.search.policy import POLICY

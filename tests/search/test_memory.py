@@ -27,7 +27,8 @@ from xflow.rewriting.admission import Places
 from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult, search
 from xflow.search.region import Constants, Region, cut
 from xflow.search.solution_cache import Memory, Remembered, Solution

@@ -24,7 +24,8 @@ from xflow.cost.fusion import operator_name
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import apply_replacements, without
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import OVER, SLOW, SearchResult, search
 from xflow.search.explorers import Explorers, Found, Setting
 from xflow.search.policy import POLICY, Policy

@@ -8,7 +8,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.graph import Graph, Node, TensorType, Value, leaf, walk
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.match import no_constants
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 from xflow.search.steps import Step, Steps, View
 
 RULES = parse_rules("""

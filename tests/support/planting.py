@@ -27,7 +27,8 @@ from xflow.core.size import evaluate
 from xflow.core.sorts import REAL
 from xflow.core.value_conditions import Fact
 from xflow.onnx.writer import UnwritableError
-from xflow.rewriting.rule import BITS, NUMBERS, Instance, Rule, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import BITS, NUMBERS, Rule
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.refutation.confirm import differ_exactly
 from xflow.verifier.refutation.counterexample import Counterexample, sides

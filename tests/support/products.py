@@ -10,7 +10,7 @@ from xflow.pipeline import api
 from xflow.rewriting.derivation import abstract, application
 from xflow.rewriting.match import find_matches
 from xflow.rewriting.replacement import Replacement
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
     """

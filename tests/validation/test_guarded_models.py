@@ -48,7 +48,8 @@ from xflow.pipeline.details import Account
 from xflow.rewriting.admission import Places
 from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import BITS, Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import BITS, Rule
 from xflow.search import driver, explorers
 from xflow.search.policy import POLICY
 from xflow.validation.equivalence import CheckResult

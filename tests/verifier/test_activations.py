@@ -18,7 +18,8 @@ from xflow.onnx.exporter import export_model
 from xflow.onnx.importer import Imported, import_model
 from xflow.ops import operator
 from xflow.rewriting.match import find_matches, rewrite
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 from xflow.verifier.refutation.refute import Survived, search_counterexample

@@ -26,7 +26,8 @@ from xflow.core.errors import MissingSolver
 from xflow.core.graph import requirements
 from xflow.core.size import symbol, symbols
 from xflow.core.spec import Element, call, max_over
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database, solver, workers
 from xflow.verifier.recheck.check import recheck_rule

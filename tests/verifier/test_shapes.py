@@ -28,7 +28,8 @@ from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.ops import operator
 from xflow.ops.einsum import Equation
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Unknown, prove
 from xflow.verifier.refutation.counterexample import Counterexample

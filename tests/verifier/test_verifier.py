@@ -12,7 +12,8 @@ from xflow.core.errors import RuleFileError
 from xflow.core.graph import read
 from xflow.core.size import symbol
 from xflow.core.value_conditions import is_need
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import database
 from xflow.verifier import prove as prover
 from xflow.verifier.algebra.arithmetic import Arithmetic

@@ -12,7 +12,8 @@ from xflow.core.size import Size, divide, floor_divide, substitute, symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import Index, Scalar, all_comparisons, fresh_names
 from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact, relations
-from xflow.rewriting.rule import BITS, NUMBERS, Instance, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import BITS, NUMBERS
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
 from xflow.verifier.algebra.comparisons import has_order, with_choices, with_signs
 from xflow.verifier.algebra.maxima import has_maximum

@@ -32,7 +32,9 @@ from xflow.core.spec import (
     free_of_scalar,
     fresh_names,
 )
-from xflow.rewriting.rule import MAX_RANK, Instance, Rule, parse_inputs
+from xflow.rewriting.declarations import parse_inputs
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import MAX_RANK, Rule
 from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.proof.defined import read_unfolded
 

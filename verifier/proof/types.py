@@ -45,7 +45,8 @@ from xflow.core.spec import (
     fresh_names,
 )
 from xflow.core.value_conditions import SIGNS
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 
 
 class Uses(IntFlag):

@@ -14,7 +14,8 @@ from xflow.core.registry import Operator
 from xflow.core.size import Expr, Size, symbol
 from xflow.core.spec import Index, Scalar, fresh_names
 from xflow.core.value_conditions import SIGNS
-from xflow.rewriting.rule import BITS, Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.recheck.claims import unshown_types, wraps_around
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.digits import covers, without_quotients

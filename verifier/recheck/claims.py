@@ -29,7 +29,8 @@ from xflow.core.spec import (
     Times,
 )
 from xflow.core.value_conditions import SIGNS
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 
 RING, ORDER, REALS = "ring", "order", "reals"
 

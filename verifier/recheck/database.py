@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules, select_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong

@@ -34,7 +34,7 @@ from xflow.core.size import (
 )
 from xflow.core.sorts import BOOL, INT
 from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scalar, SumOver, Times
-from xflow.rewriting.rule import Instance, attribute_symbols
+from xflow.rewriting.instance import Instance, attribute_symbols
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
 from xflow.verifier.recheck.defined import read_whole

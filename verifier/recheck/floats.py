@@ -46,7 +46,7 @@ from xflow.core.spec import (
     truth,
 )
 from xflow.core.value_conditions import BELOW_INFINITY, NONNEGATIVE, NONZERO, POSITIVE
-from xflow.rewriting.rule import Instance
+from xflow.rewriting.instance import Instance
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.evaluate import assignments

@@ -41,7 +41,7 @@ from xflow.core.spec import (
     fresh_names,
     substitute_scalar,
 )
-from xflow.rewriting.rule import Instance
+from xflow.rewriting.instance import Instance
 
 MAX_BOUNDARIES = 24
 """Boundaries of a rule that are kept; those at which something jumps come first."""

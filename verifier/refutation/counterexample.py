@@ -12,7 +12,8 @@ import numpy as np
 
 from xflow.core.graph import Leaf, Value, format_attribute, format_value, run, walk
 from xflow.core.registry import Array, Attribute, Operator
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 
 
 @dataclass(frozen=True)

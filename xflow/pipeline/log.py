@@ -32,7 +32,8 @@ from xflow.report.report import FORMAT_VERSION
 from xflow.rewriting.derivation import Application, numbering, place_of, read_place
 from xflow.rewriting.replacement import Replacement, apply_replacements, rounds
 from xflow.rewriting.replay import Replay, Rewrite, Round, Unfounded
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 Json = dict[str, Any]
 

@@ -13,8 +13,10 @@ from xflow.core.errors import RuleFileError
 from xflow.core.graph import Graph, Leaf, Value
 from xflow.core.wording import counted
 from xflow.report.report import Report, assumed_lines, basis_lines, format_amount, format_seconds
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import Numerics
-from xflow.rewriting.rule import Instance, Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 Json = Mapping[str, Any]
 

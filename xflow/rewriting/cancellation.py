@@ -34,9 +34,10 @@ from xflow.core.graph import Leaf, Node, TensorType, Value, leaf, requirements, 
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
+from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.match import Match, NoMatch, build, is_true
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Instance, Rule, leaf_name
+from xflow.rewriting.rule import Rule
 
 BOUND = 2.0**8
 """What a rewrite may lose against the original, as a factor: eight bits."""

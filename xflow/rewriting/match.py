@@ -24,7 +24,7 @@ from xflow.core.registry import Array, Attribute, Need, Operator, RealSymbol
 from xflow.core.size import Expr, Size, Symbol, free_symbols, product, substitute
 from xflow.core.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
 from xflow.core.value_conditions import SIGNS, Fact
-from xflow.rewriting.rule import Instance, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.unify import (
     Equation,
     attribute_equations,

@@ -14,9 +14,10 @@ from xflow.core.graph import Graph, Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 from xflow.rewriting.admission import Places
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import ConstantLookup, Match, Matcher, NoMatch, replacement
 from xflow.rewriting.replay import lost_digits, refusal
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import may_equal
 
 

@@ -30,6 +30,7 @@ from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import hazard_of, loses_digits
 from xflow.rewriting.derivation import Application, Place, abstract, local_leaves, value_at
 from xflow.rewriting.index import refused_types
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import (
     MAX_PERMUTED,
     ConstantLookup,
@@ -43,7 +44,7 @@ from xflow.rewriting.match import (
     replacement,
     scalar,
 )
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import instantiate, same_literal, same_shape
 
 

@@ -21,9 +21,9 @@ from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import loses_digits
 from xflow.rewriting.index import Entry, RuleIndex, below, operators_of
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import ConstantLookup, Match, NoMatch, find_matches, replacement
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Instance
 
 LIGHTER = 0.9
 """The part of the work up to which a step counts as one that lightens it."""
