@@ -17,7 +17,8 @@ from xflow.core.graph import Graph, Leaf, Node, Value, walk
 from xflow.core.registry import Operator
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import NoMatch, find_matches, rewrite
+from xflow.rewriting.match import NoMatch, find_matches
+from xflow.rewriting.rewrite import rewrite
 from xflow.rewriting.rule import Rule
 
 MAX_FRONTIER = 40

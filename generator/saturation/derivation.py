@@ -21,7 +21,8 @@ from xflow.generator.saturation.draws import draws
 from xflow.generator.saturation.egraph import EGraph, Step
 from xflow.generator.saturation.saturate import MAX_NODES, Saturation
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import NoMatch, Replacement, build
+from xflow.rewriting.match import NoMatch
+from xflow.rewriting.rewrite import BuiltSide, build
 from xflow.rewriting.rule import Rule
 from xflow.verifier.proof.defined import is_partial, read_unfolded
 from xflow.verifier.prove import Proved, Refuted, prove
@@ -312,7 +313,7 @@ def _cases(instance: Instance, rng: random.Random) -> list[_Case] | NotDerived:
         differ = isinstance(right, NoMatch) or any(
             a.type != b.type for a, b in zip(left.values, right.values, strict=True)
         )
-        if isinstance(right, Replacement) and not differ:
+        if isinstance(right, BuiltSide) and not differ:
             facts = [
                 (match.bindings[f.name], f) for f in instance.facts if f.name in match.bindings
             ]

@@ -30,7 +30,8 @@ from xflow.onnx.region import region_model
 from xflow.onnx.schema import accepts
 from xflow.onnx.writer import UnwritableError
 from xflow.ops.cast import keeps_values
-from xflow.rewriting.match import NoMatch, find_matches, rewrite
+from xflow.rewriting.match import NoMatch, find_matches
+from xflow.rewriting.rewrite import rewrite
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import instantiate

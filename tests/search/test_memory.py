@@ -19,12 +19,12 @@ from operator_cases import cases
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import from_plain, to_plain
+from xflow.core.fold import no_constants
 from xflow.core.graph import Graph, TensorType, Value, apply, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost.model import StoredNotes
 from xflow.cost.store import SOLUTIONS, Place, Store
 from xflow.rewriting.admission import Places
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
 from xflow.rewriting.rule import Rule

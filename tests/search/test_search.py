@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.fold import no_constants
 from xflow.core.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, symbol
@@ -22,7 +23,6 @@ from xflow.cost import Use
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.fusion import operator_name
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import apply_replacements, without
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.fold import no_constants
 from xflow.core.graph import Graph, Node, TensorType, Value, leaf, walk
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.text import parse_rules
 from xflow.search.steps import Step, Steps, View
 

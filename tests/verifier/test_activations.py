@@ -17,7 +17,8 @@ from xflow.generator.generalization.definitions import definitional_rules
 from xflow.onnx.exporter import export_model
 from xflow.onnx.importer import Imported, import_model
 from xflow.ops import operator
-from xflow.rewriting.match import find_matches, rewrite
+from xflow.rewriting.match import find_matches
+from xflow.rewriting.rewrite import rewrite
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover

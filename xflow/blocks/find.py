@@ -18,6 +18,7 @@ from fractions import Fraction
 from math import isclose
 
 from xflow.blocks.functions import Functions
+from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph, Node, Opaque, Value, walk
 from xflow.core.registry import Operator
 from xflow.core.size import product
@@ -25,7 +26,6 @@ from xflow.ops import operators
 from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
 from xflow.ops.shape import Movement
-from xflow.rewriting.match import ConstantLookup
 
 KINDS = ("attention", "normalization", "activation", "softmax")
 

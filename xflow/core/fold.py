@@ -16,7 +16,12 @@ from xflow.core.size import Expr, product
 from xflow.core.sorts import FLOATS
 
 ConstantLookup = Callable[[Value], Array | None]
-"""Gives the data of a constant leaf, or None."""
+"""Gives the data of a constant; None where it is not known or is not to be looked at."""
+
+
+def no_constants(value: Value) -> None:
+    """A `ConstantLookup` that knows nothing."""
+    return
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:

@@ -28,6 +28,7 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
+from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Leaf, Node, TensorType, Value, leaf, requirements, walk
@@ -35,8 +36,9 @@ from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.rewriting.instance import Instance, leaf_name
-from xflow.rewriting.match import Match, NoMatch, build, is_true
+from xflow.rewriting.match import Match, NoMatch
 from xflow.rewriting.numerics import Hazard
+from xflow.rewriting.rewrite import build
 from xflow.rewriting.rule import Rule
 
 BOUND = 2.0**8

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import Leaf, Value, walk
+from xflow.core.graph import Leaf, Node, Value, requirements, walk
 from xflow.core.registry import RealSymbol
 from xflow.core.size import free_symbols, symbol
 from xflow.core.sorts import REALS_ONLY
@@ -47,6 +47,16 @@ class Instance:
             *(free_symbols(size) for leaf in leaves_of(self.lhs) for size in leaf.shape)
         )
         return attribute_symbols(self.rhs) - known
+
+    @cached_property
+    def requirements(self) -> tuple[Constraint, ...]:
+        """What the operators of the left side require of sizes."""
+        return tuple(requirements(self.lhs))
+
+    @cached_property
+    def rhs_nodes(self) -> tuple[Node, ...]:
+        """The nodes of the right side, inputs first."""
+        return tuple(walk(self.rhs))
 
     @cached_property
     def is_determined(self) -> bool:

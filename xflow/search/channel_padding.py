@@ -24,12 +24,12 @@ from typing import TypeAlias
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
+from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph, Node, Value, walk
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.rewriting.index import RuleIndex, operators_of
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import ConstantLookup
 from xflow.rewriting.rule import Rule
 from xflow.search.states import State
 from xflow.search.steps import Step, Steps, replaced

@@ -16,7 +16,7 @@ import loky
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.codec import Plain, from_plain, to_plain
-from xflow.core.fold import with_expressions
+from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Use
@@ -24,7 +24,6 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.target import Layout, TargetModel
 from xflow.rewriting.derivation import Application
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import ConstantLookup
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves

@@ -20,7 +20,7 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed, contexts, sensitive_outside
 from xflow.analysis.ranges import Ranges, coarse, without_sign
 from xflow.blocks.find import find_larger
-from xflow.core.fold import with_expressions
+from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
 from xflow.core.registry import Array, Operator
 from xflow.core.size import UNKNOWN_SIZE, product, with_all
@@ -29,7 +29,6 @@ from xflow.cost import Layouts, Use
 from xflow.cost.fusion import operator_name
 from xflow.cost.layout import fills_blocks, may_be_blocked
 from xflow.cost.target import Layout
-from xflow.rewriting.match import ConstantLookup
 from xflow.search.policy import POLICY, Policy
 
 

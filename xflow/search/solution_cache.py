@@ -24,11 +24,11 @@ from typing import Any
 import xflow
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import to_plain
+from xflow.core.fold import no_constants
 from xflow.core.graph import Value
 from xflow.cost import Notebook
 from xflow.rewriting.admission import Places
 from xflow.rewriting.derivation import Application
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replay import Unfounded, apply_step
 from xflow.rewriting.rule import Rule
 from xflow.search.region import Constants, Region
