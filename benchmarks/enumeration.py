@@ -25,7 +25,7 @@ from rich.table import Table
 
 import taso
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, apply
+from xflow.core.node import Value, apply
 from xflow.core.registry import Operator
 from xflow.generator.enumeration.enumerate import Enumeration, enumerate_terms
 from xflow.generator.families import FAMILIES

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xflow.core.graph import Graph, Leaf, Node, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.instance import Instance

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.pause_gc import without_collector
 from xflow.generator.enumeration.enumerate import Candidate, draws_for
 from xflow.generator.enumeration.fingerprint import Evaluator

@@ -10,7 +10,9 @@ import numpy as np
 
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.errors import ShapeError, SizeError
-from xflow.core.graph import TensorType, Value, apply, leaf, requirements, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import requirements, walk
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol
 from xflow.core.size import Size, coefficient_of, evaluate, free_symbols, substitute
 from xflow.core.sorts import BOOL, REAL

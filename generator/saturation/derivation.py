@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.core.graph import Node, Value, apply, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import Node, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.core.sorts import REALS_ONLY

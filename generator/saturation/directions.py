@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from xflow.core.graph import Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, free_symbols
 from xflow.rewriting.instance import Instance, leaves_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from xflow.core.constraint import at_least
-from xflow.core.graph import TensorType, Value, leaf
+from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Shape
 from xflow.core.size import Expr, evaluate
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.saturate import Saturation
 from xflow.rewriting.text import parse_rules

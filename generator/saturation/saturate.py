@@ -14,8 +14,10 @@ from functools import lru_cache
 from itertools import islice
 
 from xflow.core.errors import ShapeError
+from xflow.core.evaluation import read
 from xflow.core.fold import no_constants
-from xflow.core.graph import Graph, Leaf, Node, TensorType, Value, apply, read, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply
 from xflow.core.registry import Operator, is_concrete
 from xflow.core.size import Size, free_symbols, symbol
 from xflow.core.spec import evaluate

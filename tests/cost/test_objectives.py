@@ -13,7 +13,8 @@ from products import one_relu
 
 import xflow
 from xflow.core.errors import UsageError
-from xflow.core.graph import Graph, TensorType, leaf, opaque
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost import OBJECTIVES
 from xflow.cost.comparison import Comparison, Timing

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import TensorType, Value, apply, leaf
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.generator.database.sets import sources_of
 from xflow.generator.runner.chunks import Consequence
 from xflow.generator.saturation.base import consequences

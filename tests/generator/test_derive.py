@@ -16,7 +16,9 @@ from places import CORPUS
 import taso
 from xflow.cli.entry import main
 from xflow.core.errors import ExitCode
-from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator, Shape
 from xflow.core.size import evaluate
 from xflow.core.value_conditions import is_need

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import TensorType, Value, apply, leaf, rebuild
+from xflow.core.graph import rebuild
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Array, Operator, is_concrete
 from xflow.core.sorts import ELEMENT

@@ -12,7 +12,7 @@ from small_jobs import SUMS, X
 
 from xflow.core.composite import Composite
 from xflow.core.errors import UsageError
-from xflow.core.graph import apply
+from xflow.core.node import apply
 from xflow.generator.derive import derive
 from xflow.generator.drawn import Drawn, random_dyadics
 from xflow.generator.enumeration.enumerate import enumerate_terms

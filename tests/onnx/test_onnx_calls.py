@@ -19,7 +19,8 @@ from operator_cases import (
 )
 
 from xflow.core.fold import no_constants
-from xflow.core.graph import Graph, TensorType, apply, complete_attributes, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, apply, complete_attributes, leaf
 from xflow.core.registry import Example, OnnxCall, Shape
 from xflow.core.size import symbols
 from xflow.onnx.region import region_model

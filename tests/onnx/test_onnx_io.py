@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from xflow.core.fold import Folder
-from xflow.core.graph import Graph, Leaf, Opaque, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.onnx.exporter import export_model

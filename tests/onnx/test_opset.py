@@ -16,7 +16,7 @@ from products import Unmeasured
 import xflow
 from xflow.cli.entry import main
 from xflow.core.errors import ExitCode, UsageError
-from xflow.core.graph import apply
+from xflow.core.node import apply
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.target import TargetModel

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from runtime import run_model
 
 import xflow
-from xflow.core.graph import Opaque, apply
+from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
 from xflow.core.size import symbol, symbols
 from xflow.cost.fusion import operator_name

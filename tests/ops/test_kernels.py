@@ -31,8 +31,8 @@ from xflow.analysis.observers import decides, loses
 from xflow.analysis.opaque import MOVES, Made, decides_by, kind_of
 from xflow.analysis.ranges import Ranges, of_array
 from xflow.core.fold import no_constants
-from xflow.core.graph import Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.intervals import Range
+from xflow.core.node import Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Example, Operator
 from xflow.core.sorts import BOOL, INT, REAL
 from xflow.onnx.importer import import_model

@@ -19,7 +19,8 @@ from places import CORPUS
 from xflow.core.constraint import at_least, equal, less, parse_constraint
 from xflow.core.errors import RuleFileError, ShapeError
 from xflow.core.fold import Folder
-from xflow.core.graph import Graph, Opaque, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Expr, Size, lookup, parse_size, substitute, symbol, symbols
 from xflow.core.size import evaluate as evaluate_size

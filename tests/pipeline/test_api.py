@@ -18,7 +18,8 @@ from products import RULES, Unmeasured, one_relu, operators, separated, two_prod
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, ModelError, UnknownRuleError, UsageError, ValidationFailed
-from xflow.core.graph import Graph, Node, Opaque, apply, rebuild
+from xflow.core.graph import Graph, rebuild
+from xflow.core.node import Node, Opaque, apply
 from xflow.core.registry import Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing

@@ -9,7 +9,8 @@ from graphs import assert_same, call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.fold import no_constants, with_expressions
-from xflow.core.graph import Graph, Leaf, Value, apply
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Value, apply
 from xflow.core.registry import Array
 from xflow.core.size import Size, symbol
 from xflow.rewriting.instance import Instance

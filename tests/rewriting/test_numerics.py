@@ -11,7 +11,8 @@ from runtime import Runtime
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError
 from xflow.core.fold import no_constants
-from xflow.core.graph import Graph, TensorType, Value, leaf, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import TensorType, Value, leaf
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.writer import UnwritableError
 from xflow.ops import operators

@@ -9,7 +9,8 @@ import pytest
 from graphs import assert_same, call, tensor, weights
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import Layout

@@ -23,7 +23,8 @@ from isolated.expression import Tensor, model, node, variables
 from isolated.forms import form
 from judge import TOLERANCE, error
 from run_isolated import Runner
-from xflow.core.graph import Graph, Opaque, apply
+from xflow.core.graph import Graph
+from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.fusion import operator_name

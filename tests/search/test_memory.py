@@ -20,7 +20,8 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import from_plain, to_plain
 from xflow.core.fold import no_constants
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf, opaque
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost.model import StoredNotes
 from xflow.cost.store import SOLUTIONS, Place, Store

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.fold import no_constants
-from xflow.core.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, symbol
 from xflow.cost import Use

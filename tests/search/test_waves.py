@@ -15,7 +15,8 @@ from recognition import rules_of
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.fold import no_constants
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.rewriting.derivation import numbering, place_of

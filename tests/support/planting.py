@@ -21,7 +21,8 @@ import numpy as np
 from runtime import Runtime
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Value
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import REAL

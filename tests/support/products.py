@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.cost.estimate import EstimatedCost
 from xflow.pipeline import api
 from xflow.rewriting.derivation import abstract, application

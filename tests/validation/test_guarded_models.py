@@ -36,8 +36,9 @@ from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites import nan_tests
 from xflow.core import intervals
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
 from xflow.core.intervals import Range
+from xflow.core.node import Value
 from xflow.core.registry import Array
 from xflow.core.value_conditions import FINITE, Fact
 from xflow.cost import Objective

@@ -9,7 +9,9 @@ from onnx import helper
 from places import CORPUS
 
 from xflow.core.composite import Composite
-from xflow.core.graph import Graph, Value, run
+from xflow.core.evaluation import run
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import Array, Operator
 from xflow.core.size import symbol
 from xflow.core.spec import Element, ProductOver, call, evaluate, product_over

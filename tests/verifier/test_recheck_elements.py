@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from xflow.core.constraint import in_range
 from xflow.core.errors import ShapeError
-from xflow.core.graph import run
+from xflow.core.evaluation import run
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
 from xflow.rewriting.declarations import parse_sorts

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from places import CORPUS
 
 from xflow.core.enclosure import UndecidedError
-from xflow.core.graph import Leaf, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf
 from xflow.core.size import symbol
 from xflow.core.spec import Element, Scalar, call, evaluate, is_less, max_over, sum_over, times
 from xflow.rewriting.rule import Rule

@@ -21,7 +21,7 @@ from operator_cases import (
 from places import CORPUS
 
 from xflow.core.errors import RuleFileError, ShapeError
-from xflow.core.graph import TensorType, Value, apply, complete_attributes, format_value, leaf
+from xflow.core.node import TensorType, Value, apply, complete_attributes, format_value, leaf
 from xflow.core.registry import Array, Attributes, Example, Need, OnnxCall, Operator, Shape
 from xflow.core.size import Size, symbols
 from xflow.onnx.importer import import_model

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from xflow.core.constraint import Constraint, equal, in_range
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, read, requirements, with_sizes
+from xflow.core.evaluation import read
+from xflow.core.graph import requirements, with_sizes
+from xflow.core.node import Value
 from xflow.core.size import Size, divide, floor_divide, substitute, symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import Index, Scalar, all_comparisons, fresh_names

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import Value, read, requirements
+from xflow.core.evaluation import read
+from xflow.core.graph import requirements
+from xflow.core.node import Value
 from xflow.core.size import Size, free_symbols, opaque_integers, symbol
 from xflow.core.spec import (
     Call,

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 from xflow.core.constraint import Constraint, at_least, equal, in_range
 from xflow.core.errors import ShapeError, XflowError
-from xflow.core.graph import Value, read, requirements, with_sizes
+from xflow.core.evaluation import read
+from xflow.core.graph import requirements, with_sizes
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, Size, symbol
 from xflow.core.spec import Index, Scalar, fresh_names

@@ -20,7 +20,9 @@ import numpy as np
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.enclosure import UndecidedError, differ
 from xflow.core.errors import SizeError
-from xflow.core.graph import Leaf, Value, read, walk
+from xflow.core.evaluation import read
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import RealSymbol
 from xflow.core.size import (
     Expr,

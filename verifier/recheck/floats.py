@@ -27,7 +27,8 @@ import numpy as np
 from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Node, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, Reader, RealSymbol
 from xflow.core.size import Expr, evaluate, symbol
 from xflow.core.sorts import BOOL, INT, REAL

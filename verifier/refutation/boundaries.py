@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from xflow.core.graph import read
+from xflow.core.evaluation import read
 from xflow.core.registry import Array, Shape
 from xflow.core.size import Size, opaque_integers, symbol
 from xflow.core.size import evaluate as evaluate_size

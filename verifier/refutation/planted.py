@@ -35,7 +35,9 @@ import numpy as np
 
 from xflow.core.composite import Composite
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Node, Value, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import BOOL, INT, REAL

@@ -18,7 +18,9 @@ import z3
 
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import requirements, walk
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.core.size import Expr, Quotient, Size, Symbol, evaluate, product
 from xflow.core.sorts import BOOL, INT, REAL

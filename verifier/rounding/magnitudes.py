@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.core.graph import Leaf, Value
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Array, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import BOOL, REAL

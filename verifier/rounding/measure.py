@@ -52,7 +52,8 @@ from typing import TypeAlias
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Value, read
+from xflow.core.evaluation import read
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Array, Shape
 from xflow.core.size import evaluate, symbol
 from xflow.core.sorts import REAL

@@ -19,7 +19,8 @@ from math import isclose
 
 from xflow.blocks.functions import Functions
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Node, Opaque, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.size import product
 from xflow.ops import operators

@@ -16,8 +16,10 @@ from fractions import Fraction
 import numpy as np
 
 from xflow.core.errors import ShapeError
+from xflow.core.evaluation import run
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Leaf, Node, Value, complete_attributes, run, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value, complete_attributes
 from xflow.core.registry import Array, Attribute, Kind, Operator
 from xflow.ops import operators
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from xflow.core.errors import XflowError
 from xflow.core.expressions import fraction
-from xflow.core.graph import Leaf, Node, Value, apply, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value, apply
 from xflow.core.registry import Attribute, Operator
 from xflow.core.size import Expr, parse_size, reads_back
 

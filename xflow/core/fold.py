@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.core.errors import ShapeError, SizeError
-from xflow.core.graph import Leaf, Node, TensorType, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.pages import release
 from xflow.core.registry import Array, Operator, Shape
 from xflow.core.size import Expr, product

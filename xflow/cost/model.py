@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque
 from xflow.core.registry import Attribute
 from xflow.core.size import Expr, Size, substitute
 from xflow.cost.child import NO_TIME

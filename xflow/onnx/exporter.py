@@ -10,9 +10,10 @@ import onnx
 import onnx_ir as ir
 
 from xflow.core.fold import Folder, byte_size
-from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.graph import Graph
 from xflow.core.limits import GROWTH
 from xflow.core.lineage import lineage
+from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Array, Attribute, OnnxCall, Operator, is_concrete
 from xflow.core.size import Size
 from xflow.onnx.freeze import CONSTANTS

@@ -14,7 +14,8 @@ import onnx_ir as ir
 from xflow.analysis.inputs import special_inputs
 from xflow.core.constraint import Relation
 from xflow.core.errors import ModelError, ShapeError
-from xflow.core.graph import Graph, Leaf, MayBe, TensorType, Value, apply, leaf, opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, MayBe, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import Array, Need, OnnxCall, Shape
 from xflow.core.size import Expr, Size, TooLargeSize, coefficient_of, free_symbols
 from xflow.core.sorts import FLOATS, INT, INTEGERS, integer_range, sort_of

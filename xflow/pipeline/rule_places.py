@@ -11,7 +11,7 @@ from pathlib import Path
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.ranges import Ranges
-from xflow.core.graph import Node
+from xflow.core.node import Node
 from xflow.core.wording import counted
 from xflow.onnx.freeze import frozen
 from xflow.onnx.importer import Imported, import_model

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xflow.blocks.find import Found, find_blocks
-from xflow.core.graph import Graph, Node
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Kernel, count_readers
 from xflow.onnx.importer import Imported

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import count_readers
 from xflow.onnx.importer import Imported, is_shape_arithmetic

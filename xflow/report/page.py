@@ -10,7 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from xflow.core.errors import RuleFileError
-from xflow.core.graph import Graph, Leaf, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Value
 from xflow.core.wording import counted
 from xflow.report.report import Report, assumed_lines, basis_lines, format_amount, format_seconds
 from xflow.rewriting.instance import Instance

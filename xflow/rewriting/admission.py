@@ -28,8 +28,9 @@ from xflow.analysis.observers import Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
-from xflow.core.graph import Graph, Node, Value
+from xflow.core.graph import Graph
 from xflow.core.intervals import Range
+from xflow.core.node import Node, Value
 from xflow.core.sorts import FLOATS
 from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
 from xflow.rewriting.instance import Instance

@@ -31,7 +31,8 @@ import numpy as np
 from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Leaf, Node, TensorType, Value, leaf, requirements, walk
+from xflow.core.graph import requirements, walk
+from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS

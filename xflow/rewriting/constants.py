@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Value, apply
+from xflow.core.node import Value, apply
 from xflow.core.registry import Array
 from xflow.core.size import product
 

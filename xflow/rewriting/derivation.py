@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from xflow.analysis.ranges import Ranges
 from xflow.core.expressions import fraction, shortened
-from xflow.core.graph import Graph, Node, Value, leaf, rebuild
+from xflow.core.graph import Graph, rebuild
+from xflow.core.node import Node, Value, leaf
 from xflow.core.size import Size, parse_size, reads_back
 from xflow.rewriting.match import Match
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from xflow.core.graph import Graph, Leaf, Node, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator, Shape
 from xflow.rewriting.cancellation import hazard_of

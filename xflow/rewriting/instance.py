@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import Leaf, Node, Value, requirements, walk
+from xflow.core.graph import requirements, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import RealSymbol
 from xflow.core.size import free_symbols, symbol
 from xflow.core.sorts import REALS_ONLY

@@ -12,7 +12,7 @@ from functools import cache
 from xflow.core.constraint import Constraint, constraint_from_ast
 from xflow.core.errors import RuleFileError
 from xflow.core.expressions import expression, fraction
-from xflow.core.graph import Value, apply
+from xflow.core.node import Value, apply
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.core.size import (
     Expr,

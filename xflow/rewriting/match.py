@@ -18,7 +18,8 @@ import numpy as np
 from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, no_constants
-from xflow.core.graph import Graph, Leaf, Node, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits

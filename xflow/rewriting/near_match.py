@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 from xflow.rewriting.admission import Places

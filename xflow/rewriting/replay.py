@@ -23,7 +23,8 @@ from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.constraint import is_true
 from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.fold import ConstantLookup, Folder
-from xflow.core.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
+from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Leaf, Node, Value, apply, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value, apply
 from xflow.core.registry import Attribute, Need, Operator
 from xflow.core.sorts import BOOL, FLOATS, INT, REAL, integer_range
 from xflow.rewriting.instance import Instance

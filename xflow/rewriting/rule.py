@@ -29,7 +29,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 from xflow.core.errors import RuleFileError
-from xflow.core.graph import TensorType, Value, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Operator
 from xflow.core.sorts import REALS_ONLY
 from xflow.core.value_conditions import fact_of

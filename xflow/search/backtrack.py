@@ -19,7 +19,8 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Node
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.cost.target import Layout

@@ -25,7 +25,8 @@ from typing import TypeAlias
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Node, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Node, Value
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.rewriting.index import RuleIndex, operators_of

@@ -19,7 +19,8 @@ from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.blocks.find import find_larger
 from xflow.core.fold import ConstantLookup, Folder, no_constants
-from xflow.core.graph import Graph, Node
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.cost import CostModel
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.replacement import Replacement, apply_replacements

@@ -17,7 +17,8 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.fold import ConstantLookup, with_expressions
-from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, TensorType, Value, leaf
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Use
 from xflow.cost.estimate import Estimator

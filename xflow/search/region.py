@@ -21,7 +21,8 @@ from xflow.analysis.observers import Observed, contexts, sensitive_outside
 from xflow.analysis.ranges import Ranges, coarse, without_sign
 from xflow.blocks.find import find_larger
 from xflow.core.fold import ConstantLookup, with_expressions
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, apply, leaf, rebuild
+from xflow.core.graph import Graph, rebuild
+from xflow.core.node import Leaf, Node, Opaque, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.core.size import UNKNOWN_SIZE, product, with_all
 from xflow.core.sorts import FLOATS

@@ -25,7 +25,7 @@ import xflow
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import to_plain
 from xflow.core.fold import no_constants
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.cost import Notebook
 from xflow.rewriting.admission import Places
 from xflow.rewriting.derivation import Application

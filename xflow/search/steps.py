@@ -16,7 +16,8 @@ from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque, Value, with_inputs
 from xflow.core.registry import Operator
 from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all
 from xflow.rewriting.admission import Places

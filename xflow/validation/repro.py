@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xflow.core.graph import Graph, Node, Value, leaf, rebuild, walk
+from xflow.core.graph import Graph, rebuild, walk
+from xflow.core.node import Node, Value, leaf
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.onnx.importer import Imported

@@ -18,7 +18,8 @@ import numpy as np
 
 from xflow.analysis.ranges import Ranges, moderate
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Node, Value, apply
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Value, apply
 from xflow.core.registry import Operator
 from xflow.core.sorts import FLOATS
 from xflow.ops.shape import Movement
