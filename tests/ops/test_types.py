@@ -22,8 +22,9 @@ from xflow.core.fold import Folder
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
-from xflow.core.size import Expr, Size, lookup, parse_size, substitute, symbol, symbols
+from xflow.core.size import Expr, Size, lookup, substitute, symbol, symbols
 from xflow.core.size import evaluate as evaluate_size
+from xflow.core.size_text import parse_size
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
 from xflow.onnx.exporter import export_model
 from xflow.onnx.importer import Imported, import_model

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from xflow.core.errors import SizeError
 from xflow.core.expressions import expression, shortened
-from xflow.core.size import Expr, Size, Symbol, free_symbols, from_ast, readable, substitute
+from xflow.core.size import Expr, Size, Symbol, free_symbols, substitute
+from xflow.core.size_text import from_ast, readable
 
 
 class Relation(Enum):

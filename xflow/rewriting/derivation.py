@@ -17,7 +17,8 @@ from xflow.analysis.ranges import Ranges
 from xflow.core.expressions import fraction, shortened
 from xflow.core.graph import Graph, rebuild
 from xflow.core.node import Node, Value, leaf
-from xflow.core.size import Size, parse_size, reads_back
+from xflow.core.size import Size
+from xflow.core.size_text import parse_size, reads_back
 from xflow.rewriting.match import Match
 
 Place: TypeAlias = tuple[int, int]

@@ -14,16 +14,8 @@ from xflow.core.errors import RuleFileError
 from xflow.core.expressions import expression, fraction
 from xflow.core.node import Value, apply
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
-from xflow.core.size import (
-    Expr,
-    Size,
-    free_symbols,
-    from_ast,
-    opaque_integers,
-    readable,
-    substitute,
-    symbol,
-)
+from xflow.core.size import Expr, Size, free_symbols, opaque_integers, substitute, symbol
+from xflow.core.size_text import from_ast, readable
 from xflow.core.sorts import ELEMENT, REAL
 from xflow.ops import operator, operators
 
