@@ -57,7 +57,9 @@ from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
-from xflow.search.region import Constants, Region, cut
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
+from xflow.search.region import Region
 from xflow.search.states import State
 from xflow.validation.validate import write_temporary
 

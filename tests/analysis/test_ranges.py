@@ -24,7 +24,7 @@ from xflow.core.node import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array
 from xflow.onnx.importer import import_model
 from xflow.ops import operator
-from xflow.search.region import Constants
+from xflow.search.constants import Constants
 
 
 def operators(model: onnx.ModelProto) -> Counter[str]:

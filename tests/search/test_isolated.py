@@ -34,9 +34,10 @@ from xflow.onnx.importer import Imported, import_model
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
-from xflow.search.region import Constants, cut
 from xflow.search.steps import Steps
 
 

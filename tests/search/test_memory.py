@@ -30,8 +30,10 @@ from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import SearchResult, search
-from xflow.search.region import Constants, Region, cut
+from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 
 RULES = parse_rules("""

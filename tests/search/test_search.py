@@ -27,10 +27,12 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.replacement import apply_replacements, without
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import OVER, SLOW, SearchResult, search
 from xflow.search.explorers import Explorers, Found, Setting
 from xflow.search.policy import POLICY, Policy
-from xflow.search.region import Constants, Region, cut
+from xflow.search.region import Region
 from xflow.search.states import State
 from xflow.search.steps import Steps
 

@@ -23,9 +23,10 @@ from xflow.rewriting.derivation import numbering, place_of
 from xflow.rewriting.replay import Rewrite, replay
 from xflow.rewriting.rule import Rule
 from xflow.search.channel_padding import Waves, index_for_waves
+from xflow.search.constants import Constants
 from xflow.search.driver import SearchResult, search
-from xflow.search.region import Constants, cut_unfilled
 from xflow.search.states import State
+from xflow.search.unfilled import cut_unfilled
 
 BLOCK = 16
 UNFILLED = 168

@@ -26,12 +26,15 @@ from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.decision import Decider
 from xflow.search.explorers import Explorers, Setting
 from xflow.search.policy import POLICY, Policy
-from xflow.search.region import Constants, Region, cut, cut_unfilled
+from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
+from xflow.search.unfilled import cut_unfilled
 
 OVER = "the search ran out of its budget, and might find more with a larger one"
 SLOW = (

@@ -28,8 +28,9 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
+from xflow.search.constants import Constants
 from xflow.search.policy import Policy
-from xflow.search.region import Constants, Region
+from xflow.search.region import Region
 from xflow.search.states import State
 
 

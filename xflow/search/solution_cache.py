@@ -31,7 +31,8 @@ from xflow.rewriting.admission import Places
 from xflow.rewriting.derivation import Application
 from xflow.rewriting.replay import Unfounded, apply_step
 from xflow.rewriting.rule import Rule
-from xflow.search.region import Constants, Region
+from xflow.search.constants import Constants
+from xflow.search.region import Region
 
 LONGEST = 1000
 """Most steps of a trail that are repeated; the longest that were seen have some dozens."""
