@@ -49,7 +49,8 @@ from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.feeds.inputs import default_shapes
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.types import interface
 from xflow.onnx.writer import UnwritableError
 from xflow.rewriting.index import RuleIndex

@@ -45,7 +45,8 @@ from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.feeds.inputs import random_inputs
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule

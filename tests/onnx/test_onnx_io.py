@@ -17,7 +17,8 @@ from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.onnx.exporter import export_model
 from xflow.onnx.files import load_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 

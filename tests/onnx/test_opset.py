@@ -21,7 +21,8 @@ from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.target import TargetModel
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.opset import ceiling
 from xflow.onnx.writer import UnwritableError
 from xflow.pipeline import api, attempts

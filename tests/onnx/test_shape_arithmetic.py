@@ -18,7 +18,8 @@ from xflow.core.registry import Operator
 from xflow.core.size import symbol, symbols
 from xflow.cost.fusion import operator_name
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.shape_arithmetic import cut_shape
 
 HEADS, WIDTH = 3, 12

@@ -27,7 +27,8 @@ from xflow.core.size import evaluate as evaluate_size
 from xflow.core.size_text import parse_size
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.onnx.schema import accepts
 from xflow.onnx.writer import UnwritableError

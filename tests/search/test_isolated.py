@@ -30,7 +30,8 @@ from xflow.cost.estimate import EstimatedCost
 from xflow.cost.fusion import operator_name
 from xflow.cost.target import TargetModel
 from xflow.feeds.inputs import random_inputs
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits

@@ -17,7 +17,8 @@ from xflow.core.size import symbol
 from xflow.core.spec import Element, ProductOver, call, evaluate, product_over
 from xflow.generator.generalization.definitions import definitional_rules
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.ops import operator
 from xflow.rewriting.match import find_matches
 from xflow.rewriting.rewrite import rewrite

@@ -17,7 +17,7 @@ from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Array, Attribute, OnnxCall, Operator, is_concrete
 from xflow.core.size import Size
 from xflow.onnx.freeze import CONSTANTS
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, subgraphs
 from xflow.onnx.opset import Raising, current_opset
 from xflow.onnx.sizes import SHAPE_OF_AXES, Extent, extents

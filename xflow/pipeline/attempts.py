@@ -26,7 +26,8 @@ from xflow.cost.target import TargetModel
 from xflow.feeds.dimension_equalities import with_ties
 from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_model
 from xflow.onnx.external_data import Externalized
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import has_calls, inlined, worthwhile
 from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.types import interface

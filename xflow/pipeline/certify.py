@@ -27,7 +27,8 @@ from xflow.core.limits import bounded_memory, bounded_time
 from xflow.onnx import files
 from xflow.onnx.exporter import export_model
 from xflow.onnx.freeze import frozen, overridable
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import Call, inlined
 from xflow.onnx.isomorphism import IsWeight, difference
 from xflow.onnx.subgraphs import Place, optimize_bodies

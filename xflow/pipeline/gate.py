@@ -16,7 +16,7 @@ from xflow.cost.objectives import ExactCost
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.pipeline.context import AFTERWARDS_S, Run
 from xflow.report import summary
 from xflow.report.report import format_amount

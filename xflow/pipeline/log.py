@@ -24,7 +24,7 @@ from xflow.core.expressions import shortened
 from xflow.core.graph import Graph
 from xflow.core.limits import GROWTH
 from xflow.onnx.files import data_locations
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.inlining import Call
 from xflow.onnx.subgraphs import Place
 from xflow.pipeline.preparation import DEPTH, Prepared

@@ -18,7 +18,7 @@ from xflow.cost.objectives import EXACT
 from xflow.feeds.inputs import default_shapes
 from xflow.onnx.files import write_model_atomically
 from xflow.onnx.freeze import CONSTANTS, listed, overridable
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.opset import current_opset, keeping_opset
 from xflow.onnx.proto_compat import TRAINED
 from xflow.onnx.repairs import PUT_RIGHT

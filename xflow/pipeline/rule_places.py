@@ -14,7 +14,8 @@ from xflow.analysis.ranges import Ranges
 from xflow.core.node import Node
 from xflow.core.wording import counted
 from xflow.onnx.freeze import frozen
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import has_calls, inlined
 from xflow.pipeline.api import Model, chosen_rules, load_copy
 from xflow.report.drawing import onnx_name

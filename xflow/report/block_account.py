@@ -11,7 +11,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Node
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Kernel, count_readers
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.opset import Ceiling, current_opset
 from xflow.onnx.schema import accepts
 from xflow.ops import operator, operators

@@ -10,7 +10,7 @@ from xflow.core.graph import Graph, rebuild, walk
 from xflow.core.node import Node, Value, leaf
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 from xflow.rewriting.replacement import Replacement

@@ -19,7 +19,7 @@ from xflow.feeds.inputs import AT_OTHER_SIZES, Shapes
 from xflow.onnx.checker import check_model
 from xflow.onnx.exporter import export_model
 from xflow.onnx.files import self_contained, write_model_atomically
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.interface import check_interface
 from xflow.onnx.nodes import has_foreign_operators
 from xflow.onnx.types import interface

@@ -17,7 +17,7 @@ from xflow.core.wording import counted
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from xflow.onnx.importer import Imported
+    from xflow.onnx.imported import Imported
 
 CHECK_S = 600.0
 """Seconds that the comparison on random inputs may take."""
