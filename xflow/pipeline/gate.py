@@ -19,7 +19,7 @@ from xflow.onnx.external_data import Externalized
 from xflow.onnx.imported import Imported
 from xflow.pipeline.context import AFTERWARDS_S, Run
 from xflow.report import summary
-from xflow.report.report import format_amount
+from xflow.report.formats import format_amount
 from xflow.rewriting.replacement import Replacements, apply_replacements
 from xflow.validation import attribution
 from xflow.validation.attribution import Attribution

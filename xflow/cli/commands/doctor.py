@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from xflow.cost.machine import processor_name, usable_cores
     from xflow.cost.store import Place, Store, default_path
     from xflow.cost.worker import Worker
-    from xflow.report.report import format_amount
+    from xflow.report.formats import format_amount
     from xflow.rewriting.store import default_directory, load_rules
 
     console = Console(highlight=False, soft_wrap=True)

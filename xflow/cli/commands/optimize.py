@@ -193,7 +193,9 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     if not options.quiet:
         from rich.console import Console
 
-        Console(width=WIDTH).print(report.render())
+        from xflow.report.tables import render
+
+        Console(width=WIDTH).print(render(report))
     if options.fail_if_not_faster and not report.changed:
         raise NotFaster("nothing was gained, the output is the input's graph", options.input)
     return ExitCode.OK
