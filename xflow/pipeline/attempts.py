@@ -24,7 +24,7 @@ from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Place, Store
 from xflow.cost.target import TargetModel
 from xflow.feeds.dimension_equalities import with_ties
-from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_model
+from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_proto
 from xflow.onnx.external_data import Externalized
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
@@ -201,7 +201,7 @@ class Finder:
             with self.run.phase("sizes"):
                 found = runnable(
                     Runner.of(self.before, self.run.target, self.run.worker, large=False),
-                    load_model(self.before),
+                    load_proto(self.before),
                     shapes,
                     seed=self.run.tolerance.seed,
                     deadline=time.monotonic() + max(TRIAL_S, TRIAL * self.run.budget),
