@@ -23,7 +23,7 @@ from xflow.cli import entry
 from xflow.core.errors import ExitCode, ValidationFailed
 from xflow.onnx import files
 from xflow.pipeline.pipeline import Result
-from xflow.report.report import Latency, ModelStats, Ratio, Report, RuleUse, Setting, Target
+from xflow.report.report import Deployment, Latency, ModelStats, Ratio, Report, RuleUse, Setting
 from xflow.report.tables import render
 from xflow.rewriting import store
 
@@ -208,7 +208,7 @@ def report(**changes: Any) -> Report:
         "changed": True,
         "before": ModelStats({"Conv": 3, "Add": 2, "BatchNormalization": 4}),
         "after": ModelStats({"Conv": 1, "Relu": 1}),
-        "target": Target("cpu", 2),
+        "target": Deployment("cpu", 2),
         "latency_before": Latency(0.02, 0.001),
         "latency_after": Latency(0.01, 0.001),
         "ratio": Ratio(2.0, 1.9, 2.1),

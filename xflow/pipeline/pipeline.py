@@ -29,7 +29,7 @@ from xflow.pipeline.details import Account, account_for
 from xflow.pipeline.gate import Gate, Judgement, no_rewrite
 from xflow.pipeline.preparation import Inside, Prepared
 from xflow.report import summary
-from xflow.report.report import Report, Target
+from xflow.report.report import Deployment, Report
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
 from xflow.validation.equivalence import check_equivalent
@@ -232,7 +232,7 @@ class Pipeline:
             changed=changed,
             before=summary.model_stats(self.source),
             after=summary.model_stats(model),
-            target=Target(
+            target=Deployment(
                 self.run.target.provider,
                 self.run.target.threads,
                 processor_name(),

@@ -137,7 +137,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Target:
+class Deployment:
     """What the model was optimized for."""
 
     provider: str
@@ -162,7 +162,7 @@ class Report:
     changed: bool
     before: ModelStats
     after: ModelStats
-    target: Target
+    target: Deployment
     input: str = ""
     output: str = ""
     opset_before: int | None = None
