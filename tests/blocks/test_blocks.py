@@ -14,7 +14,7 @@ from rich.console import Console
 from spellings import COMPOSITES, rules_over
 
 import xflow
-from xflow.blocks.find import Found, find_blocks
+from xflow.blocks.find import FoundBlock, find_blocks
 from xflow.blocks.functions import FURTHEST
 from xflow.onnx.importer import import_model
 from xflow.ops.functions import Tanh
@@ -26,7 +26,7 @@ from xflow.report.tables import render
 EVERY = [(name, each) for name, composite in COMPOSITES.items() for each in composite.spellings]
 
 
-def blocks_of(model: onnx.ModelProto) -> list[Found]:
+def blocks_of(model: onnx.ModelProto) -> list[FoundBlock]:
     imported = import_model(ir.from_proto(model))
     passed = {key: node.op_type for key, node in imported.opaque_nodes.items()}
     return find_blocks(imported.graph, imported.constants, passed)
