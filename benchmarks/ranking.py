@@ -44,7 +44,7 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.model import Costs
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.feeds.inputs import default_shapes
@@ -156,7 +156,7 @@ class Ranking:
         self.opset = self.imported.model.graph.opset_imports.get("", 20)
         self.index = RuleIndex(rules)
         threads = options.threads
-        place = Place.of(options.provider, threads, measurer.runtime_version)
+        place = Platform.of(options.provider, threads, measurer.runtime_version)
         self.guide = Estimator(TargetModel(threads=threads))
         self.estimators = {
             "default": self.guide,

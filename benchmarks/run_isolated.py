@@ -42,7 +42,7 @@ from xflow.core.fold import with_expressions
 from xflow.cost.calibration.calibrate import calibrated
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.measure import Measurer, Target
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.feeds.inputs import random_inputs
 from xflow.onnx.imported import Imported
@@ -248,7 +248,7 @@ def main() -> int:
 def calibrate(console: Console) -> None:
     """Measure this machine, as a user's first run does; say so where that is not possible now."""
     with Measurer(Target(threads=THREADS)) as measurer, Store() as store:
-        place = Place.of("cpu", THREADS, measurer.runtime_version)
+        place = Platform.of("cpu", THREADS, measurer.runtime_version)
         if calibrated(place, measurer, store) is None:
             console.print("The machine is busy: it is taken for an average one.", style="red")
 

@@ -24,7 +24,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost.model import StoredNotes
-from xflow.cost.store import SOLUTIONS, Place, Store
+from xflow.cost.store import SOLUTIONS, Platform, Store
 from xflow.rewriting.admission import Places
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
@@ -286,7 +286,7 @@ def _number(value: int | Fraction) -> Value:
 
 def test_a_row_that_is_edited_in_the_database_changes_no_model(tmp_path: Path) -> None:
     path = tmp_path / "costs.sqlite"
-    place = Place("a processor", "cpu", 1, "1.0")
+    place = Platform("a processor", "cpu", 1, "1.0")
     graphs = []
     for turn in range(3):
         if turn == 1:

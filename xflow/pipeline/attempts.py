@@ -21,7 +21,7 @@ from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, check_provider
 from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.feeds.dimension_equalities import with_ties
 from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_proto
@@ -307,7 +307,7 @@ class Finder:
         run = self.run
         with run.phase("calibrate"):
             check_provider(run.target, run.worker)  # before a short run ends without a measurement
-            place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
+            place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
             if run.budget < CALIBRATION_S:
                 return stored(place, store)
             start = time.monotonic()

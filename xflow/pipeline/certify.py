@@ -31,7 +31,7 @@ from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import Call, inlined
 from xflow.onnx.isomorphism import IsWeight, difference
-from xflow.onnx.subgraphs import Place, optimize_bodies
+from xflow.onnx.subgraphs import BodyKey, optimize_bodies
 from xflow.onnx.writer import UnwritableError
 from xflow.pipeline.log import Log, digest_of
 from xflow.rewriting.numerics import Numerics
@@ -131,7 +131,7 @@ def _prepared(
     if not log.bodies:
         return model, assumed
 
-    def again(place: Place, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
+    def again(place: BodyKey, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
         inner = log.bodies.get(place)
         if inner is None:
             return None

@@ -26,7 +26,7 @@ from xflow.core.limits import GROWTH
 from xflow.onnx.files import data_locations
 from xflow.onnx.imported import Imported
 from xflow.onnx.inlining import Call
-from xflow.onnx.subgraphs import Place
+from xflow.onnx.subgraphs import BodyKey
 from xflow.pipeline.preparation import DEPTH, Prepared
 from xflow.report.report import FORMAT_VERSION
 from xflow.rewriting.derivation import Application, numbering, place_of, read_place
@@ -66,7 +66,7 @@ class Log:
     """Whether weights that were inputs, too, became constants before anything else."""
     inlined: frozenset[Call] = frozenset()
     """The calls that were inlined behind that."""
-    bodies: Mapping[Place, Log] = field(default_factory=dict)
+    bodies: Mapping[BodyKey, Log] = field(default_factory=dict)
     """What was done behind that to graphs inside operators."""
     assumption: Assumption = Assumption.NONE
     """What was taken for granted of the values of the model."""

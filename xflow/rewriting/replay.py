@@ -31,7 +31,7 @@ from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import hazard_of, loses_digits
 from xflow.rewriting.constants import as_number, is_exact, is_same, scalar
-from xflow.rewriting.derivation import Application, Place, abstract, local_leaves, value_at
+from xflow.rewriting.derivation import Application, ValueNumber, abstract, local_leaves, value_at
 from xflow.rewriting.index import refused_types
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, computed
@@ -49,8 +49,8 @@ class Rewrite:
     with steps, that masks were raised behind the last one, see `masks`.
     """
 
-    before: tuple[Place, ...]
-    inputs: tuple[Place, ...]
+    before: tuple[ValueNumber, ...]
+    inputs: tuple[ValueNumber, ...]
     steps: tuple[Application, ...] | None
     fact: str = ""
 

@@ -24,7 +24,7 @@ from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
 from xflow.cost.machine import Crowd
 from xflow.cost.measure import Measurer
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import Layout, TargetModel
 from xflow.cost.worker import Failed
 from xflow.onnx.region import region_model
@@ -82,7 +82,7 @@ class Calibration:
 
 
 def calibrated(
-    place: Place,
+    place: Platform,
     measurer: Measurer,
     store: Store,
     progress: Progress | None = None,
@@ -109,7 +109,7 @@ def calibrated(
     return with_numbers(TargetModel(threads=place.threads), found.measured)
 
 
-def stored(place: Place, store: Store) -> TargetModel | None:
+def stored(place: Platform, store: Store) -> TargetModel | None:
     """The target model of a place as it was measured before; None if it was not."""
     text = store.calibration(place)
     if text is None:
@@ -120,7 +120,7 @@ def stored(place: Place, store: Store) -> TargetModel | None:
         return None
 
 
-def keep(found: Calibration, place: Place, store: Store) -> None:
+def keep(found: Calibration, place: Platform, store: Store) -> None:
     """Store what was measured, if anything was."""
     if found.measured:
         store.put_calibration(place, json.dumps(found.measured, sort_keys=True))
