@@ -38,7 +38,7 @@ from xflow.verifier.recheck.verdicts import (
     Confirmed,
     DocumentError,
     NotConfirmed,
-    Verdict,
+    RecheckVerdict,
     Wrong,
 )
 from xflow.verifier.recheck.witness import present_values
@@ -51,7 +51,7 @@ FURTHER_CASES = 2
 """The same for each rank that a rule holds at because it does at a lower one."""
 
 
-def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> Verdict:
+def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> RecheckVerdict:
     """Check a certificate of `rule`, in every direction that the rule claims.
 
     Whatever happens, only a replay from end to end is `Confirmed`.
@@ -68,7 +68,7 @@ def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> Verdict
     return Confirmed(questions, points)
 
 
-def _recheck_direction(rule: Rule, data: object, cases: int) -> Verdict:
+def _recheck_direction(rule: Rule, data: object, cases: int) -> RecheckVerdict:
     try:
         return _Direction(rule, data, cases).check()
     except DifferError as error:
@@ -122,7 +122,7 @@ class _Direction:
     data: object
     cases: int
 
-    def check(self) -> Verdict:
+    def check(self) -> RecheckVerdict:
         data = self.data
         if not isinstance(data, dict):
             raise DocumentError("there is no certificate")

@@ -13,7 +13,7 @@ from xflow.rewriting.store import load_rules, select_rules
 from xflow.rewriting.text import parse_rules
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
-from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, RecheckVerdict, Wrong
 from xflow.verifier.recheck.workers import answers
 
 Progress = Callable[[int, int], None]
@@ -24,7 +24,7 @@ class Result:
     """The verdict on one rule."""
 
     rule_name: str
-    verdict: Verdict
+    verdict: RecheckVerdict
 
 
 LIMIT = 120.0
@@ -47,7 +47,7 @@ def recheck_directory(
     require_solver()
     rules = select_rules(load_rules(directory), only=only)
     tasks = [(str(rule), certificate_path(directory, rule.name)) for rule in rules]
-    verdicts: dict[int, Verdict] = {}
+    verdicts: dict[int, RecheckVerdict] = {}
     for number, answer in answers(_recheck_text, tasks, jobs or os.cpu_count() or 1, limit):
         if isinstance(answer, Confirmed | NotConfirmed | Wrong):
             verdicts[number] = answer
@@ -63,12 +63,12 @@ def certificate_path(directory: Path, name: str) -> Path:
     return directory / "certificates" / f"{name}.json"
 
 
-def recheck_file(rule: Rule, directory: Path) -> Verdict:
+def recheck_file(rule: Rule, directory: Path) -> RecheckVerdict:
     """The verdict on one rule of a folder, in this process."""
     return _recheck_text(str(rule), certificate_path(directory, rule.name))
 
 
-def _recheck_text(text: str, path: Path) -> Verdict:
+def _recheck_text(text: str, path: Path) -> RecheckVerdict:
     (rule,) = parse_rules(text)
     try:
         certificate = json.loads(path.read_text(encoding="utf-8"))

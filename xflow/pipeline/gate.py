@@ -24,7 +24,7 @@ from xflow.rewriting.replacement import Replacements, apply_replacements
 from xflow.validation import attribution
 from xflow.validation.attribution import Attribution
 from xflow.validation.repro import Repro
-from xflow.validation.validate import Broken, Validator, Verdict, write_temporary
+from xflow.validation.validate import Broken, Validated, Validator, write_temporary
 
 TIMING_S = (2.0, 12.0)
 """Least and most seconds of the final timing."""
@@ -57,7 +57,7 @@ class Judgement:
     whole model tells.
     """
 
-    verdict: Verdict
+    verdict: Validated
     objection: str = ""
     amounts: tuple[tuple[int, int], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
@@ -202,7 +202,7 @@ class Gate:
                 tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
             )
 
-    def amounts(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:
+    def amounts(self, verdict: Validated) -> tuple[tuple[int, int], ...]:
         """What the objective counts before and after, at each setting; nothing for latency."""
         assert verdict.checked is not None
         if self.run.objective == "size":  # the same at all settings, and a file tells it best

@@ -33,7 +33,7 @@ from xflow.report.report import Deployment, Report
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
 from xflow.validation.equivalence import check_equivalent
-from xflow.validation.validate import Verdict
+from xflow.validation.validate import Validated
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Pipeline:
 
         Raises ValidationFailed where the input model does not run.
         """
-        judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
+        judgement = Judgement(Validated(None), no_rewrite(self.run.objective))
         account = Account()
         finder = Finder(
             self.run,
