@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xflow.core.progress import CountProgress
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules, select_rules
 from xflow.rewriting.text import parse_rules
@@ -15,8 +16,6 @@ from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, RecheckVerdict, Wrong
 from xflow.verifier.recheck.workers import answers
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ LIMIT = 120.0
 def recheck_directory(
     directory: Path,
     only: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: CountProgress | None = None,
     jobs: int | None = None,
     limit: float = LIMIT,
 ) -> list[Result]:

@@ -24,6 +24,7 @@ from xflow.analysis.value_rewrites.basis import Basis, bases_of
 from xflow.core.errors import ModelError, NotCertified, ShapeError, SizeError
 from xflow.core.expressions import shortened
 from xflow.core.limits import bounded_memory, bounded_time
+from xflow.core.progress import Progress
 from xflow.onnx import files
 from xflow.onnx.exporter import export_model
 from xflow.onnx.freeze import frozen, overridable
@@ -48,8 +49,6 @@ LIMIT_S = 300.0
 """Seconds that the proof of one rule may take; the slowest of the database takes some."""
 MEMORY = 4 * 2**30
 """Bytes that it may take."""
-
-Progress = Callable[[str, Mapping[str, object]], None]
 
 
 @dataclass(frozen=True)

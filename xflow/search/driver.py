@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
@@ -21,6 +21,7 @@ from xflow.blocks.find import find_larger
 from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Node
+from xflow.core.progress import Progress
 from xflow.cost import CostModel
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.replacement import Replacement, apply_replacements
@@ -41,7 +42,6 @@ SLOW = (
     "the search ran out of time before it was through with the work of its budget: a machine that "
     "is faster or less busy, or a larger budget, may lead to another result"
 )
-Progress = Callable[[str, Mapping[str, object]], None]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Measure this machine anew, keep that for all further runs, and print it."""
     from rich.console import Console
 
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost.calibration.calibrate import calibrate, keep
     from xflow.cost.machine import Crowd, usable_cores
     from xflow.cost.measure import Measurer, Target
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     with Measurer(target) as measurer, Store() as store:
         place = Platform.of(target.provider, target.threads, measurer.runtime_version)
         crowd = Crowd()
-        with Progress(options.quiet, options.verbose) as progress:
+        with ProgressDisplay(options.quiet, options.verbose) as progress:
             found = calibrate(measurer, progress)
         if not found.measured:
             raise WorkerError(f"nothing could be measured: {found.numbers[0].reason}")

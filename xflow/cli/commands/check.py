@@ -143,7 +143,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     Raises Different and Slower: the exit code says which.
     """
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost import machine
     from xflow.cost.measure import Target
     from xflow.cost.worker import Worker
@@ -169,7 +169,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     with Worker(limit) as worker:
         deadline = time.monotonic() + LIMIT_S
         question = Question(before, after, settings, options, target, worker, deadline, real)
-        with Progress(options.quiet, options.verbose) as progress:
+        with ProgressDisplay(options.quiet, options.verbose) as progress:
             progress("compare", {})
             agreed = question.compare()
             timed: Sequence[Comparison] = ()

@@ -148,10 +148,10 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     store.select_rules(rules, options.only_rules, options.skip_rules)
 
     # Behind the checks of what was asked for: it loads for seconds.
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.pipeline import api
 
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         result = api.optimize(
             options.input,
             budget=options.budget,

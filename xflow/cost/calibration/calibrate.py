@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.core.graph import Graph
+from xflow.core.progress import Progress
 from xflow.core.registry import Operator
 from xflow.cost.calibration import peak_probes, probes
 from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
@@ -31,7 +32,6 @@ from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 
 Measure = Callable[[Graph], float]
-Progress = Callable[[str, Mapping[str, object]], None]
 
 SECONDS = 25.0
 """What a calibration runs for; loading the models comes on top."""
