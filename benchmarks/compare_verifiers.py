@@ -21,8 +21,9 @@ from tables import put
 from xflow.core.errors import XflowError
 from xflow.cost.machine import processor_name, usable_cores
 from xflow.ops import operators
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.database import verify_directory
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck.database import Result, recheck_directory

@@ -25,9 +25,10 @@ from rich.table import Table
 
 import taso
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, apply
+from xflow.core.node import Value, apply
 from xflow.core.registry import Operator
-from xflow.generator.enumeration.enumerate import Enumeration, enumerate_terms
+from xflow.generator.enumeration.enumerate import enumerate_terms
+from xflow.generator.enumeration.level import Enumeration
 from xflow.generator.families import FAMILIES
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.idle import is_idle

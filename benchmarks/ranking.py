@@ -44,12 +44,13 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.model import Costs
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.feeds.inputs import default_shapes
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.types import interface
 from xflow.onnx.writer import UnwritableError
 from xflow.rewriting.index import RuleIndex
@@ -57,7 +58,9 @@ from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
-from xflow.search.region import Constants, Region, cut
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
+from xflow.search.region import Region
 from xflow.search.states import State
 from xflow.validation.validate import write_temporary
 
@@ -153,7 +156,7 @@ class Ranking:
         self.opset = self.imported.model.graph.opset_imports.get("", 20)
         self.index = RuleIndex(rules)
         threads = options.threads
-        place = Place.of(options.provider, threads, measurer.runtime_version)
+        place = Platform.of(options.provider, threads, measurer.runtime_version)
         self.guide = Estimator(TargetModel(threads=threads))
         self.estimators = {
             "default": self.guide,

@@ -41,7 +41,7 @@ from tables import Row, markdown, means, render, row_cells, rows_of
 from timed import timed
 from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
 from xflow.cost.machine import processor_name, usable_cores
-from xflow.feeds.inputs import Shapes, default_shapes, load_model
+from xflow.feeds.inputs import Shapes, default_shapes, load_proto
 from xflow.pipeline.context import BESIDE
 
 HERE = Path(__file__).resolve().parent
@@ -75,7 +75,7 @@ def prepare(name: str, target: Path, folder: Path = STATIC) -> None:
 
 def shapes_of(name: str) -> Shapes:
     """Return the shapes of the inputs of the model in `models/`."""
-    return default_shapes(load_model(STATIC / f"{name}.onnx"))
+    return default_shapes(load_proto(STATIC / f"{name}.onnx"))
 
 
 def measure(name: str, options: argparse.Namespace) -> Row:

@@ -42,10 +42,11 @@ from xflow.core.fold import with_expressions
 from xflow.cost.calibration.calibrate import calibrated
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.measure import Measurer, Target
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.feeds.inputs import random_inputs
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
@@ -247,7 +248,7 @@ def main() -> int:
 def calibrate(console: Console) -> None:
     """Measure this machine, as a user's first run does; say so where that is not possible now."""
     with Measurer(Target(threads=THREADS)) as measurer, Store() as store:
-        place = Place.of("cpu", THREADS, measurer.runtime_version)
+        place = Platform.of("cpu", THREADS, measurer.runtime_version)
         if calibrated(place, measurer, store) is None:
             console.print("The machine is busy: it is taken for an average one.", style="red")
 

@@ -38,8 +38,9 @@ from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import search
-from xflow.search.region import Constants, cut
 
 NAME = "scaling"
 BUDGET_S = 300.0

@@ -25,7 +25,8 @@ from typing import Any, TypeAlias
 from xflow.core.constraint import parse_constraint
 from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.core.value_conditions import is_need
-from xflow.rewriting.rule import Rule, leaf_name
+from xflow.rewriting.instance import leaf_name
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import solve
 from xflow.verifier.prove import Proved, Refuted, Verdict, prove
 

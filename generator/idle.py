@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from xflow.core.graph import Leaf, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Operator
 from xflow.generator.generalization.propose import Proposal
 from xflow.generator.minimize import is_linear, is_permutation, repeats_itself

@@ -13,11 +13,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xflow.core.graph import Graph, Leaf, Node, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator
 from xflow.generator.vocabulary import Vocabulary
-from xflow.rewriting.match import NoMatch, find_matches, rewrite
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.match import NoMatch, find_matches
+from xflow.rewriting.rewrite import rewrite
+from xflow.rewriting.rule import Rule
 
 MAX_FRONTIER = 40
 """Terms followed at each step."""

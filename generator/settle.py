@@ -12,7 +12,8 @@ from enum import Enum
 
 from xflow.generator.generalization.generalize import plausible, reads_all, split_rules
 from xflow.generator.generalization.wording import rule_name
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, Refuted, prove
 
 NOT_EMPTY = re.compile(r"\w+ >= 1")

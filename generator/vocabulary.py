@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from xflow.core.graph import TensorType, Value, leaf
+from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Attribute
 from xflow.core.sorts import INT
 from xflow.generator.drawn import Drawn

@@ -20,7 +20,8 @@ from operator import and_
 
 from xflow.core.constraint import Constraint, Relation, at_least, equal
 from xflow.core.size import Expr, symbol
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.refutation.counterexample import Counterexample

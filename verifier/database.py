@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from xflow.rewriting.rule import BITS, Rule, parse_rules
+from xflow.core.progress import CountProgress
+from xflow.rewriting.rule import BITS, Rule
 from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.proof.types import claims_too_much, types_of
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.refute import search_counterexample
 from xflow.verifier.refutation.shrink import shrink
 from xflow.verifier.rounding.measure import measure
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _of_text(test: Callable[[Rule], Failure | None], text: str) -> Failure | Non
 
 
 def verify_rules(
-    rules: Sequence[Rule], progress: Progress | None = None, jobs: int | None = None
+    rules: Sequence[Rule], progress: CountProgress | None = None, jobs: int | None = None
 ) -> list[Failure]:
     """The rules among `rules` that cannot be proved again, in order.
 
@@ -87,7 +87,7 @@ def _run(
     pool: Executor,
     test: Callable[[Rule], Failure | None],
     rules: Sequence[Rule],
-    progress: Progress | None,
+    progress: CountProgress | None,
 ) -> list[Failure]:
     """The failures of `test` among `rules`, in order."""
     failures: list[Failure] = []
@@ -112,7 +112,7 @@ def process_pool(jobs: int) -> Executor:
 
 
 def verify_directory(
-    directory: Path, progress: Progress | None = None, jobs: int | None = None
+    directory: Path, progress: CountProgress | None = None, jobs: int | None = None
 ) -> list[Failure]:
     """`verify_rules` for every rule of a directory. Raises RuleFileError."""
     return verify_rules(load_rules(directory), progress, jobs)

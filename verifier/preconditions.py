@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from xflow.core.constraint import Constraint, Relation, at_least
 from xflow.core.graph import requirements
 from xflow.core.size import Expr, Size, coefficient_of, free_symbols, substitute
-from xflow.rewriting.rule import Instance, attribute_symbols
+from xflow.rewriting.instance import Instance, attribute_symbols
 
 
 def size_names(instance: Instance, conditions: Iterable[Constraint] = ()) -> list[str]:

@@ -14,7 +14,9 @@ from typing import TypeAlias
 from xflow.core.sorts import REAL, REALS_ONLY
 from xflow.core.spec import fresh_names
 from xflow.core.value_conditions import SIGNS, fact_of, is_need
-from xflow.rewriting.rule import BITS, Instance, Rule, parse_sorts
+from xflow.rewriting.declarations import parse_sorts
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.certificate import statement
 from xflow.verifier.conditions import (

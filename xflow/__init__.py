@@ -18,9 +18,10 @@ if not (_HERE / "verifier").exists() and (_HERE.parent / "verifier" / "prove.py"
 
 if TYPE_CHECKING:
     from xflow.pipeline.agreement import check
-    from xflow.pipeline.api import Result, optimize
+    from xflow.pipeline.api import optimize
     from xflow.pipeline.explanation import Explanation, explain
     from xflow.pipeline.passes import OptimizePass
+    from xflow.pipeline.pipeline import Result
     from xflow.validation.equivalence import CheckResult
 
     __version__: str

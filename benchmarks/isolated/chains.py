@@ -8,9 +8,9 @@ import time
 from collections.abc import Hashable
 
 from isolated.forms import form
+from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import ConstantLookup
 from xflow.search.steps import Steps
 
 STATES = 4000

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque
 from xflow.core.registry import Attribute
 
 

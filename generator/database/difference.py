@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xflow.core.errors import RuleFileError
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 Statement = tuple[str, ...]
 

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from xflow.core.graph import TensorType
+from xflow.core.node import TensorType
 from xflow.core.registry import Array
 
 

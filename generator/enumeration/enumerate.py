@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import TensorType
+from xflow.core.node import TensorType
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Array
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Node, Value
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Operator
 from xflow.generator.drawn import Drawn
 from xflow.generator.enumeration.batch import Batch, Stack

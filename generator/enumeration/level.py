@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xflow.core.graph import TensorType, Value
+from xflow.core.node import TensorType, Value
 from xflow.core.registry import Array
 from xflow.generator.enumeration.classes import Classes, salt
 from xflow.generator.enumeration.fingerprint import Evaluator, digests

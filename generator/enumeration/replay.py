@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import TensorType, Value, leaf
+from xflow.core.node import TensorType, Value, leaf
 from xflow.generator.enumeration.batch import Stack
 from xflow.generator.enumeration.fingerprint import Evaluator
 from xflow.generator.enumeration.terms import Call, Segment, Table

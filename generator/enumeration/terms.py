@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import TensorType, Value, apply, leaf
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Attributes, Operator
 from xflow.generator.enumeration.batch import CELLS, Batch, Stack
 from xflow.generator.enumeration.fingerprint import Evaluator, digests, evaluate_stacks

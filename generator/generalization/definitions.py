@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from xflow.core.composite import Composite
 from xflow.core.errors import ShapeError
-from xflow.core.graph import apply
+from xflow.core.node import apply
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.skeleton import take_apart

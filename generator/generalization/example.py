@@ -14,7 +14,7 @@ from math import gcd
 from typing import cast
 
 from xflow.core.errors import SizeError
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, Quotient, Size, atom_size, divide, evaluate, free_symbols, product
 from xflow.generator.generalization.skeleton import Built

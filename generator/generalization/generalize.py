@@ -19,7 +19,9 @@ from xflow.generator.generalization.skeleton import Point, Skeleton
 from xflow.generator.generalization.typing import slot_symbol, unify
 from xflow.generator.generalization.wording import NotUniformError, Wording
 from xflow.generator.vocabulary import Vocabulary
-from xflow.rewriting.rule import Rule, leaves_of, parse_rules
+from xflow.rewriting.instance import leaves_of
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 LIFTED = ("strides", "dilations", "pads", "kernel_shape", "group", "starts", "ends", "scales")
 """Attributes that may be set free, in the order in which that is tried one by one."""

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.pause_gc import without_collector
-from xflow.generator.enumeration.enumerate import Candidate, draws_for
+from xflow.generator.enumeration.enumerate import draws_for
 from xflow.generator.enumeration.fingerprint import Evaluator
+from xflow.generator.enumeration.level import Candidate
 from xflow.generator.enumeration.replay import Replay, other_constants, other_sizes
 from xflow.generator.generalization.skeleton import Point, Skeleton, take_apart
 from xflow.generator.vocabulary import Vocabulary

@@ -10,12 +10,14 @@ import numpy as np
 
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.errors import ShapeError, SizeError
-from xflow.core.graph import TensorType, Value, apply, leaf, requirements, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import requirements, walk
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol
 from xflow.core.size import Size, coefficient_of, evaluate, free_symbols, substitute
 from xflow.core.sorts import BOOL, REAL
 from xflow.generator.drawn import random_dyadics
-from xflow.rewriting.rule import Instance, attribute_symbols, leaf_name
+from xflow.rewriting.instance import Instance, attribute_symbols, leaf_name
 from xflow.verifier.refutation.refute import index_ranges, real_symbols
 
 EXTENTS = (2, 3, 4, 5, 7, 11)
@@ -24,7 +26,7 @@ NUMBERS = (0, 0, 1, 1, 1, 2, 2, 2, 3)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SampleResult:
     """How many samples were defined on both sides, and whether some of them differed."""
 
     samples: int
@@ -37,7 +39,7 @@ class Verdict:
         return self.samples > 0 and not self.differs
 
 
-def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 120) -> Verdict:
+def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 120) -> SampleResult:
     """Compare both sides of an instance at random sizes where the left side is defined."""
     rng = np.random.default_rng([seed, 97])
     extents = {s for value in instance.inputs for n in value.shape for s in free_symbols(n)}
@@ -46,7 +48,7 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
     conditions = [*requirements(instance.lhs), *requirements(instance.rhs), *instance.where]
     for left, right in zip(instance.lhs, instance.rhs, strict=True):
         if not instance.broadcast and len(left.shape) != len(right.shape):
-            return Verdict(0, True)
+            return SampleResult(0, True)
     equations = [c.difference for c in conditions if c.relation is Relation.EQUAL]
     done = 0
     met: dict[str, set[int]] = {name: set() for name in others}
@@ -65,11 +67,13 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
         if outcome is None:
             continue
         if not outcome:
-            return Verdict(done, True)
+            return SampleResult(done, True)
         done += 1
         for name in others:
             met[name].add(values[name])
-    return Verdict(done, False, frozenset(name for name, known in met.items() if len(known) < 2))
+    return SampleResult(
+        done, False, frozenset(name for name, known in met.items() if len(known) < 2)
+    )
 
 
 def _holds(condition: Constraint, values: dict[str, int]) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from xflow.core.constraint import Constraint, equal
-from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Attribute, Kind, Need, Operator, RealSymbol, Shape
 from xflow.core.size import Size
 from xflow.core.sorts import REAL, sort_of

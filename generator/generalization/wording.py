@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.core.size import Expr, Size, free_symbols, substitute, symbol
 from xflow.core.sorts import BOOL, INT, REAL, sort_of

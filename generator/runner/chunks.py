@@ -21,7 +21,7 @@ from xflow.generator.saturation.base import consequences
 from xflow.generator.saturation.gaps import database_of, is_gap, stanzas
 from xflow.generator.settle import Settled, settle, settle_first
 from xflow.generator.vocabulary import Vocabulary
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.rounding.measure import measure
 
 Result_co = TypeVar("Result_co", covariant=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from xflow.core.graph import Leaf, Node, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
 from xflow.core.registry import Attribute, Operator
 
 Reference: TypeAlias = tuple[int, int]

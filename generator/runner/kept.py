@@ -18,7 +18,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from xflow.core.expressions import fraction
 from xflow.core.registry import RealSymbol
-from xflow.core.size import Expr, parse_size
+from xflow.core.size import Expr
+from xflow.core.size_text import parse_size
 from xflow.generator.generalization.skeleton import Point
 from xflow.generator.runner.chunks import Consequence, Explored, Judged, ProposalCode
 from xflow.generator.runner.codec import Code, LeafCode, NodeCode

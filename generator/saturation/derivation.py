@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.core.graph import Node, Value, apply, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import Node, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.core.sorts import REALS_ONLY
@@ -20,8 +21,10 @@ from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.draws import draws
 from xflow.generator.saturation.egraph import EGraph, Step
 from xflow.generator.saturation.saturate import MAX_NODES, Saturation
-from xflow.rewriting.match import NoMatch, Replacement, build
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.match import NoMatch
+from xflow.rewriting.rewrite import BuiltSide, build
+from xflow.rewriting.rule import Rule
 from xflow.verifier.proof.defined import is_partial, read_unfolded
 from xflow.verifier.prove import Proved, Refuted, prove
 
@@ -311,7 +314,7 @@ def _cases(instance: Instance, rng: random.Random) -> list[_Case] | NotDerived:
         differ = isinstance(right, NoMatch) or any(
             a.type != b.type for a, b in zip(left.values, right.values, strict=True)
         )
-        if isinstance(right, Replacement) and not differ:
+        if isinstance(right, BuiltSide) and not differ:
             facts = [
                 (match.bindings[f.name], f) for f in instance.facts if f.name in match.bindings
             ]

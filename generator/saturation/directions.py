@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from xflow.core.graph import Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, free_symbols
-from xflow.rewriting.rule import Instance, Rule, leaves_of
+from xflow.rewriting.instance import Instance, leaves_of
+from xflow.rewriting.rule import Rule
 
 
 def both_ways(rule: Rule) -> tuple[Rule, Rule]:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from xflow.core.constraint import at_least
-from xflow.core.graph import TensorType, Value, leaf
+from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Shape
 from xflow.core.size import Expr, evaluate
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
+from xflow.rewriting.instance import Instance, attribute_symbols, leaf_name
 from xflow.rewriting.match import Match
-from xflow.rewriting.rule import Instance, attribute_symbols, leaf_name
 from xflow.verifier.preconditions import left_conditions, lower_bounds, size_names
 from xflow.verifier.refutation.refute import Sampler, real_symbols
 

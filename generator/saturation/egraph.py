@@ -1,6 +1,6 @@
 """An e-graph: many equal terms at once, and for each equality the reason why it holds.
 
-Terms are the hash-consed values of `xflow.core.graph`. A *class* holds terms that are known to be
+Terms are the hash-consed values of `xflow.core.node`. A *class* holds terms that are known to be
 equal; it is named by its oldest term. Two nodes of one operator with equal attributes whose inputs
 are in the same classes are congruent, so their outputs are put into one class, too
 (`EGraph.rebuild`). The order of the inputs of a commutative operator does not count.
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from xflow.core.graph import Node, Value, apply
+from xflow.core.node import Node, Value, apply
 from xflow.core.registry import Operator
 from xflow.core.sorts import ELEMENT
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.saturate import Saturation
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 STEPS, STEPS_ASIDE = 3, 2
 """Within so many steps of saturation a proposal is explained, or there is a gap: steps by rules on

@@ -14,7 +14,10 @@ from functools import lru_cache
 from itertools import islice
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Leaf, Node, TensorType, Value, apply, read, walk
+from xflow.core.evaluation import read
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply
 from xflow.core.registry import Operator, is_concrete
 from xflow.core.size import Size, free_symbols, symbol
 from xflow.core.spec import evaluate
@@ -22,8 +25,9 @@ from xflow.core.value_conditions import SIGNS, Fact
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
 from xflow.ops import operator
-from xflow.rewriting.match import Match, Matcher, NoMatch, build, no_constants
-from xflow.rewriting.rule import Instance, leaves_of
+from xflow.rewriting.instance import Instance, leaves_of
+from xflow.rewriting.match import Match, Matcher, NoMatch
+from xflow.rewriting.rewrite import build
 
 MAX_NODES = 10_000
 """Nodes of an e-graph at which it is not grown any further."""

@@ -18,13 +18,13 @@ import xflow
 from xflow.analysis.ranges import LARGEST, Ranges, coarse
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.graph import MayBe, Opaque, TensorType, Value, apply, leaf
+from xflow.core.fold import no_constants
 from xflow.core.intervals import FUNCTIONS, Range
+from xflow.core.node import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array
 from xflow.onnx.importer import import_model
 from xflow.ops import operator
-from xflow.rewriting.match import no_constants
-from xflow.search.region import Constants
+from xflow.search.constants import Constants
 
 
 def operators(model: onnx.ModelProto) -> Counter[str]:

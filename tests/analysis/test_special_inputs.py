@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from xflow.analysis.inputs import special_inputs
-from xflow.core.graph import MayBe
+from xflow.core.node import MayBe
 from xflow.onnx.importer import import_model
 
 ANYTHING, MASK = MayBe.ANYTHING, MayBe.NEGATIVE_INFINITY

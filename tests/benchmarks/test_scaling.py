@@ -20,10 +20,12 @@ from hydrate import hydrate
 from scaling import SERIES, Point, measure, save, select
 from xflow.cost.estimate import EstimatedCost
 from xflow.feeds.inputs import random_inputs
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
-from xflow.search.region import Constants, cut
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 
 BUILDERS = {equal_layers: 2, distinct_layers: 2, nasnet: 3, chain: 10}
 """Each with a small size."""

@@ -14,17 +14,19 @@ from rich.console import Console
 from spellings import COMPOSITES, rules_over
 
 import xflow
-from xflow.blocks.find import Found, find_blocks
+from xflow.blocks.find import FoundBlock, find_blocks
 from xflow.blocks.functions import FURTHEST
 from xflow.onnx.importer import import_model
 from xflow.ops.functions import Tanh
 from xflow.pipeline.explanation import explain_report
-from xflow.report.report import Block, BlockForm, block_lines
+from xflow.report.report import Block, BlockForm
+from xflow.report.sentences import block_lines
+from xflow.report.tables import render
 
 EVERY = [(name, each) for name, composite in COMPOSITES.items() for each in composite.spellings]
 
 
-def blocks_of(model: onnx.ModelProto) -> list[Found]:
+def blocks_of(model: onnx.ModelProto) -> list[FoundBlock]:
     imported = import_model(ir.from_proto(model))
     passed = {key: node.op_type for key, node in imported.opaque_nodes.items()}
     return find_blocks(imported.graph, imported.constants, passed)
@@ -203,7 +205,7 @@ def test_explain_names_what_was_missed() -> None:
     )
     assert "at y" in text
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(report.render())
+    console.print(render(report))
     assert "In one operator or kernel each: 0 of 1 activation" in console.export_text()
 
 

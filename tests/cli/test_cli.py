@@ -23,7 +23,8 @@ from xflow.cli import entry
 from xflow.core.errors import ExitCode, ValidationFailed
 from xflow.onnx import files
 from xflow.pipeline.pipeline import Result
-from xflow.report.report import Latency, ModelStats, Ratio, Report, RuleUse, Setting, Target
+from xflow.report.report import Deployment, Latency, ModelStats, Ratio, Report, RuleUse, Setting
+from xflow.report.tables import render
 from xflow.rewriting import store
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -207,7 +208,7 @@ def report(**changes: Any) -> Report:
         "changed": True,
         "before": ModelStats({"Conv": 3, "Add": 2, "BatchNormalization": 4}),
         "after": ModelStats({"Conv": 1, "Relu": 1}),
-        "target": Target("cpu", 2),
+        "target": Deployment("cpu", 2),
         "latency_before": Latency(0.02, 0.001),
         "latency_after": Latency(0.01, 0.001),
         "ratio": Ratio(2.0, 1.9, 2.1),
@@ -526,7 +527,7 @@ def test_the_table_shows_the_objective_the_settings_and_where_gains_come_from() 
         ),
     )
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(facts.render())
+    console.print(render(facts))
     shown = console.export_text()
     for text in ("Peak memory", "3.00 MiB", "at x:1,4", "at x:8,4 z:", "2.00 MiB", "~ 512 B"):
         assert text in shown
@@ -546,7 +547,7 @@ def test_a_table_of_many_long_names_fits_80_columns() -> None:
         phases={f"phase {number}": 1000.0 for number in range(12)},
     )
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(facts.render())
+    console.print(render(facts))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     assert not any("…" in line for line in lines)

@@ -15,9 +15,9 @@ import xflow
 from xflow.cli import entry
 from xflow.cli.foreign_flags import ANSWERS, SAME
 from xflow.core.errors import ExitCode
-from xflow.rewriting.rule import parse_rules
 from xflow.rewriting.sketch import draw, draw_sides
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 
 QUICK: dict[str, Any] = {"rules": RULES, "budget": 5.0, "threads": 1, "check": 1}
 

@@ -29,10 +29,11 @@ from xflow.core import limits
 from xflow.core.constraint import parse_constraint
 from xflow.core.errors import ExitCode, ReportError, RuleFileError, SizeError, XflowError
 from xflow.core.expressions import DEPTH, DIGITS, EXPONENT, LENGTH, expression, fraction
-from xflow.core.size import PRODUCTS, TERMS, Expr, parse_size, product, reads_back, symbol, symbols
+from xflow.core.size import PRODUCTS, TERMS, Expr, product, symbol, symbols
+from xflow.core.size_text import parse_size, reads_back
 from xflow.pipeline import certify
 from xflow.pipeline.log import MOST_RULES, MOST_STEPS, read_report
-from xflow.rewriting.rule import HIGHEST_RANK, MOST_NAMES, MOST_OPERATORS, parse_rules
+from xflow.rewriting.text import HIGHEST_RANK, MOST_NAMES, MOST_OPERATORS, parse_rules
 from xflow.verifier import database
 
 pytestmark = pytest.mark.timeout(30)

@@ -15,8 +15,8 @@ pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
 
 CODE = """
 import time
-from xflow.cli.progress import Progress
-with Progress({quiet}, {verbose}) as progress:
+from xflow.cli.progress import ProgressDisplay
+with ProgressDisplay({quiet}, {verbose}) as progress:
     progress("load", {{}})
     for part in range(3):
         time.sleep(0.15)

@@ -17,7 +17,8 @@ from places import CORPUS
 from xflow.cli.entry import main
 from xflow.core.errors import ExitCode
 from xflow.core.registry import Array
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.refutation.counterexample import Counterexample, evaluate
 from xflow.verifier.refutation.refute import Survived, compare_on, search_counterexample

@@ -9,7 +9,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.observers import decides
 from xflow.core.errors import ShapeError
 from xflow.core.fold import Folder, with_expressions
-from xflow.core.graph import TensorType, Value, apply, leaf
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.ops import operators
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - operators are known by their names
 from xflow.core.fold import Folder
-from xflow.core.graph import Opaque, TensorType, Value, apply, leaf, opaque, rebuild_all
+from xflow.core.graph import rebuild_all
+from xflow.core.node import Opaque, TensorType, Value, apply, leaf, opaque
 
 X = leaf("x", TensorType("FLOAT", (3,)))
 

@@ -23,12 +23,12 @@ from xflow.core.size import (
     evaluate,
     floor_divide,
     free_symbols,
-    parse_size,
     product,
     substitute,
     symbol,
     symbols,
 )
+from xflow.core.size_text import parse_size
 
 NAMES = ("a", "b", "c", "n")
 VALUES = st.fixed_dictionaries({name: st.integers(-6, 9) for name in NAMES})

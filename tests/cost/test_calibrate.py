@@ -23,13 +23,13 @@ from xflow.cost.calibration.probes import Constants
 from xflow.cost.comparison import Timing
 from xflow.cost.machine import Crowd
 from xflow.cost.measure import Measurer, Target
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import FUSIONS, Fusion, TargetModel
 from xflow.cost.worker import Failed
 from xflow.onnx.region import region_model
 from xflow.ops import operators
 
-PLACE = Place("a processor", "cpu", 2, "1.0")
+PLACE = Platform("a processor", "cpu", 2, "1.0")
 
 
 class FakeMeasurer(Measurer):
@@ -271,7 +271,7 @@ class TestStored:
             assert known(PLACE, measurer, store) == first
             assert measurer.models == count
             assert first != TargetModel(threads=2)
-            other = Place("a processor", "cpu", 1, "1.0")
+            other = Platform("a processor", "cpu", 1, "1.0")
             assert known(other, measurer, store).threads == 1
             assert measurer.models == 2 * count
 

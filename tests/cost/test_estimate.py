@@ -7,7 +7,8 @@ import pytest
 from graphs import call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, Value, opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Value, opaque
 from xflow.core.size import symbol
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel

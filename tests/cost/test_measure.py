@@ -18,7 +18,7 @@ from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer, Target, check_provider
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
-from xflow.feeds.inputs import default_shapes, load_model, random_inputs
+from xflow.feeds.inputs import default_shapes, load_proto, random_inputs
 
 
 def model(text: str) -> onnx.ModelProto:
@@ -467,10 +467,10 @@ class TestTarget:
 def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "x.onnx"
     with pytest.raises(ModelError, match="cannot be read"):
-        load_model(path)
+        load_proto(path)
     path.write_bytes(b"hello")
     with pytest.raises(ModelError, match="not an ONNX model"):
-        load_model(path)
+        load_proto(path)
     path.write_bytes(b"")
     with pytest.raises(ModelError, match="not an ONNX model"):
-        load_model(path)
+        load_proto(path)

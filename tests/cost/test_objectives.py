@@ -13,7 +13,8 @@ from products import one_relu
 
 import xflow
 from xflow.core.errors import UsageError
-from xflow.core.graph import Graph, TensorType, leaf, opaque
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost import OBJECTIVES
 from xflow.cost.comparison import Comparison, Timing
@@ -21,7 +22,8 @@ from xflow.cost.measure import Measurer
 from xflow.cost.objectives import EXACT, OperatorCount, PeakMemory, WeightBytes
 from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import Replacement, apply_replacements
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult
 
 RULES = parse_rules(

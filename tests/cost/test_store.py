@@ -16,20 +16,20 @@ from xflow.cost.store import (
     CALIBRATIONS,
     COSTS,
     SOLUTIONS,
-    Place,
+    Platform,
     Store,
     default_path,
     processor_name,
 )
 
-PLACE = Place("a processor", "cpu", 2, "1.0")
+PLACE = Platform("a processor", "cpu", 2, "1.0")
 WRITER = """
 import sys
 from pathlib import Path
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 store = Store(Path(sys.argv[1]))
 for number in range(100):
-    store.put(Place("a processor", "cpu", 2, "1.0"), f"{sys.argv[2]}-{number}", 1.0, 3)
+    store.put(Platform("a processor", "cpu", 2, "1.0"), f"{sys.argv[2]}-{number}", 1.0, 3)
 assert not store.warnings, store.warnings
 print("done", flush=True)
 if sys.argv[3] == "wait":
@@ -58,10 +58,10 @@ def test_a_measurement_is_found_again_in_the_same_place_only(tmp_path: Path) -> 
         assert (cost.seconds, cost.samples) == (0.25, 9)
         assert cost.measured > 0
         for other in (
-            Place("another", "cpu", 2, "1.0"),
-            Place("a processor", "cuda", 2, "1.0"),
-            Place("a processor", "cpu", 1, "1.0"),
-            Place("a processor", "cpu", 2, "1.1"),
+            Platform("another", "cpu", 2, "1.0"),
+            Platform("a processor", "cuda", 2, "1.0"),
+            Platform("a processor", "cpu", 1, "1.0"),
+            Platform("a processor", "cpu", 2, "1.1"),
         ):
             assert store.get(other, "r") is None
         assert store.warnings == []

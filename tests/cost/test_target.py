@@ -12,7 +12,8 @@ import pytest
 from graphs import call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, TensorType, Value, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Array
 from xflow.cost import Use
 from xflow.cost.estimate import Estimator

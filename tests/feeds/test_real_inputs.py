@@ -17,7 +17,7 @@ from xflow.cli import entry
 from xflow.core.errors import ExitCode, UsageError
 from xflow.cost.measure import Measurer
 from xflow.feeds.real_inputs import real_inputs
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 Y = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)

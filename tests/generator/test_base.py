@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import TensorType, Value, apply, leaf
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.generator.database.sets import sources_of
 from xflow.generator.runner.chunks import Consequence
 from xflow.generator.saturation.base import consequences
 from xflow.generator.saturation.gaps import database_of, is_gap, stanzas
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 X, Y, Z = (leaf(name, TensorType("FLOAT", (3, 4))) for name in "xyz")
 

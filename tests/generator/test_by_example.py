@@ -16,7 +16,8 @@ from xflow.generator.generalization.propose import propose
 from xflow.generator.settle import Fate, settle
 from xflow.generator.vocabularies import padded_channels, rows
 from xflow.generator.vocabulary import Vocabulary
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 A, B, C = symbols("a b c")
 CUT = "starts=[h], ends=[j], axes=[1], steps=[1]"

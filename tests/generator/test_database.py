@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from xflow.generator.run import generate
-from xflow.rewriting.rule import parse_rules
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.database import verify_rules
 
 RULES = load_rules(default_directory())

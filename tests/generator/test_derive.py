@@ -16,7 +16,9 @@ from places import CORPUS
 import taso
 from xflow.cli.entry import main
 from xflow.core.errors import ExitCode
-from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator, Shape
 from xflow.core.size import evaluate
 from xflow.core.value_conditions import is_need
@@ -24,8 +26,9 @@ from xflow.generator.saturation.derivation import Derived, NotDerived, derive, d
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.egraph import Applied, EGraph, Step
 from xflow.generator.saturation.saturate import Saturation
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Refuted, prove
 
 VECTOR = TensorType("FLOAT", (3,))

@@ -15,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import TensorType, Value, apply, leaf, rebuild
+from xflow.core.graph import rebuild
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Array, Operator, is_concrete
 from xflow.core.sorts import ELEMENT
 from xflow.generator.enumeration.batch import Batch
-from xflow.generator.enumeration.enumerate import Candidate, Enumeration, draws_for, enumerate_terms
+from xflow.generator.enumeration.enumerate import draws_for, enumerate_terms
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError, digests, exact_integers
+from xflow.generator.enumeration.level import Candidate, Enumeration
 from xflow.generator.enumeration.replay import other_sizes
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.vocabularies import taso_set

@@ -38,8 +38,8 @@ from xflow.generator.runner.local import LocalEngine
 from xflow.generator.runner.memory import DRIVER, WORKER, resident
 from xflow.generator.runner.ray_engine import RayEngine
 from xflow.generator.standing import Standing
-from xflow.rewriting.rule import parse_rules
 from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
 
 SMALL_JOBS = SUPPORT / "small_jobs.py"
 OTHER = "rule one\n  in    x[...]\n  from  Relu(Relu(x))\n  to    Relu(x)\n"

@@ -12,7 +12,7 @@ from small_jobs import SUMS, X
 
 from xflow.core.composite import Composite
 from xflow.core.errors import UsageError
-from xflow.core.graph import apply
+from xflow.core.node import apply
 from xflow.generator.derive import derive
 from xflow.generator.drawn import Drawn, random_dyadics
 from xflow.generator.enumeration.enumerate import enumerate_terms
@@ -37,8 +37,9 @@ from xflow.generator.vocabularies import (
 )
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 from xflow.ops import operators
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
 
 MATRICES = Vocabulary(
     "matrices",

@@ -27,7 +27,8 @@ from xflow.generator.runner.kept import to_text
 from xflow.generator.runner.memory import DRIVER, WORKER, default_limit, granted, workers_within
 from xflow.generator.runner.outcome import Outcome
 from xflow.generator.settle import cause_of
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
     "rule one\n in x[...]\n from Relu(Relu(x))\n to Relu(x)\n\n"

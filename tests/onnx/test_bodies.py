@@ -19,9 +19,9 @@ from products import RULES
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, NotCertified
-from xflow.pipeline.api import Result
 from xflow.pipeline.certify import certify
 from xflow.pipeline.log import read_report
+from xflow.pipeline.pipeline import Result
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 BRANCHES = """g (bool c, float[N,4] x, float[4,4] a) => (float[N,4] y)

@@ -16,9 +16,9 @@ import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, NotCertified
 from xflow.onnx.inlining import has_calls, inlined
-from xflow.pipeline.api import Result
 from xflow.pipeline.certify import certify
 from xflow.pipeline.log import read_report
+from xflow.pipeline.pipeline import Result
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "own" : 1]>\n'
 OWN = '<domain: "own", opset_import: ["" : 17, "own" : 1]>\n'

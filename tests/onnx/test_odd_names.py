@@ -20,7 +20,8 @@ from products import RULES
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, ModelError, printable
-from xflow.core.size import Expr, parse_size, reads_back, symbol
+from xflow.core.size import Expr, symbol
+from xflow.core.size_text import parse_size, reads_back
 from xflow.cost.worker import Worker
 from xflow.onnx.files import load_model
 from xflow.onnx.importer import MOST_TERMS, import_model

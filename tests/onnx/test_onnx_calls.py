@@ -18,12 +18,13 @@ from operator_cases import (
     run_onnxruntime,
 )
 
-from xflow.core.graph import Graph, TensorType, apply, complete_attributes, leaf
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, apply, complete_attributes, leaf
 from xflow.core.registry import Example, OnnxCall, Shape
 from xflow.core.size import symbols
 from xflow.onnx.region import region_model
 from xflow.ops import by_onnx, operator
-from xflow.rewriting.match import no_constants
 
 
 def ints(*values: int) -> np.ndarray[Any, Any]:

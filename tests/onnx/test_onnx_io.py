@@ -11,12 +11,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from xflow.core.fold import Folder
-from xflow.core.graph import Graph, Leaf, Opaque, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.onnx.exporter import export_model
 from xflow.onnx.files import load_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 

@@ -16,17 +16,18 @@ from products import Unmeasured
 import xflow
 from xflow.cli.entry import main
 from xflow.core.errors import ExitCode, UsageError
-from xflow.core.graph import apply
+from xflow.core.node import apply
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.target import TargetModel
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.opset import ceiling
 from xflow.onnx.writer import UnwritableError
 from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import apply_replacements
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 SWISH = parse_rules(
     """

@@ -13,12 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 from runtime import run_model
 
 import xflow
-from xflow.core.graph import Opaque, apply
+from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
 from xflow.core.size import symbol, symbols
 from xflow.cost.fusion import operator_name
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.shape_arithmetic import cut_shape
 
 HEADS, WIDTH = 3, 12

@@ -30,12 +30,12 @@ from xflow.analysis.observers import decides, loses
 from xflow.analysis.opaque import MOVES, Made, decides_by, kind_of
 from xflow.analysis.ranges import Ranges, of_array
 from xflow.core.assumptions import Assumption
-from xflow.core.graph import Node, Opaque, TensorType, Value, apply, leaf
+from xflow.core.fold import no_constants
 from xflow.core.intervals import Range
+from xflow.core.node import Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Example, Operator
 from xflow.core.sorts import BOOL, INT, REAL
 from xflow.onnx.importer import import_model
-from xflow.rewriting.match import no_constants
 from xflow.verifier.rounding.rounded import FP32
 
 TYPES = {REAL: "FLOAT", BOOL: "BOOL", INT: "INT64"}

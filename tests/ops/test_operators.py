@@ -34,7 +34,7 @@ from operator_cases import (
 
 from xflow.core.arguments import integers
 from xflow.core.errors import ShapeError
-from xflow.core.graph import complete_attributes
+from xflow.core.node import complete_attributes
 from xflow.core.registry import Example, Need, Operator, RealSymbol
 from xflow.core.size import Size, substitute, symbol
 from xflow.core.size import evaluate as evaluate_size

@@ -19,19 +19,24 @@ from places import CORPUS
 from xflow.core.constraint import at_least, equal, less, parse_constraint
 from xflow.core.errors import RuleFileError, ShapeError
 from xflow.core.fold import Folder
-from xflow.core.graph import Graph, Opaque, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
-from xflow.core.size import Expr, Size, lookup, parse_size, substitute, symbol, symbols
+from xflow.core.size import Expr, Size, lookup, substitute, symbol, symbols
 from xflow.core.size import evaluate as evaluate_size
+from xflow.core.size_text import parse_size
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.onnx.schema import accepts
 from xflow.onnx.writer import UnwritableError
 from xflow.ops.cast import keeps_values
-from xflow.rewriting.match import NoMatch, find_matches, rewrite
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.match import NoMatch, find_matches
+from xflow.rewriting.rewrite import rewrite
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import instantiate
 from xflow.verifier import database
 from xflow.verifier import prove as prover

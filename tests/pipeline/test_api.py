@@ -18,13 +18,15 @@ from products import RULES, Unmeasured, one_relu, operators, separated, two_prod
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, ModelError, UnknownRuleError, UsageError, ValidationFailed
-from xflow.core.graph import Graph, Node, Opaque, apply, rebuild
+from xflow.core.graph import Graph, rebuild
+from xflow.core.node import Node, Opaque, apply
 from xflow.core.registry import Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.pipeline import api, attempts, gate
 from xflow.rewriting.replacement import Replacement, apply_replacements
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult
 from xflow.validation.equivalence import check_equivalent
 

@@ -20,7 +20,8 @@ from products import listed, separated, two_products
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, NotCertified, ReportError
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.onnx import files
 from xflow.pipeline.certify import Rechecked, certify, replayed, same_digest
 from xflow.pipeline.log import digest_of, read_report
@@ -33,7 +34,7 @@ from xflow.rewriting.replacement import (
     without,
 )
 from xflow.rewriting.replay import Rewrite, Unfounded, replay
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, UnknownRuleError
 from xflow.pipeline.rule_places import rule_places
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
     """

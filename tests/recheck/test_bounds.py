@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xflow.core.assumptions import Assumption
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array
 from xflow.onnx.importer import import_model
 from xflow.ops import operator

@@ -19,9 +19,11 @@ from xflow.analysis.value_rewrites.equal_halves import FACT as HALVES
 from xflow.analysis.value_rewrites.masked_scores import FACT as LOST
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.recheck.facts import Facts
 from xflow.rewriting.replay import Rewrite, Unfounded, replay
 

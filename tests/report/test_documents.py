@@ -22,8 +22,8 @@ from xflow.cli.commands import check
 from xflow.core.errors import ExitCode
 from xflow.pipeline import api, attempts, gate
 from xflow.rewriting import store
-from xflow.rewriting.rule import parse_rules
 from xflow.rewriting.store import default_directory, load_rules, select_rules
+from xflow.rewriting.text import parse_rules
 
 ROOT = Path(__file__).parents[2]
 RULES_OF_XFLOW = default_directory()

@@ -13,7 +13,8 @@ import pytest
 import xflow
 from xflow.cli.entry import main
 from xflow.core.errors import ExitCode, UsageError
-from xflow.core.graph import Graph, TensorType, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, apply, leaf
 from xflow.core.registry import CONTRIB
 from xflow.cost.estimate import Estimator
 from xflow.onnx.importer import import_model
@@ -21,7 +22,7 @@ from xflow.onnx.region import region_model
 from xflow.ops import operator
 from xflow.pipeline.pipeline import Result
 from xflow.rewriting.domains import Domains, within
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
     """

@@ -8,12 +8,15 @@ import pytest
 from graphs import assert_same, call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.fold import with_expressions
-from xflow.core.graph import Graph, Leaf, Value, apply
+from xflow.core.fold import no_constants, with_expressions
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Value, apply
 from xflow.core.registry import Array
 from xflow.core.size import Size, symbol
-from xflow.rewriting.match import Match, NoMatch, find_matches, no_constants, rewrite
-from xflow.rewriting.rule import Instance, parse_rules
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.match import Match, NoMatch, find_matches
+from xflow.rewriting.rewrite import rewrite
+from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import solve
 
 

@@ -10,15 +10,17 @@ from runtime import Runtime
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError
-from xflow.core.graph import Graph, TensorType, Value, leaf, walk
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph, walk
+from xflow.core.node import TensorType, Value, leaf
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.writer import UnwritableError
 from xflow.ops import operators
 from xflow.rewriting.index import RuleIndex, narrows, operators_of
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.numerics import EVERYWHERE, Figures, Numerics, Refusal, parse_numerics
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.search.driver import search
 from xflow.search.steps import Steps
 from xflow.verifier.database import verify_rule

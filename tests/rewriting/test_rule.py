@@ -7,8 +7,9 @@ import pytest
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError, UnknownRuleError
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules, select_rules
+from xflow.rewriting.text import parse_rules
 
 MERGE = """\
 rule merge-convolutions

@@ -17,8 +17,9 @@ from places import CORPUS
 from planting import DEVIATING, Planted, Tally, Wrong
 from runtime import run_model
 
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.text import parse_rules
 
 RULES = load_rules(default_directory())
 BAD = parse_rules((CORPUS / "undefined-bad.rules").read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
 """Which nodes of a graph are told to have been replaced, and which to have been made."""
 
 import xflow.ops  # noqa: F401 - operators are known by their names
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.trace import traced
 

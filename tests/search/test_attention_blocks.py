@@ -22,9 +22,9 @@ from recognition import rules_of, searched
 import xflow
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites.least_float_masks import may_cover
-from xflow.core.graph import Node, Opaque, TensorType, leaf
+from xflow.core.fold import no_constants
+from xflow.core.node import Node, Opaque, TensorType, leaf
 from xflow.onnx.importer import import_model
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.rule import Rule
 from xflow.search.driver import SearchResult
 

@@ -12,7 +12,7 @@ import xflow
 from export_dynamic import empty
 from hydrate import hydrate
 from run import DYNAMIC, STATIC, shapes_of, stored
-from xflow.feeds.inputs import default_shapes, load_model
+from xflow.feeds.inputs import default_shapes, load_proto
 
 NAMES = stored(DYNAMIC)
 
@@ -20,7 +20,7 @@ NAMES = stored(DYNAMIC)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_export_takes_the_sizes_of_the_static_one_and_others(name: str) -> None:
     given = shapes_of(name)
-    dynamic, static = load_model(DYNAMIC / f"{name}.onnx"), load_model(STATIC / f"{name}.onnx")
+    dynamic, static = load_proto(DYNAMIC / f"{name}.onnx"), load_proto(STATIC / f"{name}.onnx")
     assert default_shapes(dynamic, given) == default_shapes(static) == given
     others = default_shapes(dynamic, variant=1)
     assert all(others[value] != shape for value, shape in given.items())

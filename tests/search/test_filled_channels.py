@@ -9,7 +9,8 @@ import pytest
 from graphs import assert_same, call, tensor, weights
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import Layout
@@ -19,7 +20,7 @@ from xflow.generator.generalization.propose import propose
 from xflow.generator.vocabularies import filled_channels
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.driver import search
 from xflow.search.policy import POLICY

@@ -16,7 +16,8 @@ from recognition import rules_of, searched
 from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.core.graph import Graph
 from xflow.core.registry import Operator
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
 
 CONCERNED = {

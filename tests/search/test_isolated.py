@@ -23,19 +23,22 @@ from isolated.expression import Tensor, model, node, variables
 from isolated.forms import form
 from judge import TOLERANCE, error
 from run_isolated import Runner
-from xflow.core.graph import Graph, Opaque, apply
+from xflow.core.graph import Graph
+from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.fusion import operator_name
 from xflow.cost.target import TargetModel
 from xflow.feeds.inputs import random_inputs
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
-from xflow.search.region import Constants, cut
 from xflow.search.steps import Steps
 
 

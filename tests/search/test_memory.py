@@ -19,17 +19,21 @@ from operator_cases import cases
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import from_plain, to_plain
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf, opaque
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost.model import StoredNotes
-from xflow.cost.store import SOLUTIONS, Place, Store
+from xflow.cost.store import SOLUTIONS, Platform, Store
 from xflow.rewriting.admission import Places
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import SearchResult, search
-from xflow.search.region import Constants, Region, cut
+from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 
 RULES = parse_rules("""
@@ -282,7 +286,7 @@ def _number(value: int | Fraction) -> Value:
 
 def test_a_row_that_is_edited_in_the_database_changes_no_model(tmp_path: Path) -> None:
     path = tmp_path / "costs.sqlite"
-    place = Place("a processor", "cpu", 1, "1.0")
+    place = Platform("a processor", "cpu", 1, "1.0")
     graphs = []
     for turn in range(3):
         if turn == 1:

@@ -15,20 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, symbol
 from xflow.cost import Use
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.fusion import operator_name
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import apply_replacements, without
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.driver import OVER, SLOW, SearchResult, search
-from xflow.search.explorers import Explorers, Found, Setting
+from xflow.search.explorers import Exploration, Explorers, Setting
 from xflow.search.policy import POLICY, Policy
-from xflow.search.region import Constants, Region, cut
+from xflow.search.region import Region
 from xflow.search.states import State
 from xflow.search.steps import Steps
 
@@ -375,11 +379,11 @@ def test_what_is_spelled_out_gets_a_larger_share_of_the_search(
         weights: Sequence[float],
         *__: object,
         **___: object,
-    ) -> Iterator[tuple[int, Found]]:
+    ) -> Iterator[tuple[int, Exploration]]:
         for number, (region, weight) in enumerate(zip(regions, weights, strict=True)):
             cost = EstimatedCost().estimate(region.graph)
             shares[count(region.graph, "Sqrt") > 0] = weight / cost**0.5
-            yield number, Found([State(region.graph, cost)], exhausted=True)
+            yield number, Exploration([State(region.graph, cost)], exhausted=True)
 
     monkeypatch.setattr(Explorers, "explore", explore)
     found(Graph((call("Relu", call("Relu", middle)),)))
@@ -695,7 +699,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
         def submit(self, _: object, task: object) -> Future[object]:
             asked.append(task.share.seconds)  # type: ignore[attr-defined]
             future: Future[object] = Future()
-            future.set_result(([], Found([], exhausted=True)))
+            future.set_result(([], Exploration([], exhausted=True)))
             return future
 
     class Pooled(Explorers):
@@ -754,13 +758,13 @@ def test_a_region_that_went_short_is_searched_again_with_the_work_that_is_left(
 
     def explore(
         self: Explorers, regions: Sequence[Region], *_: object, work: float, **__: object
-    ) -> Iterator[tuple[int, Found]]:
+    ) -> Iterator[tuple[int, Exploration]]:
         """The first of all goes short twice; the others need hardly anything."""
         for number, region in enumerate(regions):
             asked.append((region.key, work))
             times = sum(key == region.key for key, _ in asked)
             starved = region.key == asked[0][0] and times < 3
-            yield number, Found([State(region.graph, 1.0)], not starved, 10, starved)
+            yield number, Exploration([State(region.graph, 1.0)], not starved, 10, starved)
 
     monkeypatch.setattr(Explorers, "explore", explore)
     found(network(12))
@@ -777,12 +781,12 @@ def test_only_what_was_cut_short_is_searched_again_with_more_effort(
 
     def explore(
         self: Explorers, regions: Sequence[Region], *_: object, effort: int, **__: object
-    ) -> Iterator[tuple[int, Found]]:
+    ) -> Iterator[tuple[int, Exploration]]:
         """Every other region is exhausted."""
         for number, region in enumerate(regions):
             asked.setdefault(effort, []).append(region.key)
             exhausted = ended.setdefault(region.key, len(ended) % 2 == 0)
-            yield number, Found([State(region.graph, 1.0)], exhausted)
+            yield number, Exploration([State(region.graph, 1.0)], exhausted)
 
     monkeypatch.setattr(Explorers, "explore", explore)
     found(network(12), Stopwatch([1.0]))

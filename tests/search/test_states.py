@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.search.states import Signature, State, choice
 
 X, W = (leaf(name, TensorType("FLOAT", (4, 4))) for name in "xw")

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, Node, TensorType, Value, leaf, walk
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Node, TensorType, Value, leaf
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import no_constants
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 from xflow.search.steps import Step, Steps, View
 
 RULES = parse_rules("""

@@ -14,17 +14,19 @@ from noting import Noting
 from recognition import rules_of
 
 import xflow.ops  # noqa: F401 - fills the registry
-from xflow.core.graph import Graph, Value
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.rewriting.derivation import numbering, place_of
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replay import Rewrite, replay
 from xflow.rewriting.rule import Rule
 from xflow.search.channel_padding import Waves, index_for_waves
+from xflow.search.constants import Constants
 from xflow.search.driver import SearchResult, search
-from xflow.search.region import Constants, cut_unfilled
 from xflow.search.states import State
+from xflow.search.unfilled import cut_unfilled
 
 BLOCK = 16
 UNFILLED = 168

@@ -12,7 +12,7 @@ from products import RULES
 from xflow.cli import entry
 from xflow.core.errors import ExitCode
 from xflow.pipeline.certify import prove_again
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 Json = dict[str, Any]
 RULE_FILE = "\n".join(map(str, RULES))

@@ -6,7 +6,9 @@ import zlib
 
 import numpy as np
 
-from xflow.core.graph import Graph, Leaf, TensorType, Value, apply, leaf, run
+from xflow.core.evaluation import run
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute
 from xflow.core.size import Size
 

@@ -28,8 +28,10 @@ from places import CORPUS, TESTS
 from xflow.core.errors import XflowError
 from xflow.core.sorts import REAL
 from xflow.ops import operators
-from xflow.rewriting.rule import BITS, NUMBERS, Rule, parse_inputs, parse_rules, parse_sorts
+from xflow.rewriting.declarations import parse_inputs, parse_sorts
+from xflow.rewriting.rule import BITS, NUMBERS, Rule
 from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Unknown
 from xflow.verifier.refutation.counterexample import Counterexample

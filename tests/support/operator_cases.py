@@ -13,7 +13,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from xflow.core.graph import complete_attributes
+from xflow.core.node import complete_attributes
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -21,13 +21,15 @@ import numpy as np
 from runtime import Runtime
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Value
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import REAL
 from xflow.core.value_conditions import Fact
 from xflow.onnx.writer import UnwritableError
-from xflow.rewriting.rule import BITS, NUMBERS, Instance, Rule, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import BITS, NUMBERS, Rule
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.refutation.confirm import differ_exactly
 from xflow.verifier.refutation.counterexample import Counterexample, sides

@@ -4,13 +4,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.cost.estimate import EstimatedCost
 from xflow.pipeline import api
 from xflow.rewriting.derivation import abstract, application
 from xflow.rewriting.match import find_matches
 from xflow.rewriting.replacement import Replacement
-from xflow.rewriting.rule import parse_rules
+from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
     """

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from xflow.cost.estimate import EstimatedCost
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.driver import SearchResult, search

@@ -13,12 +13,13 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from xflow.core.graph import Graph, Leaf, Node, TensorType, Value, apply, leaf, walk
+from xflow.core.fold import no_constants
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.core.sorts import INT, REAL
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.numerics import TYPES
 from xflow.verifier.rounding.rounded import Precision, run_rounded
 

@@ -12,7 +12,8 @@ import pytest
 from products import RULES, Unmeasured, one_relu, operators, separated, two_products
 
 import xflow
-from xflow.core.graph import Graph, Opaque, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer

@@ -36,8 +36,9 @@ from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites import basis, nan_tests
 from xflow.core import assumptions, intervals
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
 from xflow.core.intervals import Range
+from xflow.core.node import Value
 from xflow.core.registry import Array
 from xflow.core.value_conditions import FINITE, Fact
 from xflow.cost import Objective
@@ -49,7 +50,8 @@ from xflow.rewriting import replay
 from xflow.rewriting.admission import Places
 from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import BITS, Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import BITS, Rule
 from xflow.search import driver, explorers
 from xflow.search.policy import POLICY
 from xflow.validation.equivalence import CheckResult

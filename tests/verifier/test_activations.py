@@ -9,16 +9,21 @@ from onnx import helper
 from places import CORPUS
 
 from xflow.core.composite import Composite
-from xflow.core.graph import Graph, Value, run
+from xflow.core.evaluation import run
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import Array, Operator
 from xflow.core.size import symbol
 from xflow.core.spec import Element, ProductOver, call, evaluate, product_over
 from xflow.generator.generalization.definitions import definitional_rules
 from xflow.onnx.exporter import export_model
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.ops import operator
-from xflow.rewriting.match import find_matches, rewrite
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.match import find_matches
+from xflow.rewriting.rewrite import rewrite
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 from xflow.verifier.refutation.refute import Survived, search_counterexample

@@ -15,7 +15,9 @@ from places import CORPUS
 
 from xflow.core.enclosure import UNDEFINED, Enclosure, UndecidedError, differ, pi
 from xflow.core.registry import Array
-from xflow.rewriting.rule import Instance, Rule, parse_rules
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import CASES, Refuted, prove
 from xflow.verifier.refutation import refute
 from xflow.verifier.refutation.boundaries import boundaries_of

@@ -11,7 +11,8 @@ from places import CORPUS
 
 from xflow.core.errors import RuleFileError
 from xflow.core.value_conditions import Fact
-from xflow.rewriting.rule import MAX_RANK, Rule, parse_rules
+from xflow.rewriting.rule import MAX_RANK, Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 from xflow.verifier.refutation.refute import Survived

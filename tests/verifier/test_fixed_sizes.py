@@ -15,7 +15,8 @@ from xflow.cli import entry
 from xflow.core.constraint import Constraint, parse_constraint
 from xflow.core.graph import with_sizes
 from xflow.core.size import Size, evaluate, free_symbols, symbol
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.proof import fixed_sizes as of_the_prover
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.recheck import fixed as of_the_recheck

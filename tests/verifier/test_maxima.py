@@ -31,7 +31,8 @@ from xflow.core.spec import (
     times,
     where,
 )
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.maxima import outer_minimum
 from xflow.verifier.algebra.normal import Normalizer

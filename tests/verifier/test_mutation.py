@@ -26,7 +26,8 @@ from mutate import (
 from mutation_run import ROUNDS, Journal, Part, Tally
 from places import CORPUS
 
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.proof import instance as proof_of_instance
 from xflow.verifier.prove import Proved

@@ -24,7 +24,8 @@ from places import CORPUS
 from xflow.generator.derive import derive
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 from xflow.ops import operator
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import database
 from xflow.verifier import prove as prover
 from xflow.verifier.algebra import arithmetic, normal

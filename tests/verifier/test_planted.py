@@ -17,8 +17,10 @@ from xflow.core.graph import requirements
 from xflow.core.registry import Array
 from xflow.core.sorts import REAL
 from xflow.onnx.importer import import_model
+from xflow.rewriting.declarations import parse_sorts
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import Rule, parse_rules, parse_sorts
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.steps import Steps
 from xflow.verifier import prove as prover
 from xflow.verifier.database import verify_rule

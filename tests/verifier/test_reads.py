@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
 
 

@@ -26,7 +26,8 @@ from xflow.core.errors import MissingSolver
 from xflow.core.graph import requirements
 from xflow.core.size import symbol, symbols
 from xflow.core.spec import Element, call, max_over
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database, solver, workers
 from xflow.verifier.recheck.check import recheck_rule
@@ -36,7 +37,7 @@ from xflow.verifier.recheck.groups import Group, is_bijection
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying
-from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, RecheckVerdict, Wrong
 from xflow.verifier.recheck.witness import present_values
 
 MUTANTS = CORPUS / "bad-mutants.rules"
@@ -617,7 +618,7 @@ def test_one_of_several_values_may_be_missing_unless_an_operator_gives_it_alone(
 def test_a_rule_without_an_end_and_one_whose_process_dies_are_not_confirmed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def check_some(text: str, path: Path) -> Verdict:
+    def check_some(text: str, path: Path) -> RecheckVerdict:
         if path.stem == "rows-reduced-twice":
             time.sleep(60)
         if path.stem == "two-pads-are-one":

@@ -14,7 +14,8 @@ from places import CORPUS
 
 from xflow.core.constraint import Constraint, at_least, equal, in_range, less
 from xflow.core.size import Size, lookup, symbol, symbols
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check
 from xflow.verifier.recheck.abstraction import is_nonnegative, is_positive, vanishes

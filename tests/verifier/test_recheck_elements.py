@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from xflow.core.constraint import in_range
 from xflow.core.errors import ShapeError
-from xflow.core.graph import run
+from xflow.core.evaluation import run
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
-from xflow.rewriting.rule import Rule, parse_rules, parse_sorts
+from xflow.rewriting.declarations import parse_sorts
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
 from xflow.verifier.recheck.elements import Elements, elements_of

@@ -20,10 +20,13 @@ from hypothesis import strategies as st
 from places import CORPUS
 
 from xflow.core.enclosure import UndecidedError
-from xflow.core.graph import Leaf, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf
 from xflow.core.size import symbol
 from xflow.core.spec import Element, Scalar, call, evaluate, is_less, max_over, sum_over, times
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database
 from xflow.verifier.recheck.check import recheck_rule

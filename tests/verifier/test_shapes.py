@@ -21,14 +21,15 @@ from operator_cases import (
 from places import CORPUS
 
 from xflow.core.errors import RuleFileError, ShapeError
-from xflow.core.graph import TensorType, Value, apply, complete_attributes, format_value, leaf
+from xflow.core.node import TensorType, Value, apply, complete_attributes, format_value, leaf
 from xflow.core.registry import Array, Attributes, Example, Need, OnnxCall, Operator, Shape
 from xflow.core.size import Size, symbols
 from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.ops import operator
 from xflow.ops.einsum import Equation
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Unknown, prove
 from xflow.verifier.refutation.counterexample import Counterexample

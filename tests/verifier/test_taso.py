@@ -8,7 +8,9 @@ from places import CORPUS
 import taso
 from taso import Shipped
 from xflow.core.value_conditions import is_need
-from xflow.rewriting.rule import Rule, leaf_name, parse_rules
+from xflow.rewriting.instance import leaf_name
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import solve
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.refutation.counterexample import Counterexample

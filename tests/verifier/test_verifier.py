@@ -9,10 +9,11 @@ from places import CORPUS
 
 from xflow.core.constraint import in_range
 from xflow.core.errors import RuleFileError
-from xflow.core.graph import read
+from xflow.core.evaluation import read
 from xflow.core.size import symbol
 from xflow.core.value_conditions import is_need
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier import database
 from xflow.verifier import prove as prover
 from xflow.verifier.algebra.arithmetic import Arithmetic

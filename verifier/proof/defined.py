@@ -15,7 +15,9 @@ from itertools import islice
 
 from xflow.core.composite import Composite
 from xflow.core.constraint import equal, in_range
-from xflow.core.graph import Leaf, Value, read_leaf, walk
+from xflow.core.evaluation import read_leaf
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import atom_size, opaque_integers, symbol
 from xflow.core.sorts import BOOL, REAL
@@ -42,11 +44,7 @@ from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.comparisons import Sign, decided, orders, with_signs
-from xflow.verifier.algebra.factors import (
-    common_powers,
-    split_exponentials,
-    without_powers,
-)
+from xflow.verifier.algebra.factors import common_powers, split_exponentials, without_powers
 from xflow.verifier.algebra.functions import constant_of
 from xflow.verifier.algebra.signs import Signs
 from xflow.verifier.algebra.terms import (
@@ -73,7 +71,7 @@ UNFOLDED_ZERO = Element("%0", ())
 
 
 def read_unfolded(value: Value, index: Index) -> Scalar:
-    """`xflow.core.graph.read` with every constant 0 as `UNFOLDED_ZERO`.
+    """`xflow.core.evaluation.read` with every constant 0 as `UNFOLDED_ZERO`.
 
     A product with 0 is 0 at once, and would hide that its other factors may be undefined.
     """

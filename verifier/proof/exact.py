@@ -23,7 +23,8 @@ from fractions import Fraction
 
 from xflow.core.constraint import Constraint, equal
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Value, format_attribute, read, read_leaf
+from xflow.core.evaluation import read, read_leaf
+from xflow.core.node import Leaf, Value, format_attribute
 from xflow.core.registry import Attributes, Operator, Reader, broadcast_index
 from xflow.core.size import OpaqueInteger, Size, atom_size, replace_opaque, symbol
 from xflow.core.sorts import BOOL

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from xflow.core.composite import Composite
 from xflow.core.constraint import at_least, in_range, less
-from xflow.core.graph import Leaf, Node, Value, read, walk
+from xflow.core.evaluation import read
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator
 from xflow.core.size import Size, lookup, substitute, symbol
 from xflow.core.spec import Element, Literal, OfSize

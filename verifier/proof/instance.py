@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from xflow.core.constraint import Constraint, equal, in_range
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, read, requirements, with_sizes
+from xflow.core.evaluation import read
+from xflow.core.graph import requirements, with_sizes
+from xflow.core.node import Value
 from xflow.core.size import Size, divide, floor_divide, substitute, symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import Index, Scalar, all_comparisons, fresh_names
 from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact, relations
-from xflow.rewriting.rule import BITS, NUMBERS, Instance, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import BITS, NUMBERS
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
 from xflow.verifier.algebra.comparisons import has_order, with_choices, with_signs
 from xflow.verifier.algebra.maxima import has_maximum

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import Value, read, requirements
+from xflow.core.evaluation import read
+from xflow.core.graph import requirements
+from xflow.core.node import Value
 from xflow.core.size import Size, free_symbols, opaque_integers, symbol
 from xflow.core.spec import (
     Call,
@@ -32,7 +34,9 @@ from xflow.core.spec import (
     free_of_scalar,
     fresh_names,
 )
-from xflow.rewriting.rule import MAX_RANK, Instance, Rule, parse_inputs
+from xflow.rewriting.declarations import parse_inputs
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import MAX_RANK, Rule
 from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.proof.defined import read_unfolded
 

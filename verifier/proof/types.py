@@ -25,7 +25,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntFlag
 
-from xflow.core.graph import Leaf, read, walk
+from xflow.core.evaluation import read
+from xflow.core.graph import walk
+from xflow.core.node import Leaf
 from xflow.core.size import opaque_integers, symbol
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, HOLDS_FOR, INT, REALS_ONLY
 from xflow.core.spec import (
@@ -45,7 +47,8 @@ from xflow.core.spec import (
     fresh_names,
 )
 from xflow.core.value_conditions import SIGNS
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 
 
 class Uses(IntFlag):

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 
 from xflow.core.constraint import Constraint, at_least, equal, in_range
 from xflow.core.errors import ShapeError, XflowError
-from xflow.core.graph import Value, read, requirements, with_sizes
+from xflow.core.evaluation import read
+from xflow.core.graph import requirements, with_sizes
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, Size, symbol
 from xflow.core.spec import Index, Scalar, fresh_names
 from xflow.core.value_conditions import SIGNS
-from xflow.rewriting.rule import BITS, Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.recheck.claims import unshown_types, wraps_around
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.digits import covers, without_quotients
@@ -35,7 +38,7 @@ from xflow.verifier.recheck.verdicts import (
     Confirmed,
     DocumentError,
     NotConfirmed,
-    Verdict,
+    RecheckVerdict,
     Wrong,
 )
 from xflow.verifier.recheck.witness import present_values
@@ -48,7 +51,7 @@ FURTHER_CASES = 2
 """The same for each rank that a rule holds at because it does at a lower one."""
 
 
-def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> Verdict:
+def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> RecheckVerdict:
     """Check a certificate of `rule`, in every direction that the rule claims.
 
     Whatever happens, only a replay from end to end is `Confirmed`.
@@ -65,7 +68,7 @@ def recheck_rule(rule: Rule, certificate: object, cases: int = CASES) -> Verdict
     return Confirmed(questions, points)
 
 
-def _recheck_direction(rule: Rule, data: object, cases: int) -> Verdict:
+def _recheck_direction(rule: Rule, data: object, cases: int) -> RecheckVerdict:
     try:
         return _Direction(rule, data, cases).check()
     except DifferError as error:
@@ -119,7 +122,7 @@ class _Direction:
     data: object
     cases: int
 
-    def check(self) -> Verdict:
+    def check(self) -> RecheckVerdict:
         data = self.data
         if not isinstance(data, dict):
             raise DocumentError("there is no certificate")

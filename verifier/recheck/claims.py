@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import read
+from xflow.core.evaluation import read
 from xflow.core.size import Lookup, opaque_integers, symbol
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, INT, REALS_ONLY
 from xflow.core.spec import (
@@ -29,7 +29,8 @@ from xflow.core.spec import (
     Times,
 )
 from xflow.core.value_conditions import SIGNS
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 
 RING, ORDER, REALS = "ring", "order", "reals"
 

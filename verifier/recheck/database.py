@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.core.progress import CountProgress
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules, select_rules
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
-from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Verdict, Wrong
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, RecheckVerdict, Wrong
 from xflow.verifier.recheck.workers import answers
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Result:
     """The verdict on one rule."""
 
     rule_name: str
-    verdict: Verdict
+    verdict: RecheckVerdict
 
 
 LIMIT = 120.0
@@ -33,7 +33,7 @@ LIMIT = 120.0
 def recheck_directory(
     directory: Path,
     only: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: CountProgress | None = None,
     jobs: int | None = None,
     limit: float = LIMIT,
 ) -> list[Result]:
@@ -46,7 +46,7 @@ def recheck_directory(
     require_solver()
     rules = select_rules(load_rules(directory), only=only)
     tasks = [(str(rule), certificate_path(directory, rule.name)) for rule in rules]
-    verdicts: dict[int, Verdict] = {}
+    verdicts: dict[int, RecheckVerdict] = {}
     for number, answer in answers(_recheck_text, tasks, jobs or os.cpu_count() or 1, limit):
         if isinstance(answer, Confirmed | NotConfirmed | Wrong):
             verdicts[number] = answer
@@ -62,12 +62,12 @@ def certificate_path(directory: Path, name: str) -> Path:
     return directory / "certificates" / f"{name}.json"
 
 
-def recheck_file(rule: Rule, directory: Path) -> Verdict:
+def recheck_file(rule: Rule, directory: Path) -> RecheckVerdict:
     """The verdict on one rule of a folder, in this process."""
     return _recheck_text(str(rule), certificate_path(directory, rule.name))
 
 
-def _recheck_text(text: str, path: Path) -> Verdict:
+def _recheck_text(text: str, path: Path) -> RecheckVerdict:
     (rule,) = parse_rules(text)
     try:
         certificate = json.loads(path.read_text(encoding="utf-8"))

@@ -15,7 +15,8 @@ from fractions import Fraction
 
 from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint, at_least, equal, in_range
-from xflow.core.graph import Leaf, Value, read
+from xflow.core.evaluation import read
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import Size, symbol
 from xflow.core.sorts import REAL
@@ -73,7 +74,7 @@ Guards = tuple[Constraint, ...]
 
 
 def read_whole(value: Value, index: Index) -> Scalar:
-    """`xflow.core.graph.read` with `NOTHING` for 0: it still has every factor that must be
+    """`xflow.core.evaluation.read` with `NOTHING` for 0: it still has every factor that must be
     defined."""
     node = value.node
     if isinstance(node.op, Leaf):

@@ -20,7 +20,7 @@ from fractions import Fraction
 from itertools import islice
 
 from xflow.core.constraint import Constraint, Relation, equal, in_range
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.core.spec import (
     Bottom,

@@ -20,7 +20,9 @@ import numpy as np
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.enclosure import UndecidedError, differ
 from xflow.core.errors import SizeError
-from xflow.core.graph import Leaf, Value, read, walk
+from xflow.core.evaluation import read
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import RealSymbol
 from xflow.core.size import (
     Expr,
@@ -34,7 +36,7 @@ from xflow.core.size import (
 )
 from xflow.core.sorts import BOOL, INT
 from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scalar, SumOver, Times
-from xflow.rewriting.rule import Instance, attribute_symbols
+from xflow.rewriting.instance import Instance, attribute_symbols
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
 from xflow.verifier.recheck.defined import read_whole

@@ -27,7 +27,8 @@ import numpy as np
 from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Node, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, Reader, RealSymbol
 from xflow.core.size import Expr, evaluate, symbol
 from xflow.core.sorts import BOOL, INT, REAL
@@ -46,7 +47,7 @@ from xflow.core.spec import (
     truth,
 )
 from xflow.core.value_conditions import BELOW_INFINITY, NONNEGATIVE, NONZERO, POSITIVE
-from xflow.rewriting.rule import Instance
+from xflow.rewriting.instance import Instance
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.evaluate import assignments

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xflow.core.graph import Leaf, Node, Value
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator
 
 

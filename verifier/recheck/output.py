@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import Value, read
+from xflow.core.evaluation import read
+from xflow.core.node import Value
 from xflow.core.size import Size
 from xflow.verifier.recheck.comparisons import Known
 from xflow.verifier.recheck.defined import Definedness, known_of, needs, read_whole
@@ -16,12 +17,7 @@ from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.finite import is_finite
 from xflow.verifier.recheck.forms import Sum, Term, Unreplayable, with_coefficient
 from xflow.verifier.recheck.groups import Change, Group, gathered
-from xflow.verifier.recheck.reading import (
-    Reader,
-    read_condition,
-    read_map,
-    read_size,
-)
+from xflow.verifier.recheck.reading import Reader, read_condition, read_map, read_size
 from xflow.verifier.recheck.reals import equal_over_reals
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions

@@ -10,7 +10,8 @@ from typing import Any
 
 from xflow.core.constraint import Constraint, parse_constraint
 from xflow.core.errors import SizeError
-from xflow.core.size import Expr, Lookup, OpaqueInteger, Size, atom_size, parse_size, replace_opaque
+from xflow.core.size import Expr, Lookup, OpaqueInteger, Size, atom_size, replace_opaque
+from xflow.core.size_text import parse_size
 from xflow.verifier.recheck.comparisons import sign_of
 from xflow.verifier.recheck.forms import (
     Apply,

@@ -85,7 +85,7 @@ class Wrong:
         return f"wrong: {self.step}"
 
 
-Verdict: TypeAlias = Confirmed | NotConfirmed | Wrong
+RecheckVerdict: TypeAlias = Confirmed | NotConfirmed | Wrong
 
 
 class DocumentError(Exception):

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from xflow.core.graph import read
+from xflow.core.evaluation import read
 from xflow.core.registry import Array, Shape
 from xflow.core.size import Size, opaque_integers, symbol
 from xflow.core.size import evaluate as evaluate_size
@@ -41,7 +41,7 @@ from xflow.core.spec import (
     fresh_names,
     substitute_scalar,
 )
-from xflow.rewriting.rule import Instance
+from xflow.rewriting.instance import Instance
 
 MAX_BOUNDARIES = 24
 """Boundaries of a rule that are kept; those at which something jumps come first."""

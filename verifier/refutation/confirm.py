@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xflow.core.enclosure import Enclosure, differ
-from xflow.core.graph import Value, run
+from xflow.core.evaluation import run
+from xflow.core.node import Value
 from xflow.core.registry import Array
 
 MAX_ELEMENTS = 2000

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from xflow.core.graph import Leaf, Value, format_attribute, format_value, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Value, format_attribute, format_value
 from xflow.core.registry import Array, Attribute, Operator
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 
 
 @dataclass(frozen=True)

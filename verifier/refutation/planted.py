@@ -35,12 +35,15 @@ import numpy as np
 
 from xflow.core.composite import Composite
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Node, Value, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import BOOL, INT, REAL
 from xflow.core.value_conditions import BELOW_INFINITY, SIGNS
-from xflow.rewriting.rule import BITS, NUMBERS, Instance, Rule, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import BITS, NUMBERS, Rule
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.proof.hidden_inputs import hides_alike
 from xflow.verifier.refutation.counterexample import Counterexample, sides

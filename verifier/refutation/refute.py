@@ -18,19 +18,15 @@ import z3
 
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, TensorType, Value, apply, leaf, requirements, run, walk
+from xflow.core.evaluation import run
+from xflow.core.graph import requirements, walk
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
-from xflow.core.size import (
-    Expr,
-    Quotient,
-    Size,
-    Symbol,
-    evaluate,
-    product,
-)
+from xflow.core.size import Expr, Quotient, Size, Symbol, evaluate, product
 from xflow.core.sorts import BOOL, INT, REAL
 from xflow.core.value_conditions import NONZERO, POSITIVE, SIGNS, Fact
-from xflow.rewriting.rule import Instance, Rule, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import Rule
 from xflow.verifier.preconditions import definitions, left_conditions, lower_bounds, size_names
 from xflow.verifier.proof.index_bounds import indices_of
 from xflow.verifier.refutation.boundaries import BoundaryDraws, boundaries_of

@@ -12,7 +12,8 @@ import numpy as np
 
 from xflow.core.errors import OutputError
 from xflow.core.fold import numpy_dtype
-from xflow.core.graph import Graph, Leaf, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.core.sorts import BOOL, INT, REAL
 from xflow.onnx.region import region_model

@@ -17,7 +17,8 @@ import numpy as np
 
 from xflow.core.registry import Array
 from xflow.core.size import evaluate, free_symbols
-from xflow.rewriting.rule import Instance, Rule, leaf_name
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.rule import Rule
 from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.refutation.boundaries import boundaries_of
 from xflow.verifier.refutation.counterexample import Counterexample

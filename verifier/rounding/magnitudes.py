@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.core.graph import Leaf, Value
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Array, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import BOOL, REAL
@@ -22,7 +22,7 @@ JITTER = 4.0
 
 
 @dataclass(frozen=True)
-class Place:
+class InputSlot:
     """Where numbers are drawn for: an element type, and which of how many inputs it is."""
 
     precision: Precision
@@ -30,7 +30,7 @@ class Place:
     count: int
 
 
-Draw = Callable[[np.random.Generator, Shape, Place], Array]
+Draw = Callable[[np.random.Generator, Shape, InputSlot], Array]
 
 
 def draw_inputs(
@@ -44,7 +44,9 @@ def draw_inputs(
     for number, value in enumerate(leaves):
         assert isinstance(value.node.op, Leaf)
         if value.type.dtype == REAL:
-            drawn = precision.round(draw(rng, value.shape, Place(precision, number, len(leaves))))
+            drawn = precision.round(
+                draw(rng, value.shape, InputSlot(precision, number, len(leaves)))
+            )
         else:
             drawn = rng.integers(0, 2, size=_extents(value.shape))
             drawn = drawn.astype(bool) if value.type.dtype == BOOL else drawn
@@ -92,24 +94,24 @@ def _about(exponent: int) -> Draw:
     return lambda rng, shape, place: np.ldexp(_signed(rng, shape), exponent)
 
 
-def _positive(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+def _positive(rng: np.random.Generator, shape: Shape, place: InputSlot) -> Array:
     return np.abs(_signed(rng, shape)) + 0.125
 
 
-def _mixed(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+def _mixed(rng: np.random.Generator, shape: Shape, place: InputSlot) -> Array:
     """Each element of a magnitude of its own."""
     value, spread = _signed(rng, shape), place.precision.spread
     return np.ldexp(value, rng.integers(-spread, spread + 1, size=value.shape))
 
 
-def _mixed_positive(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+def _mixed_positive(rng: np.random.Generator, shape: Shape, place: InputSlot) -> Array:
     return np.abs(_mixed(rng, shape, place))
 
 
 def _one_large(which: int) -> Draw:
     """One input large, the others small; which one, counted round."""
 
-    def draw(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+    def draw(rng: np.random.Generator, shape: Shape, place: InputSlot) -> Array:
         large = which % place.count == place.number
         spread = place.precision.spread
         return np.ldexp(_signed(rng, shape), spread if large else -spread)
@@ -117,7 +119,7 @@ def _one_large(which: int) -> Draw:
     return draw
 
 
-def _close(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+def _close(rng: np.random.Generator, shape: Shape, place: InputSlot) -> Array:
     """Large, with differences of about 1 that have half the digits, and one more.
 
     Squares of such numbers lose nearly all that tells them apart.
@@ -131,7 +133,7 @@ def opposed(signs: Sequence[int]) -> Draw:
     One with the sign 0 is about 1.
     """
 
-    def draw(rng: np.random.Generator, shape: Shape, place: Place) -> Array:
+    def draw(rng: np.random.Generator, shape: Shape, place: InputSlot) -> Array:
         sign = signs[place.number]
         return sign * _close(rng, shape, place) if sign else _signed(rng, shape)
 

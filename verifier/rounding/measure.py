@@ -52,13 +52,15 @@ from typing import TypeAlias
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Value, read
+from xflow.core.evaluation import read
+from xflow.core.node import Leaf, Value
 from xflow.core.registry import Array, Shape
 from xflow.core.size import evaluate, symbol
 from xflow.core.sorts import REAL
 from xflow.core.value_conditions import Fact
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rule import Rule
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.proof.exact import decides_by_rounded
 from xflow.verifier.refutation.refute import Sampler, concretize, element_count, real_symbols

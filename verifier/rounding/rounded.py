@@ -19,7 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from xflow.analysis.ranges import sums
-from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Operator
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from xflow.core.graph import Leaf, Node, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Operator
 
 BITS = 320

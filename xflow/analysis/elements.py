@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import symbol
 from xflow.core.sorts import BOOL

@@ -17,7 +17,8 @@ from xflow.analysis.elements import element_of
 from xflow.analysis.opaque import MOVES, kind_of
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, Folder
-from xflow.core.graph import Graph, Leaf, MayBe, Node, Opaque, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, MayBe, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.size import product
 from xflow.core.sorts import BOOL, FLOATS

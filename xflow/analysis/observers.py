@@ -18,7 +18,8 @@ from xflow.analysis.opaque import ACCUMULATING, MOVES, decides_by, is_steady
 from xflow.analysis.ranges import sums
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.size import opaque_integers
 from xflow.core.sorts import FLOATS

@@ -83,6 +83,6 @@ def decides_by(op_type: str, position: int) -> bool:
 def kind_of(op_type: str) -> Made | None:
     """How an operator of ONNX of that name makes floats; None where that is not known.
 
-    `op_type` is empty for operators of other domains, see `xflow.core.graph.Opaque`.
+    `op_type` is empty for operators of other domains, see `xflow.core.node.Opaque`.
     """
     return _OF.get(op_type)

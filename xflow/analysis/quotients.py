@@ -14,8 +14,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from xflow.analysis.elements import element_of
-from xflow.core.graph import Value
 from xflow.core.intervals import Range
+from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.core.spec import Call, Element, Literal, Plus, Scalar, SumOver, Times

@@ -36,8 +36,9 @@ from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, Folder
-from xflow.core.graph import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, walk
+from xflow.core.graph import walk
 from xflow.core.intervals import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
+from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator, broadcast_index
 from xflow.core.size import Symbol, free_symbols, opaque_integers, product, replace_opaque, symbol
 from xflow.core.sorts import BOOL, FLOATS, INTEGERS, integer_range

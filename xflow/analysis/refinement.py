@@ -19,7 +19,7 @@ from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.observers import loses
 from xflow.analysis.ranges import Ranges
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Leaf, Node, Opaque, Value
+from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.core.spec import (

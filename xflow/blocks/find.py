@@ -18,14 +18,15 @@ from fractions import Fraction
 from math import isclose
 
 from xflow.blocks.functions import Functions
-from xflow.core.graph import Graph, Node, Opaque, Value, walk
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.size import product
 from xflow.ops import operators
 from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
 from xflow.ops.shape import Movement
-from xflow.rewriting.match import ConstantLookup
 
 KINDS = ("attention", "normalization", "activation", "softmax")
 
@@ -47,7 +48,7 @@ UNDECLARED = {
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundBlock:
     """A block of a graph: its nodes, the last of which is `root`.
 
     `name` is the operator that it is, or that computes what it seems to; empty where none does.
@@ -67,7 +68,7 @@ class Found:
 
 def find_blocks(
     graph: Graph, constants: ConstantLookup, passed_through: Mapping[str, str]
-) -> list[Found]:
+) -> list[FoundBlock]:
     """The blocks of a graph, in its order; no two share a node.
 
     `constants` serves its leaves; `passed_through` has the names of opaque operators by their keys.
@@ -108,10 +109,10 @@ class _Finder:
         self.place = {node: k for k, node in enumerate(graph.nodes)}
         self.nodes = [node for node in graph.nodes if not node.constant]
         self.functions = Functions(graph, constants)
-        self.found: list[Found] = []
+        self.found: list[FoundBlock] = []
         self.taken: set[Node] = set()
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[FoundBlock]:
         softmaxes = [*self.softmaxes()]
         for one in softmaxes:
             self.add(self.attention_around(one))
@@ -128,16 +129,16 @@ class _Finder:
         self.found.sort(key=lambda block: self.place[block.root])
         return self.found
 
-    def add(self, block: Found | None) -> None:
+    def add(self, block: FoundBlock | None) -> None:
         if block is not None and self.taken.isdisjoint(block.nodes):
             self.taken |= block.nodes
             self.found.append(block)
 
-    def operator_at(self, node: Node, kind: str) -> Found | None:
+    def operator_at(self, node: Node, kind: str) -> FoundBlock | None:
         """The block that a single operator is; None for operators of other roles."""
         name, role = self.known(node)
         alone = frozenset({node})
-        return Found(kind, name, node, alone, is_operator=True) if role == kind else None
+        return FoundBlock(kind, name, node, alone, is_operator=True) if role == kind else None
 
     def known(self, node: Node) -> tuple[str, str]:
         """The name and the role of an operator, be it declared or only passed through."""
@@ -209,13 +210,13 @@ class _Finder:
 
     # Softmax and attention --------------------------------------------------------------------
 
-    def softmaxes(self) -> Iterator[Found]:
+    def softmaxes(self) -> Iterator[FoundBlock]:
         for node in self.nodes:
             whole = self.operator_at(node, "softmax")
             if whole is not None:
                 powers = [user for user in self.users(node.outputs[0]) if _named(user, "Exp")]
                 if whole.name == "LogSoftmax" and powers:
-                    yield Found("softmax", "Softmax", powers[0], frozenset({node, powers[0]}))
+                    yield FoundBlock("softmax", "Softmax", powers[0], frozenset({node, powers[0]}))
                 yield whole
             elif _named(node, "ReduceSum") and _named(node.inputs[0].node, "Exp"):
                 yield from self._divided(node)
@@ -224,9 +225,9 @@ class _Finder:
                     for last in self.users(user.outputs[0]):
                         if _named(user, "Sub") and _named(last, "Exp"):
                             nodes = self.between([node.inputs[0]], last)
-                            yield Found("softmax", "Softmax", last, nodes)
+                            yield FoundBlock("softmax", "Softmax", last, nodes)
 
-    def _divided(self, total: Node) -> Iterator[Found]:
+    def _divided(self, total: Node) -> Iterator[FoundBlock]:
         powers = total.inputs[0]
         sums = self.statistics_of([total.outputs[0]])
         for user in (user for value in sums for user in self.users(value)):
@@ -236,7 +237,7 @@ class _Finder:
                     shifted = source.node.inputs[0]
                     if shifted in self.reduced_by(source.node.inputs[1]):
                         source = shifted
-                yield Found("softmax", "Softmax", user, self.between([source], user))
+                yield FoundBlock("softmax", "Softmax", user, self.between([source], user))
                 return
 
     def reduced_by(self, value: Value) -> set[Value]:
@@ -251,7 +252,7 @@ class _Finder:
                 stack += [(v, depth + 1) for v in each.node.inputs if not v.is_constant]
         return found
 
-    def attention_around(self, softmax: Found) -> Found | None:
+    def attention_around(self, softmax: FoundBlock) -> FoundBlock | None:
         """The attention whose weights a softmax computes; None where it has no such neighbours."""
         ends = {v for n in softmax.nodes for v in n.inputs} - {
             node.outputs[0] for node in softmax.nodes
@@ -267,7 +268,9 @@ class _Finder:
             return None
         root = min(weighted, key=self.place.__getitem__)
         nodes = self.between([node.outputs[0] for node in scores], root) | scores
-        return Found("attention", "Attention", root, nodes | softmax.nodes, products=len(scores))
+        return FoundBlock(
+            "attention", "Attention", root, nodes | softmax.nodes, products=len(scores)
+        )
 
     def _contractions(
         self, starts: Iterable[Node], following: Callable[[Node], Iterable[Node]]
@@ -290,7 +293,7 @@ class _Finder:
 
     # Normalizations ---------------------------------------------------------------------------
 
-    def normalization_by(self, node: Node) -> Found | None:
+    def normalization_by(self, node: Node) -> FoundBlock | None:
         """The normalization of which `node` computes the second moment; None if it does not."""
         if not _is_reduction(node):
             return None
@@ -323,7 +326,7 @@ class _Finder:
                     behind = self.users(root.outputs[0])
                     averages = centred or self._averages(node, nodes.union(behind))
                     name = _normalization(axes, source, centred) if averages else UNIT_LENGTH
-                    return Found("normalization", name, root, nodes, axes)
+                    return FoundBlock("normalization", name, root, nodes, axes)
         return None
 
     def _squared(self, node: Node) -> Value | None:
@@ -413,7 +416,7 @@ class _Finder:
 
     # Activations ------------------------------------------------------------------------------
 
-    def activation_at(self, node: Node) -> Found | None:
+    def activation_at(self, node: Node) -> FoundBlock | None:
         """The activation that ends at `node`."""
         if node in self.taken or _named(node, "Cast", "Identity"):  # what ends before them counts
             return None
@@ -426,10 +429,10 @@ class _Finder:
                 # Relu of a Cast is the Relu, and Relu of Relu is both.
                 if whole is not None and not any(map(self.saturates, function.nodes - {node})):
                     return whole
-                return Found("activation", function.operator, node, function.nodes)
+                return FoundBlock("activation", function.operator, node, function.nodes)
             gated = [each for each in function.nodes if function.source in each.inputs]
             if _named(node, "Mul") and len(gated) > 1 and any(map(self.saturates, function.nodes)):
-                seems = seems or Found("activation", "", node, function.nodes)
+                seems = seems or FoundBlock("activation", "", node, function.nodes)
         return seems or whole
 
 

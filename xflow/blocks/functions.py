@@ -16,10 +16,12 @@ from fractions import Fraction
 import numpy as np
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Leaf, Node, Value, complete_attributes, run, walk
+from xflow.core.evaluation import run
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value, complete_attributes
 from xflow.core.registry import Array, Attribute, Kind, Operator
 from xflow.ops import operators
-from xflow.rewriting.match import ConstantLookup
 
 POINTS = np.concatenate([np.linspace(-8.0, 8.0, 61), [-0.013, 0.007, 0.31, 30.0, -30.0]])
 """Where functions are compared: around zero, where they bend, and where they have settled."""

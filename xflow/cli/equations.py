@@ -9,7 +9,8 @@ from pathlib import Path
 
 from xflow.core.errors import RuleFileError, UsageError
 from xflow.rewriting.diagnose import read_rule
-from xflow.rewriting.rule import Rule, parse_stanzas
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_stanzas
 
 INLINE = {"param": "--param", "where": "--where", "rank": "--rank", "types": "--types"}
 

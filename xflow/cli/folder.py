@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xflow.cli.arguments import byte_size
-from xflow.cli.progress import Progress
+from xflow.cli.progress import ProgressDisplay
 from xflow.core.errors import ExitCode, ModelError, NotFaster, OutputError
 from xflow.onnx import files
 
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace, settings: Sequence[str]) -> ExitCode:
         return Outcome(str(name), process.returncode, sentence, found)
 
     with (
-        Progress(options.quiet, options.verbose) as progress,
+        ProgressDisplay(options.quiet, options.verbose) as progress,
         tempfile.TemporaryDirectory(prefix="xflow-") as scratch,
         ThreadPoolExecutor(options.jobs) as pool,
     ):

@@ -23,7 +23,7 @@ NOTES = {
 _REDRAWN_S = 0.1
 
 
-class Progress:
+class ProgressDisplay:
     """Shows a job's phase, how far that is, the best so far and the time that is left.
 
     On a terminal as one line, which goes when the job ends; with `verbose` as a line for each step;
@@ -47,7 +47,7 @@ class Progress:
         )
         self._task: progress.TaskID | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 from xflow.core.errors import XflowError
 from xflow.core.expressions import fraction
-from xflow.core.graph import Leaf, Node, Value, apply, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, Value, apply
 from xflow.core.registry import Attribute, Operator
-from xflow.core.size import Expr, parse_size, reads_back
+from xflow.core.size import Expr
+from xflow.core.size_text import parse_size, reads_back
 
 Plain = dict[str, Any]
 """What JSON can hold."""

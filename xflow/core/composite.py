@@ -9,7 +9,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from xflow.core.graph import TensorType, Value, apply, leaf, requirements
+from xflow.core.graph import requirements
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import (
     Array,
     Attribute,

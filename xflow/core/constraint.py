@@ -10,7 +10,8 @@ from functools import cached_property
 
 from xflow.core.errors import SizeError
 from xflow.core.expressions import expression, shortened
-from xflow.core.size import Expr, Size, free_symbols, from_ast, readable, substitute
+from xflow.core.size import Expr, Size, Symbol, free_symbols, substitute
+from xflow.core.size_text import from_ast, readable
 
 
 class Relation(Enum):
@@ -131,6 +132,24 @@ def constraint_from_ast(tree: ast.expr) -> Constraint:
             case ast.Eq():
                 return equal(left, right)
     raise SizeError(f"{readable(tree)!r} is no condition on sizes")
+
+
+def is_true(condition: Constraint) -> bool:
+    """Whether a condition on the sizes of a graph holds, whatever its symbolic sizes are.
+
+    Symbolic sizes of a graph are extents of tensors, so they are at least 0.
+    """
+    if condition.decided is not None:
+        return condition.decided
+    difference = condition.difference
+    return (
+        condition.relation is Relation.AT_LEAST
+        and isinstance(difference, Expr)
+        and all(
+            coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
+            for monomial, coefficient in difference.terms
+        )
+    )
 
 
 def all_hold(constraints: Iterable[Constraint]) -> bool:

@@ -9,14 +9,20 @@ import numpy as np
 import onnx_ir as ir
 
 from xflow.core.errors import ShapeError, SizeError
-from xflow.core.graph import Leaf, Node, TensorType, Value, walk
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.pages import release
 from xflow.core.registry import Array, Operator, Shape
 from xflow.core.size import Expr, product
 from xflow.core.sorts import FLOATS
 
 ConstantLookup = Callable[[Value], Array | None]
-"""Gives the data of a constant leaf, or None."""
+"""Gives the data of a constant; None where it is not known or is not to be looked at."""
+
+
+def no_constants(value: Value) -> None:
+    """A `ConstantLookup` that knows nothing."""
+    return
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:

@@ -1,307 +1,64 @@
-"""Immutable, hash-consed graphs: the same structure for models, rule sides and candidates.
-
-A `Node` applies an operator to values; a `Value` is one output of a node. Nodes are interned, so
-structurally equal nodes are one object and comparing them is comparing identities. A leaf is a
-node without inputs whose operator is a `Leaf`.
-"""
+"""Immutable graphs: what a list of values depends on, and the same with values replaced."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
-import numpy as np
-
 from xflow.core.constraint import Constraint
-from xflow.core.errors import ShapeError
-from xflow.core.intervals import Range
-from xflow.core.registry import (
-    Array,
-    Attribute,
-    Attributes,
-    Need,
-    Operator,
-    Reader,
-    Shape,
-    operator,
-)
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, format_value, leaf, with_inputs
+from xflow.core.registry import Attribute, Need, Operator, Shape
 from xflow.core.size import Expr, Size, substitute
-from xflow.core.sorts import BOOL, INT, REAL
-from xflow.core.spec import Element, Index, Scalar, truth
 
 
 @dataclass(frozen=True)
-class TensorType:
-    """Element type (an ONNX name such as ``FLOAT``; in rules a sort such as ``REAL``) and shape."""
+class Graph:
+    """A graph: what it computes. Leaves are found by walking; `outputs` fix their order."""
 
-    dtype: str
-    shape: Shape
-
-    def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
-
-
-class MayBe(Enum):
-    """What the elements of a float input may be."""
-
-    NUMBERS = "numbers"
-    NEGATIVE_INFINITY = "numbers or -inf"
-    ANYTHING = "anything"
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """What a leaf stands for: an input, or a constant (weight) where `constant` is set.
-
-    `key` tells leaves apart; two leaves with the same key are the same tensor. `blocked` says that
-    it comes in the layout with blocks of channels that the runtime uses between some operators.
-    `known` is what is known of its elements, see `xflow.analysis.ranges`; None: what is taken for
-    granted of inputs that hold what `may_be` says.
-    """
-
-    key: str
-    constant: bool = False
-    blocked: bool = False
-    known: Range | None = None
-    may_be: MayBe = MayBe.NUMBERS
-
-
-@dataclass(frozen=True, eq=False)
-class Opaque:
-    """A node of a model that no operator of the registry describes.
-
-    `key` names it; the nodes with equal keys and inputs are the same computation. An operator
-    with state or randomness gets a key of its own for every node, and is not `pure`: what it gives
-    is no constant, whatever it is given.
-    """
-
-    key: str
-    op_type: str = ""
-    """The name of the operator in ONNX, where that is all that tells what it does."""
-    pure: bool = True
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Opaque) and other.key == self.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
-class Kind:
-    """Operator, attributes and what else tells a node apart, its inputs aside.
-
-    Interned as nodes are: equal ones are one object, so that looking nodes up does not hash their
-    attributes again.
-    """
-
-    __slots__ = ("__weakref__",)
-
-
-class Node:
-    """An operator applied to values. Make nodes with `apply`, `leaf` and `opaque`."""
-
-    __slots__ = (
-        "__weakref__",
-        "attributes",
-        "constant",
-        "inputs",
-        "kind",
-        "op",
-        "outputs",
-        "types",
-    )
-    op: Operator | Leaf | Opaque
-    inputs: tuple[Value, ...]
-    attributes: Attributes
-    types: tuple[TensorType, ...]
     outputs: tuple[Value, ...]
-    constant: bool
-    kind: Kind
-    """What tells it apart from other nodes, its inputs aside."""
 
-    @property
-    def role(self) -> str:
-        """What its operator is for, see `Operator.role`; empty for leaves and what is opaque."""
-        return self.op.role if isinstance(self.op, Operator) else ""
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node, leaves included, inputs before users."""
+        return tuple(walk(self.outputs))
 
-    def __repr__(self) -> str:
-        return str(self.outputs[0])
+    @cached_property
+    def leaves(self) -> tuple[Value, ...]:
+        """The leaves in the order in which they are met."""
+        return tuple(node.outputs[0] for node in self.nodes if isinstance(node.op, Leaf))
 
+    @cached_property
+    def users(self) -> dict[Value, tuple[Node, ...]]:
+        """For each value the nodes that read it."""
+        users: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                users.setdefault(value, []).append(node)
+        return {value: tuple(nodes) for value, nodes in users.items()}
 
-class Value:
-    """Output number `index` of `node`, one of `node.outputs`.
-
-    There is one object for each, made with its node: values are compared, and looked up, by
-    identity, which is most of what matching and rewriting do.
-    """
-
-    __slots__ = ("index", "is_constant", "is_leaf", "node", "shape", "type")
-    node: Node
-    index: int
-    type: TensorType
-    shape: Shape
-    is_leaf: bool
-    is_constant: bool
-    """Whether it depends on constants alone: computed once, when the model is written."""
-
-    def __str__(self) -> str:
-        return format_value(self)
-
-    __repr__ = __str__
-
-
-def _output(node: Node, index: int) -> Value:
-    """The object for one output of a node, all else of which is known."""
-    value = Value()
-    value.node, value.index = node, index
-    value.type = node.types[index]
-    value.shape = value.type.shape
-    value.is_leaf = isinstance(node.op, Leaf)
-    value.is_constant = node.constant
-    return value
-
-
-_nodes: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
-_kinds: weakref.WeakValueDictionary[object, Kind] = weakref.WeakValueDictionary()
-
-
-def _intern(
-    op: Operator | Leaf | Opaque,
-    inputs: tuple[Value, ...],
-    attributes: Attributes,
-    types: Callable[[], tuple[TensorType, ...]],
-    extra: object = None,
-) -> Node:
-    description = (op, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
-    kind = _kinds.get(description)
-    if kind is None:
-        kind = _kinds[description] = Kind()
-    node = _nodes.get((kind, inputs))
-    return _made(kind, op, inputs, dict(attributes), types()) if node is None else node
-
-
-def _made(
-    kind: Kind,
-    op: Operator | Leaf | Opaque,
-    inputs: tuple[Value, ...],
-    attributes: Attributes,
-    types: tuple[TensorType, ...],
-) -> Node:
-    """A node that there is not yet."""
-    node = Node()
-    node.op, node.inputs, node.attributes = op, inputs, attributes
-    node.kind, node.types = kind, types
-    if isinstance(op, Leaf):
-        node.constant = op.constant
-    else:
-        node.constant = all(value.is_constant for value in inputs)
-        if isinstance(op, Opaque):
-            node.constant = node.constant and bool(inputs) and op.pure
-    node.outputs = tuple([_output(node, index) for index in range(len(types))])
-    _nodes[kind, inputs] = node
-    return node
-
-
-def leaf(
-    key: str,
-    type: TensorType,
-    *,
-    constant: bool = False,
-    blocked: bool = False,
-    known: Range | None = None,
-    may_be: MayBe = MayBe.NUMBERS,
-) -> Value:
-    """A leaf: an input of the graph, or a constant; see `Leaf`."""
-    op = Leaf(key, constant, blocked, known, may_be)
-    return _intern(op, (), {}, lambda: (type,), type).outputs[0]
-
-
-def opaque(
-    key: str,
-    inputs: Sequence[Value],
-    types: Sequence[TensorType],
-    op_type: str = "",
-    *,
-    pure: bool = True,
-) -> tuple[Value, ...]:
-    """The outputs of an operator that is passed through as it is; see `Opaque`."""
-    op = Opaque(key, op_type, pure)
-    return _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types)).outputs
-
-
-def apply(
-    op: Operator | str,
-    inputs: Sequence[Value],
-    attributes: Mapping[str, Attribute] | None = None,
-    *,
-    dtype: str | None = None,
-    need: Need | None = None,
-) -> tuple[Value, ...]:
-    """The outputs of `op` on `inputs`; attributes that are left out take their defaults.
-
-    `need` collects the operator's requirements on symbolic sizes. `dtype` is the element type of
-    outputs of which neither inputs nor attributes say it. Raises ShapeError.
-    """
-    if isinstance(op, str):
-        op = operator(op)
-    given = complete_attributes(op, attributes or {}, [value.shape for value in inputs])
-    low, high = op.arity
-    if len(inputs) < low or (high is not None and len(inputs) > high):
-        raise ShapeError(f"{op.name} takes no {len(inputs)} inputs")
-    elements = op.element_types([value.type.dtype for value in inputs], given, dtype or REAL)
-
-    def types() -> tuple[TensorType, ...]:
-        shapes = op.shape([value.shape for value in inputs], given, need or Need())
-        return tuple(
-            TensorType(elements[min(output, len(elements) - 1)], tuple(shape))
-            for output, shape in enumerate(shapes)
+    @cached_property
+    def needed_opset(self) -> int:
+        """The oldest opset of ONNX that has all operators that are computed each time."""
+        return max(
+            (
+                node.op.since
+                for node in self.nodes
+                if isinstance(node.op, Operator) and not node.constant and not node.op.domain
+            ),
+            default=1,
         )
 
-    if need is not None:  # an interned node would not report its requirements again
-        types()
-    return _intern(op, tuple(inputs), given, types, elements).outputs
+    def is_in_opset(self, opset: int | None) -> bool:
+        """Whether that version of ONNX has all its operators; None: any does."""
+        return opset is None or self.needed_opset <= opset
 
+    def replace(self, replace: Mapping[Value, Value]) -> Graph:
+        """This graph with values replaced, see `rebuild`."""
+        return Graph(rebuild(self.outputs, replace))
 
-def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
-    """The node that does what `node` does to other inputs. Raises ShapeError."""
-    for new, old in zip(inputs, node.inputs, strict=True):
-        if new.type is not old.type and new.type != old.type:
-            break
-    else:  # nothing can differ but the inputs: the usual case
-        same = _nodes.get((node.kind, inputs))
-        if same is None:
-            same = _made(node.kind, node.op, inputs, node.attributes, node.types)
-        return same
-    if isinstance(node.op, Opaque):
-        op = node.op
-        return opaque(op.key, inputs, node.types, op.op_type, pure=op.pure)[0].node
-    assert isinstance(node.op, Operator)
-    return apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)[0].node
-
-
-def complete_attributes(
-    op: Operator, attributes: Attributes, shapes: Sequence[Shape]
-) -> dict[str, Attribute]:
-    """`attributes` with defaults filled in, in canonical form.
-
-    Raises ShapeError for unknown or missing ones.
-    """
-    unknown = set(attributes) - set(op.attributes)
-    if unknown:
-        raise ShapeError(f"{op.name} has no attribute {', '.join(sorted(unknown))}")
-    complete: dict[str, Attribute] = {}
-    for name, spec in op.attributes.items():
-        if name in attributes:
-            complete[name] = attributes[name]
-        else:
-            default = spec.default_for(shapes)
-            if default is None:
-                raise ShapeError(f"{op.name} needs the attribute {name}")
-            complete[name] = default
-    return dict(op.canonical(complete, shapes))
+    def __str__(self) -> str:
+        return ", ".join(map(format_value, self.outputs))
 
 
 def walk(values: Iterable[Value], cut: Container[Value] = ()) -> Iterator[Node]:
@@ -419,55 +176,6 @@ def _attribute_at(attribute: Attribute, sizes: Mapping[str, Size]) -> Attribute:
     return substitute(attribute, sizes) if isinstance(attribute, Expr) else attribute
 
 
-@dataclass(frozen=True)
-class Graph:
-    """A graph: what it computes. Leaves are found by walking; `outputs` fix their order."""
-
-    outputs: tuple[Value, ...]
-
-    @cached_property
-    def nodes(self) -> tuple[Node, ...]:
-        """Every node, leaves included, inputs before users."""
-        return tuple(walk(self.outputs))
-
-    @cached_property
-    def leaves(self) -> tuple[Value, ...]:
-        """The leaves in the order in which they are met."""
-        return tuple(node.outputs[0] for node in self.nodes if isinstance(node.op, Leaf))
-
-    @cached_property
-    def users(self) -> dict[Value, tuple[Node, ...]]:
-        """For each value the nodes that read it."""
-        users: dict[Value, list[Node]] = {}
-        for node in self.nodes:
-            for value in dict.fromkeys(node.inputs):
-                users.setdefault(value, []).append(node)
-        return {value: tuple(nodes) for value, nodes in users.items()}
-
-    @cached_property
-    def needed_opset(self) -> int:
-        """The oldest opset of ONNX that has all operators that are computed each time."""
-        return max(
-            (
-                node.op.since
-                for node in self.nodes
-                if isinstance(node.op, Operator) and not node.constant and not node.op.domain
-            ),
-            default=1,
-        )
-
-    def is_in_opset(self, opset: int | None) -> bool:
-        """Whether that version of ONNX has all its operators; None: any does."""
-        return opset is None or self.needed_opset <= opset
-
-    def replace(self, replace: Mapping[Value, Value]) -> Graph:
-        """This graph with values replaced, see `rebuild`."""
-        return Graph(rebuild(self.outputs, replace))
-
-    def __str__(self) -> str:
-        return ", ".join(map(format_value, self.outputs))
-
-
 def requirements(values: Iterable[Value]) -> list[Constraint]:
     """What the operators under `values` require of symbolic sizes, in order of the nodes."""
     need = Need()
@@ -475,76 +183,3 @@ def requirements(values: Iterable[Value]) -> list[Constraint]:
         if isinstance(node.op, Operator):
             node.op.shape([value.shape for value in node.inputs], node.attributes, need)
     return need.conditions
-
-
-def read_leaf(value: Value, index: Index) -> Scalar:
-    """The element of a leaf at `index`; a Boolean as 1 or 0."""
-    assert isinstance(value.node.op, Leaf)
-    if value.type.dtype == BOOL:
-        return truth(value.node.op.key, tuple(index))
-    return Element(value.node.op.key, tuple(index))
-
-
-def read(value: Value, index: Index) -> Scalar:
-    """The element of `value` at `index`, over elements of the leaves, by composed `at`."""
-    node = value.node
-    if isinstance(node.op, Leaf):
-        return read_leaf(value, index)
-    assert isinstance(node.op, Operator), node.op
-
-    def reader(source: Value) -> Reader:
-        return lambda i: read(source, i)
-
-    shapes = [source.shape for source in node.inputs]
-    inputs = [reader(source) for source in node.inputs]
-    return node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
-
-
-def run(
-    values: Sequence[Value],
-    feeds: Mapping[str, Array],
-    convert: Callable[[Array], Array] | None = None,
-) -> list[Array]:
-    """Evaluate by the operators' numpy readings; `feeds` maps leaf keys to arrays.
-
-    `convert` is done to each array, fed or computed, before anything reads it.
-    """
-    done: dict[Node, list[Array]] = {}
-    for node in walk(values):
-        if isinstance(node.op, Leaf):
-            made = [feeds[node.op.key]]
-        else:
-            assert isinstance(node.op, Operator), node.op
-            arrays = [done[source.node][source.index] for source in node.inputs]
-            made = node.op.numpy(arrays, node.attributes)
-            if not node.inputs and node.types[0].dtype in (BOOL, INT):  # a constant of a rule
-                kind = np.bool_ if node.types[0].dtype == BOOL else np.int64
-                made = [array.astype(kind) for array in made]
-        done[node] = made if convert is None else [convert(array) for array in made]
-    return [done[value.node][value.index] for value in values]
-
-
-def format_attribute(value: Attribute) -> str:
-    """An attribute as rules write it."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
-    return repr(value) if isinstance(value, str) else str(value)
-
-
-def format_value(value: Value) -> str:
-    """The expression that computes `value`, as rules write it; defaults are left out."""
-    node = value.node
-    if isinstance(node.op, Leaf | Opaque):
-        name = node.op.key
-        if isinstance(node.op, Leaf):
-            return name
-    else:
-        name = node.op.name
-    args = [format_value(source) for source in node.inputs]
-    for key, attribute in node.attributes.items():
-        assert isinstance(node.op, Operator)
-        default = node.op.attributes[key].default_for([source.shape for source in node.inputs])
-        if attribute != default:
-            args.append(f"{key}={format_attribute(attribute)}")
-    suffix = f"[{value.index}]" if len(node.types) > 1 else ""
-    return f"{name}({', '.join(args)}){suffix}"

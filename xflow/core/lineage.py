@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from xflow.core.graph import Graph, Leaf, Node, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator
 
 _Key = tuple[object, ...]

@@ -7,7 +7,8 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 if TYPE_CHECKING:
-    from xflow.core.graph import Graph, Node
+    from xflow.core.graph import Graph
+    from xflow.core.node import Node
     from xflow.cost.target import TargetModel
 
 

@@ -14,7 +14,8 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from xflow.core.graph import Graph, Leaf, Node, TensorType, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.registry import Operator
 from xflow.core.size import Size, product, substitute, with_all
 from xflow.cost import Use

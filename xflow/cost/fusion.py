@@ -7,7 +7,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from xflow.core.graph import Graph, Node, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Value
 from xflow.core.registry import Operator
 from xflow.cost.target import Fusion, Term
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from xflow.core.graph import Graph, Leaf, Node, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.size import Size, product
 from xflow.cost.fusion import operator_name
 from xflow.cost.target import Layout

@@ -20,7 +20,7 @@ from xflow.core.errors import ModelError, ProviderError, UsageError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
-from xflow.feeds.inputs import load_model, random_inputs
+from xflow.feeds.inputs import load_proto, random_inputs
 from xflow.onnx.interface import required_inputs
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -256,7 +256,7 @@ def _feeds(
     known: dict[tuple[bytes, ...], dict[str, Any]],
 ) -> dict[str, Any]:
     """Return a model's inputs for the process; models that take the same get the same."""
-    model = load_model(source)
+    model = load_proto(source)
     key = tuple(item.SerializeToString() for item in required_inputs(model))
     if key not in known:
         values = random_inputs(model, seed, shapes)

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque
 from xflow.core.registry import Attribute
 from xflow.core.size import Expr, Size, substitute
 from xflow.cost.child import NO_TIME
 from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.onnx.region import region_model
@@ -29,7 +30,7 @@ class StoredNotes:
     """The solutions of regions for one target; a `Notebook`."""
 
     store: Store
-    place: Place
+    place: Platform
 
     def get(self, key: str) -> str | None:
         """The text behind `key`, if there is one."""
@@ -73,7 +74,7 @@ class Costs:
         self._opset = opset
         self._failures: Counter[str] = Counter()
         """Why forms could not be measured, and how many for each reason."""
-        self._place = Place.of(target.provider, target.threads, measurer.runtime_version)
+        self._place = Platform.of(target.provider, target.threads, measurer.runtime_version)
         self.notebook = StoredNotes(store, self._place)
         self.settings = (self.layouts.target, dict(self._sizes))
 

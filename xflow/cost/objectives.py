@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from xflow.core.graph import Graph, Leaf, Node, TensorType, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.registry import Operator
 from xflow.core.size import product, substitute, with_all
 from xflow.cost import Objective

@@ -78,7 +78,7 @@ CREATE TABLE IF NOT EXISTS {SOLUTIONS} (
 
 
 @dataclass(frozen=True)
-class Place:
+class Platform:
     """What a measurement holds for: processor, provider, threads and runtime version."""
 
     processor: str
@@ -88,7 +88,7 @@ class Place:
 
     @classmethod
     def of(cls, provider: str, threads: int, runtime: str) -> Self:
-        """The place on this machine."""
+        """This machine with a provider, so many threads and a runtime."""
         return cls(processor_name(provider), provider, threads, runtime)
 
 
@@ -116,7 +116,7 @@ class Store:
         self._file: tuple[int, int] | None = None
         self._connection = self._open()
 
-    def get(self, place: Place, region: str) -> Cost | None:
+    def get(self, place: Platform, region: str) -> Cost | None:
         """Return what is known about a region, or None."""
 
         def read(connection: sqlite3.Connection) -> Cost | None:
@@ -136,7 +136,7 @@ class Store:
             return None
         return found
 
-    def put(self, place: Place, region: str, seconds: float, samples: int) -> None:
+    def put(self, place: Platform, region: str, seconds: float, samples: int) -> None:
         """Keep a measurement; it replaces an earlier one.
 
         `seconds` must be positive and finite.
@@ -152,7 +152,7 @@ class Store:
 
         self._do(write)
 
-    def solution(self, place: Place, region: str) -> str | None:
+    def solution(self, place: Platform, region: str) -> str | None:
         """Return what the search of a region has led to, as it was kept, or None."""
 
         def read(connection: sqlite3.Connection) -> str | None:
@@ -165,7 +165,7 @@ class Store:
 
         return self._do(read)
 
-    def drop_solution(self, place: Place, region: str) -> None:
+    def drop_solution(self, place: Platform, region: str) -> None:
         """Forget what the search of a region has led to."""
 
         def write(connection: sqlite3.Connection) -> None:
@@ -177,7 +177,7 @@ class Store:
 
         self._do(write)
 
-    def put_solution(self, place: Place, region: str, solution: str) -> None:
+    def put_solution(self, place: Platform, region: str, solution: str) -> None:
         """Keep what the search of a region has led to; it replaces an earlier one."""
 
         def write(connection: sqlite3.Connection) -> None:
@@ -188,7 +188,7 @@ class Store:
 
         self._do(write)
 
-    def calibration(self, place: Place) -> str | None:
+    def calibration(self, place: Platform) -> str | None:
         """Return the calibration of a place as it was kept, or None."""
 
         def read(connection: sqlite3.Connection) -> str | None:
@@ -201,7 +201,7 @@ class Store:
 
         return self._do(read)
 
-    def put_calibration(self, place: Place, numbers: str) -> None:
+    def put_calibration(self, place: Platform, numbers: str) -> None:
         """Keep the calibration of a place; it replaces an earlier one."""
 
         def write(connection: sqlite3.Connection) -> None:
@@ -360,7 +360,7 @@ def _is_busy(error: Exception) -> bool:
     return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
 
 
-def _key(place: Place) -> tuple[str, str, int, str]:
+def _key(place: Platform) -> tuple[str, str, int, str]:
     return place.processor, place.provider, place.threads, place.runtime
 
 

@@ -10,7 +10,8 @@ import onnx_ir as ir
 from xflow.core.errors import ModelError
 from xflow.core.size import Size, coefficient_of, free_symbols
 from xflow.feeds.inputs import Shapes, default_shapes
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.interface import required_inputs
 from xflow.onnx.types import interface
 

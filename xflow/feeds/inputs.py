@@ -64,7 +64,7 @@ OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 }
 
 
-def load_model(source: bytes | Path) -> ModelProto:
+def load_proto(source: bytes | Path) -> ModelProto:
     """Read a model without its external data; raises `ModelError` if it is none."""
     where = str(source) if isinstance(source, Path) else ""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,14 +9,16 @@ import onnx
 import onnx_ir as ir
 
 from xflow.core.fold import Folder, byte_size
-from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.graph import Graph
 from xflow.core.limits import GROWTH
 from xflow.core.lineage import lineage
+from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Array, Attribute, OnnxCall, Operator, is_concrete
 from xflow.core.size import Size
+from xflow.onnx.copying import copy_attribute, copy_meta, describe
 from xflow.onnx.freeze import CONSTANTS
-from xflow.onnx.importer import Imported
-from xflow.onnx.nodes import captured_values, subgraphs
+from xflow.onnx.imported import Imported
+from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
 from xflow.onnx.opset import Raising, current_opset
 from xflow.onnx.sizes import SHAPE_OF_AXES, Extent, extents
 from xflow.onnx.writer import Plan, UnwritableError, Writer, attribute, foreign_domains
@@ -47,14 +48,14 @@ def export_model(
     made = ir.Graph(
         inputs,
         outputs,
-        nodes=writer.sorted_nodes(),
+        nodes=sorted_nodes(writer.nodes, writer.order),
         initializers=writer.kept_initializers(),
         doc_string=source.graph.doc_string,
         opset_imports=dict(writer.opsets),
         name=source.graph.name,
         metadata_props=dict(source.graph.metadata_props),
     )
-    _copy_meta(source.graph, made)
+    copy_meta(source.graph, made)
     model = ir.Model(
         made,
         ir_version=max(_ir_version(source, writer.opsets), CONSTANTS if writer.initializers else 0),
@@ -66,7 +67,7 @@ def export_model(
         functions=[function.clone() for function in source.functions.values()],
         metadata_props=dict(source.metadata_props),
     )
-    _copy_meta(source, model)
+    copy_meta(source, model)
     return model
 
 
@@ -324,7 +325,7 @@ class _ModelWriter(Writer):
             source.domain,
             source.op_type,
             inputs,
-            [_copy_attribute(attribute, outer) for attribute in source.attributes.values()],
+            [copy_attribute(attribute, outer) for attribute in source.attributes.values()],
             overload=source.overload,
             num_outputs=len(source.outputs),
             version=source.version,
@@ -332,9 +333,9 @@ class _ModelWriter(Writer):
             doc_string=source.doc_string,
             metadata_props=dict(source.metadata_props),
         )
-        _copy_meta(source, copy)
+        copy_meta(source, copy)
         for mine, theirs in zip(copy.outputs, source.outputs, strict=True):
-            _describe(mine, theirs)
+            describe(mine, theirs)
             mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
         self.made.update(zip(node.outputs, copy.outputs, strict=False))
         self.order[copy] = self.numbers[source]
@@ -347,7 +348,7 @@ class _ModelWriter(Writer):
         """The copy of an input or initializer of the model."""
         if source not in self.copies:
             copy = ir.Value(name=source.name, const_value=source.const_value)
-            _describe(copy, source)
+            describe(copy, source)
             self.copies[source] = copy
             if source in self.imported.values:
                 self.made.setdefault(self.imported.values[source], copy)
@@ -372,7 +373,7 @@ class _ModelWriter(Writer):
             named[name] = value
         for source in self.source.outputs:
             if named[source.name or ""].producer() is not None:
-                _describe(named[source.name or ""], source)
+                describe(named[source.name or ""], source)
         return [named[name] for name in names]
 
     def kept_initializers(self) -> list[ir.Value]:
@@ -383,32 +384,6 @@ class _ModelWriter(Writer):
             if source in self.copies or idle:
                 kept.append(self.leaf(source))
         return kept + self.initializers
-
-    def sorted_nodes(self) -> list[ir.Node]:
-        """The nodes, inputs before users, in the model's order as far as that allows."""
-        producers = {output: node for node in self.nodes for output in node.outputs}
-        waiting: dict[ir.Node, int] = {}
-        users: dict[ir.Node, list[ir.Node]] = {}
-        place: dict[ir.Node, tuple[int, int]] = {}
-        for number, node in enumerate(self.nodes):
-            read = {*node.inputs, *captured_values(node)}
-            before = {producers[value] for value in read if value in producers}
-            after = max((place[other][0] for other in before), default=-1)
-            place[node] = (self.order.get(node, after), number)
-            waiting[node] = len(before)
-            for other in before:
-                users.setdefault(other, []).append(node)
-        ready = [(place[node], node) for node in self.nodes if not waiting[node]]
-        heapq.heapify(ready)
-        result = []
-        while ready:
-            _, node = heapq.heappop(ready)
-            result.append(node)
-            for user in users.get(node, ()):
-                waiting[user] -= 1
-                if not waiting[user]:
-                    heapq.heappush(ready, (place[user], user))
-        return result
 
     def dimension(self, size: Size) -> int | str | None:
         return self.imported.names.dimension(size)
@@ -450,44 +425,3 @@ def _names(graph: ir.Graph) -> set[str]:
         for inner in subgraphs(node):
             add(inner)
     return {name for name in names if name}
-
-
-def _copy_attribute(attribute: ir.Attr, outer: Mapping[ir.Value, ir.Value]) -> ir.Attr:
-    """An attribute whose graphs read `outer`'s values instead of its keys."""
-    if attribute.is_ref():
-        return attribute
-    if attribute.type == ir.AttributeType.GRAPH:
-        return ir.AttrGraph(attribute.name, _copy_graph(attribute.as_graph(), outer))
-    if attribute.type == ir.AttributeType.GRAPHS:
-        graphs = [_copy_graph(graph, outer) for graph in attribute.as_graphs()]
-        return ir.AttrGraphs(attribute.name, graphs)
-    return attribute
-
-
-def _copy_graph(graph: ir.Graph, outer: Mapping[ir.Value, ir.Value]) -> ir.Graph:
-    try:
-        copy = graph.clone(allow_outer_scope_values=True)
-    except Exception as error:  # a subgraph whose output is a value from outside
-        raise UnwritableError(f"the subgraph {graph.name} cannot be copied") from error
-    for node in copy.all_nodes():
-        for position, value in enumerate(node.inputs):
-            if value is not None and value in outer:
-                node.replace_input_with(position, outer[value])
-    return copy
-
-
-def _describe(value: ir.Value, source: ir.Value) -> None:
-    """Give `value` the type, documentation and metadata of `source`."""
-    value.type = source.type
-    value.shape = None if source.shape is None else source.shape.copy()
-    value.doc_string = source.doc_string
-    value.metadata_props.update(source.metadata_props)
-    _copy_meta(source, value)
-
-
-def _copy_meta(
-    source: ir.Value | ir.Node | ir.Graph | ir.Model,
-    target: ir.Value | ir.Node | ir.Graph | ir.Model,
-) -> None:
-    for key, item in source.meta.items():
-        target.meta[key] = item

@@ -17,7 +17,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import is_defined_elsewhere, subgraphs
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.trace import traced

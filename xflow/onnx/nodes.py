@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -169,3 +170,33 @@ def captured_values(node: ir.Node) -> tuple[ir.Value, ...]:
             read.update((value, None) for value in inner.inputs if value is not None)
         read.update((value, None) for value in graph.outputs)
     return tuple(value for value in read if value not in own)
+
+
+def sorted_nodes(nodes: Sequence[ir.Node], order: Mapping[ir.Node, int]) -> list[ir.Node]:
+    """Nodes with inputs before users, by their place in `order` as far as that allows.
+
+    A node without one comes behind what it reads.
+    """
+    producers = {output: node for node in nodes for output in node.outputs}
+    waiting: dict[ir.Node, int] = {}
+    users: dict[ir.Node, list[ir.Node]] = {}
+    place: dict[ir.Node, tuple[int, int]] = {}
+    for number, node in enumerate(nodes):
+        read = {*node.inputs, *captured_values(node)}
+        before = {producers[value] for value in read if value in producers}
+        after = max((place[other][0] for other in before), default=-1)
+        place[node] = (order.get(node, after), number)
+        waiting[node] = len(before)
+        for other in before:
+            users.setdefault(other, []).append(node)
+    ready = [(place[node], node) for node in nodes if not waiting[node]]
+    heapq.heapify(ready)
+    result = []
+    while ready:
+        _, node = heapq.heappop(ready)
+        result.append(node)
+        for user in users.get(node, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (place[user], user))
+    return result

@@ -18,9 +18,10 @@ import onnx_ir as ir
 from onnx import version_converter
 
 from xflow.core.errors import ShapeError, SizeError, UsageError
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.registry import OnnxCall, Operator
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import subgraphs
 from xflow.ops import operators
 from xflow.rewriting.replacement import Replacements, apply_replacements, without

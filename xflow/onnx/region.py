@@ -8,7 +8,8 @@ import onnx
 import onnx_ir as ir
 
 from xflow.core.fold import ConstantLookup, Folder
-from xflow.core.graph import Graph, Leaf, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Value
 from xflow.core.size import Size
 from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 

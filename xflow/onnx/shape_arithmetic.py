@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from xflow.core.constraint import at_least
+from xflow.core.constraint import at_least, is_true
 from xflow.core.registry import Array, Shape
 from xflow.core.size import Expr, Size, divide
-from xflow.rewriting.match import is_true
 
 LIMIT = 1024
 """Most elements of an integer tensor that is followed."""

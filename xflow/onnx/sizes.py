@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import Attribute
 from xflow.core.size import Expr
 

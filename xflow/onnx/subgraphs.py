@@ -19,10 +19,10 @@ from xflow.onnx.nodes import captured_values, graph_attributes
 from xflow.onnx.proto_compat import from_message
 from xflow.onnx.types import infer_shapes, infer_types
 
-Place: TypeAlias = tuple[int, str]
+BodyKey: TypeAlias = tuple[int, str]
 """Where a body is: the number of its node in the main graph, and the attribute."""
 
-Optimize = Callable[[Place, ir.Model, float], tuple[ir.Model, Sequence[str]] | None]
+Optimize = Callable[[BodyKey, ir.Model, float], tuple[ir.Model, Sequence[str]] | None]
 """Gives a better model and what led to it, or None; the number is a share of the time."""
 
 WEIGHT_BYTES = 64 * 2**20
@@ -36,7 +36,7 @@ class Rewritten:
     """A model with better bodies, and for each of these where it is and what led to it."""
 
     model: ir.Model
-    places: tuple[Place, ...]
+    places: tuple[BodyKey, ...]
     notes: tuple[str, ...]
 
 
@@ -53,7 +53,7 @@ def optimize_bodies(model: ir.Model, optimize: Optimize) -> Rewritten | None:
         for attribute, body in _bodies(node, copy)
     ]
     taken = set(_names(copy.graph))
-    done: list[Place] = []
+    done: list[BodyKey] = []
     notes: list[str] = []
     for number, (position, node, attribute, body) in enumerate(places):
         place = position, attribute

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import onnx
 import onnx_ir as ir
 
-from xflow.core.graph import TensorType
 from xflow.core.limits import bounded_memory
+from xflow.core.node import TensorType
 from xflow.core.size import Size, symbol
 from xflow.onnx.nodes import constant_tensor
 from xflow.onnx.proto_compat import from_message, restore, to_message

@@ -14,7 +14,8 @@ import onnx_ir as ir
 
 from xflow.core.errors import ShapeError, SizeError
 from xflow.core.fold import Folder, byte_size, constant_leaves, numpy_dtype
-from xflow.core.graph import Graph, Leaf, Node, TensorType, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.registry import Array, Attribute, OnnxCall, Operator
 from xflow.core.size import Expr, Size, substitute
 from xflow.onnx.schema import accepts

@@ -13,8 +13,8 @@ import numpy as np
 from xflow.core.arguments import declare, number
 from xflow.core.composite import ElementwiseComposite, made, real, scaled
 from xflow.core.constraint import equal
-from xflow.core.graph import Value
 from xflow.core.intervals import Floats, Range
+from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -10,7 +10,7 @@ import numpy as np
 from xflow.core.arguments import declare, number, size
 from xflow.core.composite import Composite, made, real, scaled
 from xflow.core.constraint import at_least, equal
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -10,7 +10,7 @@ import numpy as np
 from xflow.core.arguments import declare, size, word
 from xflow.core.composite import Composite
 from xflow.core.constraint import at_least, equal
-from xflow.core.graph import Value, apply
+from xflow.core.node import Value, apply
 from xflow.core.registry import (
     Array,
     Attributes,

@@ -17,7 +17,7 @@ import numpy as np
 from xflow.core.arguments import declare, flag, number
 from xflow.core.composite import Composite, ElementwiseComposite, made, real, scaled
 from xflow.core.constraint import equal
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import (
     CONTRIB,
     Array,

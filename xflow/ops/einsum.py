@@ -13,7 +13,8 @@ from xflow.core.arguments import declare
 from xflow.core.composite import Composite
 from xflow.core.constraint import equal
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Value, apply, walk
+from xflow.core.graph import walk
+from xflow.core.node import Value, apply
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from xflow.core.composite import Composite, made, scaled
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
     Attributes,

@@ -11,8 +11,8 @@ import numpy as np
 from xflow.core.arguments import axis, declare, flag, number, size
 from xflow.core.composite import Composite, made, real
 from xflow.core.constraint import at_least, equal
-from xflow.core.graph import Value, apply
 from xflow.core.intervals import ANYTHING, Floats, Range
+from xflow.core.node import Value, apply
 from xflow.core.registry import (
     Array,
     Attribute,

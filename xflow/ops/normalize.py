@@ -11,7 +11,7 @@ import numpy as np
 from xflow.core.arguments import declare, number
 from xflow.core.composite import Composite
 from xflow.core.constraint import equal
-from xflow.core.graph import Value, apply
+from xflow.core.node import Value, apply
 from xflow.core.registry import (
     Array,
     Attribute,

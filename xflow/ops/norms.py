@@ -12,8 +12,8 @@ import numpy as np
 
 from xflow.core.arguments import flag, integers
 from xflow.core.composite import Composite, made
-from xflow.core.graph import Value
 from xflow.core.intervals import ANYTHING, Floats, Range
+from xflow.core.node import Value
 from xflow.core.registry import Array, Attributes, Example, Need, Shape, register
 from xflow.core.size import Size, product
 from xflow.ops.reduce import EXAMPLES, Reduction

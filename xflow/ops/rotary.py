@@ -9,7 +9,7 @@ import numpy as np
 from xflow.core.arguments import declare, size
 from xflow.core.composite import Composite, made
 from xflow.core.constraint import at_least, equal
-from xflow.core.graph import Value
+from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -10,8 +10,8 @@ import numpy as np
 
 from xflow.core.arguments import declare, number
 from xflow.core.composite import ElementwiseComposite, made, real, scaled
-from xflow.core.graph import Value, apply
 from xflow.core.intervals import Floats, Range
+from xflow.core.node import Value, apply
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -9,8 +9,8 @@ import numpy as np
 
 from xflow.core.arguments import axis, declare
 from xflow.core.composite import Composite, made
-from xflow.core.graph import Value
 from xflow.core.intervals import Floats, Range
+from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
     Attribute,

@@ -15,7 +15,7 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.feeds.dimension_equalities import tied_settings
 from xflow.feeds.edge_cases import InputSet
-from xflow.feeds.inputs import AT_OTHER_SIZES, Shapes, default_shapes, load_model
+from xflow.feeds.inputs import AT_OTHER_SIZES, Shapes, default_shapes, load_proto
 from xflow.feeds.real_inputs import Given, real_inputs
 from xflow.onnx.interface import check_interface
 from xflow.pipeline.api import Model, load_copy, settings_of
@@ -56,7 +56,7 @@ def check(
     with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
         source, old = load_copy(before, Path(folder) / "before.onnx")
         _, new = load_copy(after, Path(folder) / "after.onnx")
-        models = load_model(old), load_model(new)
+        models = load_proto(old), load_proto(new)
         fault = check_interface(*models, strict=False)
         if fault is not None:
             return CheckResult(False, fault)

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import ModelError, UsageError, XflowError
 from xflow.core.limits import GROWTH
+from xflow.core.progress import Progress
 from xflow.cost import OBJECTIVES, Objective, machine
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
@@ -26,7 +27,7 @@ from xflow.onnx import files
 from xflow.onnx.external_data import has_external_data
 from xflow.onnx.repairs import PUT_RIGHT
 from xflow.onnx.types import interface
-from xflow.pipeline.context import Progress, Run
+from xflow.pipeline.context import Run
 from xflow.pipeline.pipeline import Pipeline, Result
 from xflow.rewriting.domains import DOMAINS, Domains
 from xflow.rewriting.rule import Rule

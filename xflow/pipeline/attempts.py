@@ -21,12 +21,13 @@ from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, check_provider
 from xflow.cost.model import Costs, WorstOf
 from xflow.cost.objectives import EXACT, ExactCost
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.feeds.dimension_equalities import with_ties
-from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_model
+from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_proto
 from xflow.onnx.external_data import Externalized
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import has_calls, inlined, worthwhile
 from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.types import interface
@@ -68,7 +69,7 @@ AS_GOOD = 0.95
 
 
 @dataclass(frozen=True)
-class Found:
+class Attempt:
     """A model before the search, as a graph, and what the search found."""
 
     prepared: Prepared
@@ -110,7 +111,7 @@ class Finder:
         self.before = before
         self._runnable: dict[str, Shapes] = {}
 
-    def found(self, rules: Sequence[Rule]) -> Found | None:
+    def found(self, rules: Sequence[Rule]) -> Attempt | None:
         """What the search finds, with as many calls inlined as it takes; None where it cannot look.
 
         It looks at the model with all calls inlined, and then only with those that the rewrites
@@ -148,7 +149,7 @@ class Finder:
 
     def attempt(
         self, prepared: Prepared, rules: Sequence[Rule], seconds: float, since: float = 0.0
-    ) -> Found | None:
+    ) -> Attempt | None:
         """What the search finds in so much time, bodies first; None where there is no graph.
 
         `since` is what was spent of the budget when that time began.
@@ -173,7 +174,7 @@ class Finder:
             return None
         messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
         del self.run.messages[told[0] :], self.run.warnings[told[1] :]
-        return Found(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
+        return Attempt(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
 
     def tie(self, imported: Imported) -> None:
         """Choose sizes of inputs that suit each other and at which the model runs.
@@ -200,7 +201,7 @@ class Finder:
             with self.run.phase("sizes"):
                 found = runnable(
                     Runner.of(self.before, self.run.target, self.run.worker, large=False),
-                    load_model(self.before),
+                    load_proto(self.before),
                     shapes,
                     seed=self.run.tolerance.seed,
                     deadline=time.monotonic() + max(TRIAL_S, TRIAL * self.run.budget),
@@ -209,7 +210,7 @@ class Finder:
             self._runnable[key] = shapes if found is None else found[1]
         return self._runnable[key]
 
-    def kept(self, found: Found | None) -> Found | None:
+    def kept(self, found: Attempt | None) -> Attempt | None:
         """The one of several attempts that counts; what it has to tell is told."""
         if found is not None:
             self.run.messages += found.messages
@@ -306,7 +307,7 @@ class Finder:
         run = self.run
         with run.phase("calibrate"):
             check_provider(run.target, run.worker)  # before a short run ends without a measurement
-            place = Place.of(run.target.provider, run.target.threads, run.worker.runtime_version)
+            place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
             if run.budget < CALIBRATION_S:
                 return stored(place, store)
             start = time.monotonic()

@@ -24,13 +24,15 @@ from xflow.core.assumptions import Assumption
 from xflow.core.errors import ModelError, NotCertified, ShapeError, SizeError
 from xflow.core.expressions import shortened
 from xflow.core.limits import bounded_memory, bounded_time
+from xflow.core.progress import Progress
 from xflow.onnx import files
 from xflow.onnx.exporter import export_model
 from xflow.onnx.freeze import frozen, overridable
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import Call, inlined
 from xflow.onnx.isomorphism import IsWeight, difference
-from xflow.onnx.subgraphs import Place, optimize_bodies
+from xflow.onnx.subgraphs import BodyKey, optimize_bodies
 from xflow.onnx.writer import UnwritableError
 from xflow.pipeline.log import Log, digest_of
 from xflow.rewriting.numerics import Numerics
@@ -47,8 +49,6 @@ LIMIT_S = 300.0
 """Seconds that the proof of one rule may take; the slowest of the database takes some."""
 MEMORY = 4 * 2**30
 """Bytes that it may take."""
-
-Progress = Callable[[str, Mapping[str, object]], None]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _prepared(
     if not log.bodies:
         return model, assumed
 
-    def again(place: Place, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
+    def again(place: BodyKey, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
         inner = log.bodies.get(place)
         if inner is None:
             return None

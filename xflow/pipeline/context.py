@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from xflow.analysis.observers import EVERYWHERE, Observed
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.limits import GROWTH
+from xflow.core.progress import Progress
 from xflow.cost import Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
@@ -19,8 +20,6 @@ from xflow.feeds.edge_cases import InputSet
 from xflow.feeds.inputs import Shapes
 from xflow.rewriting.domains import Domains
 from xflow.validation.validate import Tolerance
-
-Progress = Callable[[str, Mapping[str, object]], None]
 
 AFTERWARDS_S = 40.0
 """Seconds beyond the budget that the timing of whole models may take."""

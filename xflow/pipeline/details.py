@@ -13,7 +13,7 @@ from xflow.core.assumptions import Assumption
 from xflow.core.errors import NotReplayed
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.opset import ceiling
 from xflow.pipeline.context import Run
 from xflow.pipeline.log import record

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xflow.pipeline.api import Model, optimize
-from xflow.report.report import NEIGHBOURS, Block, BlockForm, Missed, Report, format_amount
+from xflow.report.formats import format_amount
+from xflow.report.report import NEIGHBOURS, Block, BlockForm, Missed, Report
 
 SHOWN = 3
 """Of regions that are alike, how many are named beside the first."""

@@ -16,15 +16,15 @@ from xflow.cost.objectives import ExactCost
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.pipeline.context import AFTERWARDS_S, Run
 from xflow.report import summary
-from xflow.report.report import format_amount
+from xflow.report.formats import format_amount
 from xflow.rewriting.replacement import Replacements, apply_replacements
 from xflow.validation import attribution
 from xflow.validation.attribution import Attribution
 from xflow.validation.repro import Repro
-from xflow.validation.validate import Broken, Validator, Verdict, write_temporary
+from xflow.validation.validate import Broken, Validated, Validator, write_temporary
 
 TIMING_S = (2.0, 12.0)
 """Least and most seconds of the final timing."""
@@ -57,7 +57,7 @@ class Judgement:
     whole model tells.
     """
 
-    verdict: Verdict
+    verdict: Validated
     objection: str = ""
     amounts: tuple[tuple[int, int], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
@@ -202,7 +202,7 @@ class Gate:
                 tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
             )
 
-    def amounts(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:
+    def amounts(self, verdict: Validated) -> tuple[tuple[int, int], ...]:
         """What the objective counts before and after, at each setting; nothing for latency."""
         assert verdict.checked is not None
         if self.run.objective == "size":  # the same at all settings, and a file tells it best

@@ -24,15 +24,16 @@ from xflow.core.expressions import shortened
 from xflow.core.graph import Graph
 from xflow.core.limits import GROWTH
 from xflow.onnx.files import data_locations
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.inlining import Call
-from xflow.onnx.subgraphs import Place
+from xflow.onnx.subgraphs import BodyKey
 from xflow.pipeline.preparation import DEPTH, Prepared
 from xflow.report.report import FORMAT_VERSION
 from xflow.rewriting.derivation import Application, numbering, place_of, read_place
 from xflow.rewriting.replacement import Replacement, apply_replacements, rounds
 from xflow.rewriting.replay import Replay, Rewrite, Round, Unfounded
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 Json = dict[str, Any]
 
@@ -65,7 +66,7 @@ class Log:
     """Whether weights that were inputs, too, became constants before anything else."""
     inlined: frozenset[Call] = frozenset()
     """The calls that were inlined behind that."""
-    bodies: Mapping[Place, Log] = field(default_factory=dict)
+    bodies: Mapping[BodyKey, Log] = field(default_factory=dict)
     """What was done behind that to graphs inside operators."""
     assumption: Assumption = Assumption.NONE
     """What was taken for granted of the values of the model."""

@@ -18,7 +18,7 @@ from xflow.cost.objectives import EXACT
 from xflow.feeds.inputs import default_shapes
 from xflow.onnx.files import write_model_atomically
 from xflow.onnx.freeze import CONSTANTS, listed, overridable
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.opset import current_opset, keeping_opset
 from xflow.onnx.proto_compat import TRAINED
 from xflow.onnx.repairs import PUT_RIGHT
@@ -29,11 +29,11 @@ from xflow.pipeline.details import Account, account_for
 from xflow.pipeline.gate import Gate, Judgement, no_rewrite
 from xflow.pipeline.preparation import Inside, Prepared
 from xflow.report import summary
-from xflow.report.report import Report, Target
+from xflow.report.report import Deployment, Report
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
 from xflow.validation.equivalence import check_equivalent
-from xflow.validation.validate import Verdict
+from xflow.validation.validate import Validated
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Pipeline:
 
         Raises ValidationFailed where the input model does not run.
         """
-        judgement = Judgement(Verdict(None), no_rewrite(self.run.objective))
+        judgement = Judgement(Validated(None), no_rewrite(self.run.objective))
         account = Account()
         finder = Finder(
             self.run,
@@ -232,7 +232,7 @@ class Pipeline:
             changed=changed,
             before=summary.model_stats(self.source),
             after=summary.model_stats(model),
-            target=Target(
+            target=Deployment(
                 self.run.target.provider,
                 self.run.target.threads,
                 processor_name(),

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
 from xflow.onnx.freeze import frozen, overridable
 from xflow.onnx.inlining import Inlined
-from xflow.onnx.subgraphs import Place, has_bodies, optimize_bodies
+from xflow.onnx.subgraphs import BodyKey, has_bodies, optimize_bodies
 from xflow.pipeline.context import Run
 from xflow.report.report import Report
 from xflow.validation.validate import write_temporary
@@ -44,7 +44,7 @@ class Prepared:
     """Whether weights that were inputs, too, are constants in it."""
     inlined: Inlined | None = None
     """Which calls are inlined in it, if any."""
-    bodies: Mapping[Place, Mapping[str, Any] | None] = field(default_factory=dict)
+    bodies: Mapping[BodyKey, Mapping[str, Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -68,9 +68,9 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     if run.inner >= DEPTH or not has_bodies(model):
         return prepared
     deadline = time.monotonic() + BODIES * seconds
-    logs: dict[Place, Mapping[str, Any] | None] = {}
+    logs: dict[BodyKey, Mapping[str, Any] | None] = {}
 
-    def optimize(place: Place, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
+    def optimize(place: BodyKey, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
         budget = share * (deadline - time.monotonic())
         if budget <= 0:
             return None

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.graph import Node
+from xflow.core.node import Node
 from xflow.core.wording import counted
 from xflow.onnx.freeze import frozen
-from xflow.onnx.importer import Imported, import_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import has_calls, inlined
 from xflow.pipeline.api import Model, chosen_rules, load_copy
 from xflow.report.drawing import onnx_name
@@ -28,7 +29,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class RulePlace:
     """How far a direction of a rule matches at a node of the model."""
 
     node: str
@@ -46,7 +47,7 @@ class DirectionPlaces:
     """The direction, from left to right."""
     unsearched: str
     """Why the search does not use it at all; nothing where it does."""
-    places: Sequence[Place]
+    places: Sequence[RulePlace]
 
     def lines(self) -> Iterator[str]:
         """What there is to say, the places where it applies first, then by how far it matches."""
@@ -55,7 +56,7 @@ class DirectionPlaces:
             yield f"  the search does not use it: {self.unsearched}"
         if not self.places:
             yield f"  no node has the operator at its root, {self.rule.root}"
-        alike: dict[tuple[bool, int, str], list[Place]] = defaultdict(list)
+        alike: dict[tuple[bool, int, str], list[RulePlace]] = defaultdict(list)
         for place in self.places:
             alike[place.near.applies, place.near.matched, place.near.reason].append(place)
         for (applies, matched, reason), those in sorted(alike.items(), reverse=True):
@@ -98,7 +99,7 @@ def _places(rule: Rule, imported: Imported, assumption: Assumption) -> Iterator[
     for direction in rule.directions():
         found = near_matches(direction, imported.graph, imported.constants, places)
         named = [
-            Place(
+            RulePlace(
                 _node_name(imported, near.node),
                 _node_name(imported, near.at) if near.at else "",
                 near,

@@ -17,7 +17,8 @@ import numpy as np
 from xflow.core.assumptions import Assumption, moderate
 from xflow.core.composite import Composite
 from xflow.core.fold import ConstantLookup, Folder
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, product
 from xflow.core.sorts import BOOL, FLOATS, INTEGERS, integer_range

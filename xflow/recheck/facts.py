@@ -14,7 +14,8 @@ import numpy as np
 
 from xflow.core.assumptions import Assumption
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Node, Opaque, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.recheck.bounds import Analysis, is_test

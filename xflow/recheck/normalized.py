@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xflow.core.graph import Node, Value
+from xflow.core.node import Node, Value
 from xflow.core.registry import Operator
 from xflow.core.size import product
 from xflow.recheck.interval import Bounds

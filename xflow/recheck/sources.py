@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.ops.shape import Movement

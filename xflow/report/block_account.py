@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xflow.blocks.find import Found, find_blocks
-from xflow.core.graph import Graph, Node
+from xflow.blocks.find import FoundBlock, find_blocks
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Kernel, count_readers
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.opset import Ceiling, current_opset
 from xflow.onnx.schema import accepts
 from xflow.ops import operator, operators
@@ -64,7 +65,7 @@ class _Side:
     graph: Graph
     estimator: Estimator
     passed_through: Mapping[str, str]
-    found: Sequence[Found] = ()
+    found: Sequence[FoundBlock] = ()
     kernels: Mapping[Node, Kernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class _Side:
             node: kernel for root, kernel in chosen.items() for node in (root, *kernel.inside)
         }
 
-    def form(self, found: Found) -> BlockForm:
+    def form(self, found: FoundBlock) -> BlockForm:
         """How the runtime computes a block."""
         if found.is_operator:
             return BlockForm("operator", found.name)
@@ -85,7 +86,7 @@ class _Side:
             return BlockForm("fusion", kernel.name)
         return _SPELLED
 
-    def reason(self, found: Found, limit: Ceiling) -> str:
+    def reason(self, found: FoundBlock, limit: Ceiling) -> str:
         """Why nothing computes a block as a whole, as far as that is known."""
         if not found.name:
             return "it is a function of one tensor for which there is no operator"
@@ -110,7 +111,7 @@ class _Side:
             return f"others read what lies inside it, at {', '.join(read[:3])}"
         return "no rewrite led there from this spelling, or none that gained"
 
-    def _read_inside(self, found: Found) -> list[str]:
+    def _read_inside(self, found: FoundBlock) -> list[str]:
         """The names of nodes inside a block whose outputs others read, or the model gives."""
         names = []
         for node in self.graph.nodes:
@@ -124,7 +125,7 @@ class _Side:
         return names
 
 
-def _pair(before: _Side, after: _Side, trace: Trace) -> dict[Node, Found]:
+def _pair(before: _Side, after: _Side, trace: Trace) -> dict[Node, FoundBlock]:
     """For the roots of blocks before the blocks that they have become.
 
     A block whose last operator is still there is the same one. Others are paired in order, among
@@ -132,8 +133,8 @@ def _pair(before: _Side, after: _Side, trace: Trace) -> dict[Node, Found]:
     """
     nodes = before.graph.nodes
     mine = {(found.kind, found.root): found for found in before.found}
-    pairs: dict[Node, Found] = {}
-    rest: dict[tuple[str, int], list[Found]] = defaultdict(list)
+    pairs: dict[Node, FoundBlock] = {}
+    rest: dict[tuple[str, int], list[FoundBlock]] = defaultdict(list)
     for found in after.found:
         origin = trace.origin.get(found.root)
         same = None if origin is None else mine.get((found.kind, nodes[origin]))

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from xflow.core.graph import Graph, Leaf, Node, Opaque
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import count_readers
-from xflow.onnx.importer import Imported, is_shape_arithmetic
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import is_shape_arithmetic
 from xflow.ops import by_onnx
 from xflow.report.report import Missed
 from xflow.rewriting.trace import Trace

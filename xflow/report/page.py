@@ -10,11 +10,16 @@ from importlib.resources import files
 from typing import Any
 
 from xflow.core.errors import RuleFileError
-from xflow.core.graph import Graph, Leaf, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Value
 from xflow.core.wording import counted
-from xflow.report.report import Report, assumed_lines, basis_lines, format_amount, format_seconds
+from xflow.report.formats import format_amount, format_seconds
+from xflow.report.report import Report
+from xflow.report.sentences import assumed_lines, basis_lines
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import Numerics
-from xflow.rewriting.rule import Instance, Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 Json = Mapping[str, Any]
 

@@ -28,12 +28,14 @@ from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
 from xflow.core.assumptions import Assumption
-from xflow.core.graph import Graph, Node, Value
+from xflow.core.graph import Graph
 from xflow.core.intervals import Range
+from xflow.core.node import Node, Value
 from xflow.core.sorts import FLOATS
 from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match
-from xflow.rewriting.rule import BITS, Instance
+from xflow.rewriting.rule import BITS
 
 KEPT = 64
 """Graphs of which it is kept what is sensitive to their values."""

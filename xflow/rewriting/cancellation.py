@@ -28,15 +28,19 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
+from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Leaf, Node, TensorType, Value, leaf, requirements, walk
+from xflow.core.graph import requirements, walk
+from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
-from xflow.rewriting.match import Match, NoMatch, build, is_true
+from xflow.rewriting.instance import Instance, leaf_name
+from xflow.rewriting.match import Match, NoMatch
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Instance, Rule, leaf_name
+from xflow.rewriting.rewrite import build
+from xflow.rewriting.rule import Rule
 
 BOUND = 2.0**8
 """What a rewrite may lose against the original, as a factor: eight bits."""

@@ -15,11 +15,13 @@ from typing import Any, TypeAlias
 
 from xflow.analysis.ranges import Ranges
 from xflow.core.expressions import fraction, shortened
-from xflow.core.graph import Graph, Node, Value, leaf, rebuild
-from xflow.core.size import Size, parse_size, reads_back
+from xflow.core.graph import Graph, rebuild
+from xflow.core.node import Node, Value, leaf
+from xflow.core.size import Size
+from xflow.core.size_text import parse_size, reads_back
 from xflow.rewriting.match import Match
 
-Place: TypeAlias = tuple[int, int]
+ValueNumber: TypeAlias = tuple[int, int]
 """A value of a graph: the number of its node in `Graph.nodes`, and which output of that it is."""
 
 LONGEST_NAME = 1_000
@@ -40,8 +42,8 @@ class Application:
 
     rule: str
     rank: int
-    at: tuple[Place, ...]
-    inputs: Mapping[str, Place]
+    at: tuple[ValueNumber, ...]
+    inputs: Mapping[str, ValueNumber]
     sizes: Mapping[str, Size]
     reals: Mapping[str, Fraction]
     dtype: str
@@ -93,7 +95,7 @@ def _integer(plain: object) -> int:
     return plain
 
 
-def read_place(plain: Sequence[int]) -> Place:
+def read_place(plain: Sequence[int]) -> ValueNumber:
     """A place from plain data. Raises TypeError and ValueError for anything else."""
     number, index = plain
     if type(number) is not int or type(index) is not int or number < 0 or index < 0:
@@ -136,12 +138,12 @@ def numbering(graph: Graph) -> dict[Node, int]:
     return {node: number for number, node in enumerate(graph.nodes)}
 
 
-def place_of(value: Value, numbers: Mapping[Node, int]) -> Place:
+def place_of(value: Value, numbers: Mapping[Node, int]) -> ValueNumber:
     """Where a value stands in a graph, of which the nodes have these numbers."""
     return numbers[value.node], value.index
 
 
-def value_at(graph: Graph, place: Place) -> Value:
+def value_at(graph: Graph, place: ValueNumber) -> Value:
     """The value at a place. Raises LookupError where there is none."""
     node = graph.nodes[place[0]]
     if place[1] >= len(node.types):

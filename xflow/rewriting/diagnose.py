@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from xflow.core.errors import RuleFileError, ShapeError, SizeError, UsageError
 from xflow.core.expressions import LENGTH, expression
-from xflow.rewriting.rule import HIGHEST_RANK, Rule, make_rule, parse_inputs, parse_sorts
+from xflow.rewriting.declarations import parse_inputs, parse_sorts
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import HIGHEST_RANK, make_rule
 
 LABELS = {
     "in": "in the inputs",

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from xflow.core.graph import Graph, Leaf, Node, Value, walk
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator, Shape
 from xflow.rewriting.cancellation import hazard_of
+from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import EVERYWHERE, NARROW, Hazard
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rule import Rule
 
 VIEWED = 2
 """Operators one above the other that a view of a node shows, see `xflow.search.steps`."""

@@ -1,4 +1,4 @@
-"""Where a rule's left side occurs in a graph, and what stands there afterwards.
+"""Where a rule's left side occurs in a graph.
 
 Matching has two steps. The structure first: operators, shared subterms, orders of commutative
 arguments, and for rules with several outputs the further roots, which are looked for among the
@@ -9,22 +9,23 @@ the rule and the requirements of both its sides must be decided true by the size
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
-from typing import TypeAlias
 
 import numpy as np
 
-from xflow.core.constraint import Constraint, Relation
+from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Leaf, Node, Value, apply, requirements, walk
-from xflow.core.registry import Array, Attribute, Need, Operator, RealSymbol
-from xflow.core.size import Expr, Size, Symbol, free_symbols, product, substitute
-from xflow.core.sorts import BOOL, FLOATS, INDICES, INT, REAL, admits, integer_range
+from xflow.core.fold import ConstantLookup, no_constants
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Value
+from xflow.core.registry import Array, Attribute, Operator, RealSymbol
+from xflow.core.size import Size, free_symbols, substitute
+from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS, Fact
-from xflow.rewriting.rule import Instance, leaf_name
+from xflow.rewriting.constants import as_fraction, as_number, is_exact, is_same
+from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.unify import (
     Equation,
     attribute_equations,
@@ -33,9 +34,6 @@ from xflow.rewriting.unify import (
     same_shape,
     solve,
 )
-
-ConstantLookup: TypeAlias = Callable[[Value], Array | None]
-"""The data of a constant; None where it is not known or nobody should look at it."""
 
 MAX_PERMUTED = 4
 """Commutative operators of more inputs than this are matched in the order given."""
@@ -75,32 +73,6 @@ class NoMatch:
 _OTHER_TYPES = NoMatch("the rule is not shown for these element types, or not for several at once")
 
 
-def no_constants(value: Value) -> None:
-    """A `ConstantLookup` that knows nothing."""
-    return
-
-
-@dataclass(frozen=True)
-class _Pattern:
-    """What matching needs to know of an instance, worked out once."""
-
-    nodes: tuple[Node, ...]
-    leaves: tuple[Value, ...]
-    requirements: tuple[Constraint, ...]
-    rhs: tuple[Node, ...]
-
-
-@cache
-def _pattern(lhs: tuple[Value, ...], rhs: tuple[Value, ...]) -> _Pattern:
-    nodes = tuple(walk(lhs))
-    return _Pattern(
-        tuple(node for node in nodes if isinstance(node.op, Operator)),
-        tuple(node.outputs[0] for node in nodes if isinstance(node.op, Leaf)),
-        tuple(requirements(lhs)),
-        tuple(walk(rhs)),
-    )
-
-
 def find_matches(
     instance: Instance,
     graph: Graph,
@@ -137,7 +109,7 @@ def _filled(instance: Instance, match: Match, block: int) -> Match | None:
     if not instance.free_symbols:
         return match
     (name,) = instance.free_symbols
-    for node in _pattern(instance.lhs, instance.rhs).rhs:
+    for node in instance.rhs_nodes:
         for type in node.types:
             channels = type.shape[1] if len(type.shape) > 2 else 0
             if name not in free_symbols(channels):
@@ -159,7 +131,6 @@ class Matcher:
 
     def __init__(self, instance: Instance, graph: Graph, constants: ConstantLookup):
         self.instance = instance
-        self.pattern = _pattern(instance.lhs, instance.rhs)
         self.graph = graph
         self.constants = constants
         self.leaves: dict[Value, Value] = {}
@@ -328,7 +299,7 @@ class Matcher:
             if isinstance(attribute, RealSymbol):
                 if array is None or array.size == 0 or not np.isfinite(array.flat[0]):
                     return False
-                value = _exact(array.flat[0])
+                value = as_fraction(array.flat[0])
                 if reals.setdefault(attribute.name, value) != value:
                     return False
         assert isinstance(node.op, Operator)
@@ -343,7 +314,7 @@ class Matcher:
     def fault(self, match: Match) -> NoMatch | None:
         """What is not as the rule says: conditions, requirements, interior shapes, constants."""
         try:
-            for condition in (*self.instance.where, *self.pattern.requirements):
+            for condition in (*self.instance.where, *self.instance.requirements):
                 if not is_true(condition.substitute(match.sizes)):
                     return NoMatch("it is not known whether {}, with {}", (condition, match.sizes))
             for node, other in () if self.instance.broadcast else self.nodes.items():
@@ -407,161 +378,8 @@ def computed(node: Node, match: Match) -> list[Array] | None:
     return node.op.numpy(inputs, attributes)
 
 
-def is_exact(numbers: Array, converted: Array) -> bool:
-    """Whether integers say what numbers do, which were perhaps computed as 64-bit floats."""
-    exact = numbers.dtype.kind in "biu" or bool(np.all(np.abs(numbers) < 2.0**53))
-    return exact and bool(np.all(converted == numbers))
-
-
-def as_number(target: Value, constants: ConstantLookup) -> Value:
-    """The number of shape [] that an elementwise operator reads in a constant of one element.
-
-    Exporters write such with axes of extent 1. That these enlarge nothing, `holds` checks.
-    """
-    if not target.shape or not target.is_constant or product(target.shape) != 1:
-        return target
-    array = constants(target)
-    if array is None or array.dtype.kind != "f" or not np.isfinite(array.flat[0]):
-        return target
-    return scalar(_exact(array.flat[0]), target.type.dtype)
-
-
-def is_same(one: Value, other: Value, constants: ConstantLookup, broadcast: bool) -> bool:
-    """Whether two values are one, or constants of one element that hold the same number.
-
-    A model's 0 and the one that a rule brought in are two values. In a `broadcast` their shapes
-    may differ: should the other one's have enlarged something, the types of the outputs no longer
-    fit, see `replacement`.
-    """
-    if one == other:
-        return True
-    if not (one.is_constant and other.is_constant) or one.type.dtype != other.type.dtype:
-        return False
-    if one.shape != other.shape and not broadcast:
-        return False
-    if product(one.shape) != 1 or product(other.shape) != 1:
-        return False
-    first, second = constants(one), constants(other)
-    return first is not None and second is not None and bool(first.flat[0] == second.flat[0])
-
-
-def scalar(value: Fraction, dtype: str) -> Value:
-    """A number as a value of shape []."""
-    return apply("Scalar", (), {"value": value}, dtype=dtype)[0]
-
-
-def _exact(number: np.generic) -> Fraction:
-    """An element of an array as a fraction."""
-    return Fraction(int(number) if number.dtype.kind in "biu" else float(number))
-
-
 def _orders(node: Node, other: Node) -> Iterable[tuple[Value, ...]]:
     assert isinstance(node.op, Operator)
     if node.op.commutative and 2 <= len(other.inputs) <= MAX_PERMUTED:
         return dict.fromkeys(itertools.permutations(other.inputs))
     return (other.inputs,)
-
-
-def is_true(condition: Constraint) -> bool:
-    """Whether a condition on the sizes of a graph holds, whatever its symbolic sizes are.
-
-    Symbolic sizes of a graph are extents of tensors, so they are at least 0.
-    """
-    if condition.decided is not None:
-        return condition.decided
-    difference = condition.difference
-    return (
-        condition.relation is Relation.AT_LEAST
-        and isinstance(difference, Expr)
-        and all(
-            coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
-            for monomial, coefficient in difference.terms
-        )
-    )
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """A side of a rule at a match: its outputs, and all its nodes, inputs first."""
-
-    values: tuple[Value, ...]
-    nodes: tuple[Node, ...]
-
-
-def replacement(instance: Instance, match: Match) -> Replacement | NoMatch:
-    """What the outputs of the rule are to be replaced by at `match`."""
-    after = build(instance.rhs, match, _pattern(instance.lhs, instance.rhs).rhs)
-    if isinstance(after, NoMatch):
-        return after
-    if after.values == match.roots:
-        return NoMatch("nothing changes")
-    if any(new.type != old.type for new, old in zip(after.values, match.roots, strict=True)):
-        return NoMatch("the type of an output changes")
-    if len(after.values) > 1 and _reads(match.bindings.values(), match.roots):
-        return NoMatch("one output depends on another through what the rule does not see")
-    return after
-
-
-def build(
-    values: tuple[Value, ...], match: Match, order: Iterable[Node] | None = None
-) -> Replacement | NoMatch:
-    """What a side of a rule is where its inputs and symbols are what `match` says.
-
-    `order` are the nodes under `values`, inputs first, where they are known.
-    """
-    dtypes = {REAL: match.dtype, INT: "INT64", BOOL: BOOL}
-    made: dict[Value, Value] = {}
-    nodes: list[Node] = []
-    for node in walk(values) if order is None else order:
-        if isinstance(node.op, Leaf):
-            made[node.outputs[0]] = match.bindings[node.op.key]
-            continue
-        assert isinstance(node.op, Operator)
-        need = Need()
-        try:
-            attributes: dict[str, Attribute] = {}
-            for name, attribute in node.attributes.items():
-                value = instantiate(attribute, match.sizes, match.reals, dtypes)
-                if value is None:
-                    return NoMatch(f"the left side does not say what {attribute} is")
-                attributes[name] = value
-            inputs = tuple(made[source] for source in node.inputs)
-            dtype = dtypes[node.types[0].dtype]
-            if not _has_numbers(dtype, attributes):
-                return NoMatch(f"there are no such numbers of type {dtype}")
-            outputs = apply(node.op, inputs, attributes, dtype=dtype, need=need)
-        except ShapeError as error:
-            return NoMatch(str(error))
-        except ZeroDivisionError:
-            return NoMatch("a size is divided by 0")
-        for condition in need.conditions:
-            if not is_true(condition):
-                return NoMatch(f"it is not known whether {condition}")
-        made.update(zip(node.outputs, outputs, strict=True))
-        nodes.append(outputs[0].node)
-    return Replacement(tuple(made[value] for value in values), tuple(nodes))
-
-
-def _has_numbers(dtype: str, attributes: Mapping[str, Attribute]) -> bool:
-    """Whether real attributes are elements of a type; floats may round them."""
-    reals = [value for value in attributes.values() if isinstance(value, Fraction)]
-    if dtype in FLOATS:
-        return True
-    if any(value.denominator != 1 for value in reals):
-        return False
-    low, high = (0, 1) if dtype == BOOL else integer_range(dtype)
-    return all(low <= value <= high for value in reals)
-
-
-def _reads(values: Iterable[Value], roots: tuple[Value, ...]) -> bool:
-    """Whether one of `values` depends on one of `roots`."""
-    roots_nodes = {root.node for root in roots}
-    return any(node in roots_nodes for node in walk(values))
-
-
-def rewrite(graph: Graph, instance: Instance, match: Match) -> Graph | NoMatch:
-    """`graph` with the rule applied at `match`."""
-    after = replacement(instance, match)
-    if isinstance(after, NoMatch):
-        return after
-    return graph.replace(dict(zip(match.roots, after.values, strict=True)))

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 from xflow.rewriting.admission import Places
-from xflow.rewriting.match import ConstantLookup, Match, Matcher, NoMatch, replacement
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.match import Match, Matcher, NoMatch
 from xflow.rewriting.replay import lost_digits, refusal
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.rewrite import replacement
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import may_equal
 
 
@@ -70,7 +74,7 @@ class _Look:
     def at(self, node: Node, instance: Instance) -> NearMatch:
         """The way to match at a node that gets farthest."""
         watched = _Watched(instance, self.graph, self.constants)
-        total = len(watched.pattern.nodes)
+        total = sum(isinstance(each.op, Operator) for each in walk(instance.lhs))
         index = instance.lhs[0].index
         if index >= len(node.outputs):
             return NearMatch(node, 0, total, watched.reason)

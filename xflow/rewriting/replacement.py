@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from xflow.core.graph import Graph, Value, rebuild, rebuild_all
+from xflow.core.graph import Graph, rebuild, rebuild_all
+from xflow.core.node import Value
 from xflow.rewriting.derivation import Application, abstract
 
 

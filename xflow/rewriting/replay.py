@@ -21,31 +21,24 @@ from xflow.analysis.value_rewrites.basis import fault
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.constraint import is_true
 from xflow.core.errors import RuleFileError, ShapeError, SizeError
-from xflow.core.fold import Folder
-from xflow.core.graph import Graph, Leaf, Node, Value, rebuild, rebuild_all, requirements, walk
+from xflow.core.fold import ConstantLookup, Folder
+from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS
 from xflow.recheck.facts import Facts
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import hazard_of, loses_digits
-from xflow.rewriting.derivation import Application, Place, abstract, local_leaves, value_at
+from xflow.rewriting.constants import as_number, is_exact, is_same, scalar
+from xflow.rewriting.derivation import Application, ValueNumber, abstract, local_leaves, value_at
 from xflow.rewriting.index import refused_types
-from xflow.rewriting.match import (
-    MAX_PERMUTED,
-    ConstantLookup,
-    Match,
-    NoMatch,
-    as_number,
-    computed,
-    is_exact,
-    is_same,
-    is_true,
-    replacement,
-    scalar,
-)
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, computed
+from xflow.rewriting.rewrite import replacement
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import instantiate, same_literal, same_shape
 
 
@@ -58,8 +51,8 @@ class Rewrite:
     with steps, that masks were raised behind the last one, see `masks`.
     """
 
-    before: tuple[Place, ...]
-    inputs: tuple[Place, ...]
+    before: tuple[ValueNumber, ...]
+    inputs: tuple[ValueNumber, ...]
     steps: tuple[Application, ...] | None
     fact: str = ""
 

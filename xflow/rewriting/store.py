@@ -9,7 +9,8 @@ from pathlib import Path
 
 from xflow.core.errors import RuleFileError, UnknownRuleError
 from xflow.core.pause_gc import without_collector
-from xflow.rewriting.rule import Rule, parse_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 
 
 def default_directory() -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xflow.core.graph import Graph, Node, Value, walk
+from xflow.core.graph import Graph, walk
 from xflow.core.lineage import lineage
+from xflow.core.node import Node, Value
 from xflow.rewriting.replacement import Replacement, apply_round, rounds
 
 

@@ -18,12 +18,13 @@ from typing import NamedTuple
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.graph import Graph, Node
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.cost.target import Layout
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import ConstantLookup
 from xflow.search.policy import POLICY, Policy
 from xflow.search.states import Signature, State, cheapest, choice
 from xflow.search.steps import Step, Steps, replaced

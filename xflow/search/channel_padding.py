@@ -24,12 +24,14 @@ from typing import TypeAlias
 
 from xflow.analysis.observers import Observed
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.graph import Graph, Node, Value, walk
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Node, Value
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.rewriting.index import RuleIndex, operators_of
-from xflow.rewriting.match import ConstantLookup
-from xflow.rewriting.rule import Instance, Rule
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.rule import Rule
 from xflow.search.states import State
 from xflow.search.steps import Step, Steps, replaced
 

@@ -16,7 +16,8 @@ from fractions import Fraction
 from statistics import fmean
 
 from xflow.core.fold import byte_size
-from xflow.core.graph import Graph, Node
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.core.registry import Operator
 from xflow.cost import CostModel
 from xflow.cost.objectives import operators

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.analysis.observers import Observed
@@ -18,28 +18,31 @@ from xflow.analysis.value_rewrites.basis import confirmed
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.blocks.find import find_larger
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.fold import Folder
-from xflow.core.graph import Graph, Node
+from xflow.core.fold import ConstantLookup, Folder, no_constants
+from xflow.core.graph import Graph
+from xflow.core.node import Node
+from xflow.core.progress import Progress
 from xflow.cost import CostModel
 from xflow.recheck.facts import Facts
 from xflow.rewriting.cancellation import hazard_of
-from xflow.rewriting.match import ConstantLookup, no_constants
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
 from xflow.search.decision import Decider
 from xflow.search.explorers import Explorers, Setting
 from xflow.search.policy import POLICY, Policy
-from xflow.search.region import Constants, Region, cut, cut_unfilled
+from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
+from xflow.search.unfilled import cut_unfilled
 
 OVER = "the search ran out of its budget, and might find more with a larger one"
 SLOW = (
     "the search ran out of time before it was through with the work of its budget: a machine that "
     "is faster or less busy, or a larger budget, may lead to another result"
 )
-Progress = Callable[[str, Mapping[str, object]], None]
 
 
 @dataclass(frozen=True)

@@ -16,20 +16,21 @@ import loky
 from xflow.analysis.observers import Observed
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.codec import Plain, from_plain, to_plain
-from xflow.core.fold import with_expressions
-from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf
+from xflow.core.fold import ConstantLookup, with_expressions
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, TensorType, Value, leaf
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Use
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import Layout, TargetModel
 from xflow.rewriting.derivation import Application
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.match import ConstantLookup
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
+from xflow.search.constants import Constants
 from xflow.search.policy import Policy
-from xflow.search.region import Constants, Region
+from xflow.search.region import Region
 from xflow.search.states import State
 
 
@@ -47,7 +48,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Found:
+class Exploration:
     """The cheapest forms of a region, the original first, and whether there are no others."""
 
     states: list[State]
@@ -97,7 +98,7 @@ class Explorers:
         *,
         work: float | None = None,
         effort: int = 1,
-    ) -> Iterator[tuple[int, Found]]:
+    ) -> Iterator[tuple[int, Exploration]]:
         """What is found for each region, by its number, in the order in which it is found.
 
         `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
@@ -129,7 +130,7 @@ class Explorers:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
 
-    def waves(self, region: Region, work: float, deadline: float) -> Found:
+    def waves(self, region: Region, work: float, deadline: float) -> Exploration:
         """What waves in a region lead to, with so much `work` and until the deadline.
 
         The target has to have a layout of its own.
@@ -149,7 +150,7 @@ class Explorers:
             careful=region.careful,
         )
         states = waves.found(region.graph)[: self._setting.policy.forms + 1]
-        return Found(states, waves.exhausted, waves.work)
+        return Exploration(states, waves.exhausted, waves.work)
 
     @cached_property
     def _waves(self) -> RuleIndex:
@@ -179,7 +180,7 @@ class Explorers:
             )
         return self._pool
 
-    def _here(self, region: Region, share: Share) -> Found:
+    def _here(self, region: Region, share: Share) -> Exploration:
         context = _Context(self.index, self._setting)
         known = self._constants.of(region)
         return context.explore(
@@ -203,10 +204,10 @@ class Explorers:
             leaves.append((value.node.op, value.type, known(value)))
         return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share)
 
-    def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
+    def _received(self, region: Region, future: Future[Any], share: Share) -> Exploration:
         """What another process found; explored here if it was lost."""
         try:
-            result: tuple[list[_Form], Found] = future.result()
+            result: tuple[list[_Form], Exploration] = future.result()
             forms, found = result
         except (BrokenProcessPool, OSError, MemoryError):
             return self._here(region, share)
@@ -291,7 +292,7 @@ class _Context:
         *,
         outside: Sequence[Observed],
         careful: bool,
-    ) -> Found:
+    ) -> Exploration:
         """Explore a region's graph with its share; see `Explorer` for the others.
 
         Rules that have not been read yet are read before: the first region, which is the heaviest,
@@ -315,7 +316,7 @@ class _Context:
         )
         states = explorer.explore(graph, setting.policy.forms)
         starved = not explorer.exhausted and explorer.work >= share.work
-        return Found(states, explorer.exhausted, explorer.work, starved)
+        return Exploration(states, explorer.exhausted, explorer.work, starved)
 
 
 _here: list[tuple[_Context, Estimator]] = []
@@ -333,7 +334,7 @@ _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] 
 """A form of a region with its cost, its path and its trail."""
 
 
-def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
+def _explore_task(task: _Task) -> tuple[list[_Form], Exploration]:
     """Explore a region in a process of its own: the forms, and what was found but for them."""
     ((context, estimator),) = _here
     leaves: dict[str, Value] = {}

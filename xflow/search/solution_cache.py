@@ -24,14 +24,15 @@ from typing import Any
 import xflow
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import to_plain
-from xflow.core.graph import Value
+from xflow.core.fold import no_constants
+from xflow.core.node import Value
 from xflow.cost import Notebook
 from xflow.rewriting.admission import Places
 from xflow.rewriting.derivation import Application
-from xflow.rewriting.match import no_constants
 from xflow.rewriting.replay import Unfounded, apply_step
 from xflow.rewriting.rule import Rule
-from xflow.search.region import Constants, Region
+from xflow.search.constants import Constants
+from xflow.search.region import Region
 
 LONGEST = 1000
 """Most steps of a trail that are repeated; the longest that were seen have some dozens."""

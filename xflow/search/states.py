@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from xflow.core.graph import Graph, Node
+from xflow.core.graph import Graph
+from xflow.core.node import Node
 from xflow.core.registry import Operator
 from xflow.rewriting.derivation import Application, application
 from xflow.search.steps import Step

@@ -15,15 +15,18 @@ from typing import NamedTuple
 from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.graph import Graph, Leaf, Node, Opaque, Value, with_inputs
+from xflow.core.fold import ConstantLookup
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Opaque, Value, with_inputs
 from xflow.core.registry import Operator
 from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import loses_digits
 from xflow.rewriting.index import Entry, RuleIndex, below, operators_of
-from xflow.rewriting.match import ConstantLookup, Match, NoMatch, find_matches, replacement
+from xflow.rewriting.instance import Instance
+from xflow.rewriting.match import Match, NoMatch, find_matches
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Instance
+from xflow.rewriting.rewrite import replacement
 
 LIGHTER = 0.9
 """The part of the work up to which a step counts as one that lightens it."""

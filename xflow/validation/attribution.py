@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
+from xflow.core.progress import CountProgress
 from xflow.cost.comparison import Comparison
 from xflow.cost.objectives import ExactCost
 from xflow.rewriting.replacement import Replacement, Replacements, apply_replacements, without
@@ -75,7 +76,7 @@ def attribute_time(
     *,
     until: float,
     step_s: float,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    tell: CountProgress = lambda done, total: None,
 ) -> Attribution:
     """Time the model without each group against the whole one, the most gainful group first.
 

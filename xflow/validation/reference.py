@@ -32,7 +32,7 @@ from xflow.feeds.inputs import (
     Sizes,
     default_shapes,
     is_fixed,
-    load_model,
+    load_proto,
 )
 from xflow.onnx.files import data_files
 from xflow.onnx.proto_compat import all_nodes
@@ -132,7 +132,7 @@ class Reference:
         `given` decides the shapes of inputs that it names, and else the first real inputs do.
         Raises `UsageError` for wrong shapes, and `ModelError` for a model that cannot be fed.
         """
-        model = load_model(self.model)
+        model = load_proto(self.model)
         self.may_be_random = _may_be_random(model)
         self.extra_s = min(EXTRA_S, EXTRA * (deadline - time.monotonic()))
         real = self.plan.given

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xflow.core.graph import Graph, Node, Value, leaf, rebuild, walk
+from xflow.core.graph import Graph, rebuild, walk
+from xflow.core.node import Node, Value, leaf
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 from xflow.rewriting.replacement import Replacement

@@ -19,7 +19,7 @@ from xflow.feeds.inputs import AT_OTHER_SIZES, Shapes
 from xflow.onnx.checker import check_model
 from xflow.onnx.exporter import export_model
 from xflow.onnx.files import self_contained, write_model_atomically
-from xflow.onnx.importer import Imported
+from xflow.onnx.imported import Imported
 from xflow.onnx.interface import check_interface
 from xflow.onnx.nodes import has_foreign_operators
 from xflow.onnx.types import interface
@@ -74,7 +74,7 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Validated:
     """What remains of a list of replacements, the model that they make, and what went wrong.
 
     `checked` is None where nothing remains.
@@ -114,7 +114,7 @@ class Validator:
     inputs: Sequence[InputSet] = ()
     references: dict[int, Reference] = field(default_factory=dict)
 
-    def validate(self, replacements: Sequence[Replacement]) -> Verdict:
+    def validate(self, replacements: Sequence[Replacement]) -> Validated:
         """Drop what breaks the model, by bisection, until the rest makes a right one.
 
         Raises ValidationFailed where the input model itself does not run.
@@ -128,7 +128,7 @@ class Validator:
             step: Callable[[Sequence[Replacement]], object] = self.build if broken else self.attempt
             outcome = model if isinstance(model, Broken) else self.compare(model)
             if isinstance(outcome, Checked):
-                return Verdict(outcome, chosen, tuple(warnings))
+                return Validated(outcome, chosen, tuple(warnings))
             if outcome.hopeless or time.monotonic() > self.deadline:
                 warnings.append(f"The rewrites were dropped: {outcome.reason}.")
                 break
@@ -144,7 +144,7 @@ class Validator:
             chosen = without(chosen, number)
             if not chosen and not self.prepared:
                 break
-        return Verdict(None, (), tuple(warnings))
+        return Validated(None, (), tuple(warnings))
 
     def build(self, replacements: Sequence[Replacement]) -> ir.Model | Broken:
         """The model that the replacements make."""

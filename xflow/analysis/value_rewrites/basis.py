@@ -13,7 +13,8 @@ from xflow.analysis.value_rewrites import (
     nan_tests,
 )
 from xflow.analysis.value_rewrites.nan_tests import decided
-from xflow.core.graph import Graph, Value
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.recheck.facts import Facts
 
 

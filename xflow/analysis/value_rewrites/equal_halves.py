@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from xflow.core.fold import ConstantLookup
-from xflow.core.graph import Graph, Value, apply
+from xflow.core.graph import Graph
+from xflow.core.node import Value, apply
 from xflow.core.registry import Operator
 
 FACT = "halves-are-equal"

@@ -20,7 +20,8 @@ from fractions import Fraction
 import numpy as np
 
 from xflow.analysis.ranges import LARGEST, Ranges
-from xflow.core.graph import Graph, Value, apply, rebuild, walk, with_inputs
+from xflow.core.graph import Graph, rebuild, walk
+from xflow.core.node import Value, apply, with_inputs
 from xflow.core.registry import Array, Operator
 
 RAISED = "least-float-is-a-number"

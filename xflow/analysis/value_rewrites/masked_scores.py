@@ -19,7 +19,8 @@ import numpy as np
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import moderate
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Node, Value, apply
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Value, apply
 from xflow.core.registry import Operator
 from xflow.core.sorts import FLOATS
 from xflow.ops.shape import Movement

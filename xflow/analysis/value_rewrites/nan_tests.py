@@ -21,8 +21,9 @@ from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.analysis.value_rewrites.masked_scores import absorbed
 from xflow.core.assumptions import Assumption
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, Node, Opaque, Value, apply
+from xflow.core.graph import Graph
 from xflow.core.intervals import Range
+from xflow.core.node import Node, Opaque, Value, apply
 from xflow.core.registry import Operator
 from xflow.core.sorts import BOOL
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from xflow.cost.calibration.calibrate import Calibration, Number
-    from xflow.cost.store import Place
+    from xflow.cost.store import Platform
 
 WIDTH = 80
 BUSY = "Other processes were in the way of it; measure again when the machine is idle."
@@ -34,18 +34,18 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Measure this machine anew, keep that for all further runs, and print it."""
     from rich.console import Console
 
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost.calibration.calibrate import calibrate, keep
     from xflow.cost.machine import Crowd, usable_cores
     from xflow.cost.measure import Measurer, Target
-    from xflow.cost.store import Place, Store
+    from xflow.cost.store import Platform, Store
 
     target = Target(options.provider, options.threads or usable_cores())
     start = time.monotonic()
     with Measurer(target) as measurer, Store() as store:
-        place = Place.of(target.provider, target.threads, measurer.runtime_version)
+        place = Platform.of(target.provider, target.threads, measurer.runtime_version)
         crowd = Crowd()
-        with Progress(options.quiet, options.verbose) as progress:
+        with ProgressDisplay(options.quiet, options.verbose) as progress:
             found = calibrate(measurer, progress)
         if not found.measured:
             raise WorkerError(f"nothing could be measured: {found.numbers[0].reason}")
@@ -80,7 +80,7 @@ def cells(number: Number) -> tuple[str, str, str]:
     return f"{number.default:.3g}", f"{number.measured:.3g}", ""
 
 
-def summary(found: Calibration, place: Place, seconds: float) -> list[str]:
+def summary(found: Calibration, place: Platform, seconds: float) -> list[str]:
     """What it holds for, and how much of it was measured."""
     return [
         f"{len(found.measured)} of {len(found.numbers)} numbers measured in {seconds:.0f} s, for",

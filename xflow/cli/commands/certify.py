@@ -42,7 +42,7 @@ def add(commands: Commands[Parser]) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Confirm that a model follows from another by the steps of a report."""
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.pipeline.certify import Rechecked, certify, measure_again, prove_again
     from xflow.pipeline.log import read_report
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     if options.recheck:
         checked = Rechecked(rules_folder(options.rules))
         prover, rounding = checked, checked.rounding
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         assumption = None if options.assume is None else Assumption.named(options.assume)
         paths = Path(options.input), Path(options.output)
         found = certify(*paths, log, prover, progress, rounding=rounding, assumption=assumption)

@@ -143,12 +143,12 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     Raises Different and Slower: the exit code says which.
     """
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost import machine
     from xflow.cost.measure import Target
     from xflow.cost.worker import Worker
     from xflow.feeds.dimension_equalities import tied_settings
-    from xflow.feeds.inputs import default_shapes, load_model
+    from xflow.feeds.inputs import default_shapes, load_proto
     from xflow.feeds.real_inputs import real_inputs
     from xflow.onnx import files
     from xflow.onnx.interface import check_interface
@@ -157,7 +157,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     given = input_settings(options.input_shapes)
     before, after = Path(options.before), Path(options.after)
     loaded, _ = map(files.load_model, (before, after))  # raises ModelError, in one sentence
-    old, new = load_model(before), load_model(after)
+    old, new = load_proto(before), load_proto(after)
     fault = check_interface(old, new, strict=False)
     if fault is not None:
         raise Different(fault, str(after))
@@ -169,7 +169,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     with Worker(limit) as worker:
         deadline = time.monotonic() + LIMIT_S
         question = Question(before, after, settings, options, target, worker, deadline, real)
-        with Progress(options.quiet, options.verbose) as progress:
+        with ProgressDisplay(options.quiet, options.verbose) as progress:
             progress("compare", {})
             agreed = question.compare()
             timed: Sequence[Comparison] = ()

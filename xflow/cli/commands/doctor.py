@@ -41,9 +41,9 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     from xflow.cost.calibration.calibrate import stored
     from xflow.cost.machine import processor_name, usable_cores
-    from xflow.cost.store import Place, Store, default_path
+    from xflow.cost.store import Platform, Store, default_path
     from xflow.cost.worker import Worker
-    from xflow.report.report import format_amount
+    from xflow.report.formats import format_amount
     from xflow.rewriting.store import default_directory, load_rules
 
     console = Console(highlight=False, soft_wrap=True)
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     path = default_path()
     size = path.stat().st_size if path.is_file() else 0
     with Store() as store:
-        place = Place.of("cpu", threads, runtime)
+        place = Platform.of("cpu", threads, runtime)
         known = stored(place, store) is not None
         tell("measured on", f"cpu, {counted(threads, 'thread')}")
         tell("calibrated", "yes" if known else "no; the first run does it, or xflow calibrate")

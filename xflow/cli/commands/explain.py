@@ -54,12 +54,12 @@ def run(options: argparse.Namespace) -> ExitCode:
             print(printable("\n".join(direction.lines())))
         return ExitCode.OK
 
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost import machine
     from xflow.pipeline import api
     from xflow.pipeline.explanation import explain_report
 
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         result = api.optimize(
             options.input,
             budget=options.budget,

@@ -148,10 +148,10 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     store.select_rules(rules, options.only_rules, options.skip_rules)
 
     # Behind the checks of what was asked for: it loads for seconds.
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.pipeline import api
 
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         result = api.optimize(
             options.input,
             budget=options.budget,
@@ -193,7 +193,9 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     if not options.quiet:
         from rich.console import Console
 
-        Console(width=WIDTH).print(report.render())
+        from xflow.report.tables import render
+
+        Console(width=WIDTH).print(render(report))
     if options.fail_if_not_faster and not report.changed:
         raise NotFaster("nothing was gained, the output is the input's graph", options.input)
     return ExitCode.OK

@@ -17,7 +17,7 @@ from xflow.core.wording import counted
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from xflow.onnx.importer import Imported
+    from xflow.onnx.imported import Imported
 
 CHECK_S = 600.0
 """Seconds that the comparison on random inputs may take."""
@@ -42,7 +42,7 @@ def add(commands: Commands[Parser]) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Make the rewrites of a report again, without search and timing."""
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.onnx import files
     from xflow.pipeline.certify import replayed, same_digest
     from xflow.pipeline.log import read_report
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             options.input,
             "give that model, or optimize this one",
         )
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         progress("replay", {})
         if log.empty:  # unchanged means unchanged: the very bytes
             files.write_model_atomically(source.read_bytes(), options.output, source=source)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.core.graph import Graph
+from xflow.core.progress import Progress
 from xflow.core.registry import Operator
 from xflow.cost.calibration import peak_probes, probes
 from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
@@ -24,14 +25,13 @@ from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
 from xflow.cost.machine import Crowd
 from xflow.cost.measure import Measurer
-from xflow.cost.store import Place, Store
+from xflow.cost.store import Platform, Store
 from xflow.cost.target import Layout, TargetModel
 from xflow.cost.worker import Failed
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 
 Measure = Callable[[Graph], float]
-Progress = Callable[[str, Mapping[str, object]], None]
 
 SECONDS = 25.0
 """What a calibration runs for; loading the models comes on top."""
@@ -82,7 +82,7 @@ class Calibration:
 
 
 def calibrated(
-    place: Place,
+    place: Platform,
     measurer: Measurer,
     store: Store,
     progress: Progress | None = None,
@@ -109,7 +109,7 @@ def calibrated(
     return with_numbers(TargetModel(threads=place.threads), found.measured)
 
 
-def stored(place: Place, store: Store) -> TargetModel | None:
+def stored(place: Platform, store: Store) -> TargetModel | None:
     """The target model of a place as it was measured before; None if it was not."""
     text = store.calibration(place)
     if text is None:
@@ -120,7 +120,7 @@ def stored(place: Place, store: Store) -> TargetModel | None:
         return None
 
 
-def keep(found: Calibration, place: Place, store: Store) -> None:
+def keep(found: Calibration, place: Platform, store: Store) -> None:
     """Store what was measured, if anything was."""
     if found.measured:
         store.put_calibration(place, json.dumps(found.measured, sort_keys=True))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xflow.core.graph import Graph, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, ELEMENT, INT, REAL
 from xflow.cost.target import Fusion, TargetModel, Term

@@ -24,7 +24,7 @@ def add(actions: Commands[Parser]) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Check them; fail unless all are confirmed."""
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost import machine
     from xflow.verifier.recheck import database
     from xflow.verifier.recheck.verdicts import Confirmed
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     jobs, limit = options.jobs or machine.usable_cores(), options.limit or database.LIMIT
     folder = rules_folder(options.directory)
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         results = database.recheck_directory(folder, options.rule, count, jobs, limit)
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]

@@ -21,7 +21,7 @@ def add(actions: Commands[Parser]) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Prove them; fail on the first that does not hold."""
-    from xflow.cli.progress import Progress
+    from xflow.cli.progress import ProgressDisplay
     from xflow.cost import machine
     from xflow.rewriting import store
     from xflow.verifier import database
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         progress("prove", {"rule": done, "of": total})
 
     jobs = options.jobs or machine.usable_cores()
-    with Progress(options.quiet, options.verbose) as progress:
+    with ProgressDisplay(options.quiet, options.verbose) as progress:
         failures = database.verify_directory(folder, count, jobs)
     if failures:
         first = failures[0]

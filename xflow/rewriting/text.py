@@ -1,0 +1,166 @@
+"""Rules as text: stanzas of lines, each a key and what it says; see `xflow.rewriting.rule`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from xflow.core.errors import RuleFileError, ShapeError, SizeError
+from xflow.core.expressions import LENGTH, expression, shortened
+from xflow.core.sorts import HOLDS_FOR
+from xflow.rewriting.declarations import parse_inputs
+from xflow.rewriting.rule import EXACT, Rule
+
+HIGHEST_RANK = 12
+"""The largest rank that a rule may name."""
+
+MOST_OPERATORS = 200
+"""Most operators on a side of a rule; those of the database have up to 18."""
+
+MOST_NAMES = 64
+"""Most inputs, parameters or conditions of a rule; those of the database have up to 12."""
+
+LONGEST_NAME = 200
+"""Most characters of a rule's name; the generator's have up to a hundred."""
+
+_NOTES = ("set", "proof", "numerics")
+_KEYS = (
+    *("in", "param", "rank", "from", "to", "where", "reverse", "types", "exact", "limits"),
+    *_NOTES,
+)
+
+
+def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> list[Rule]:
+    """Read stanzas; blank lines and lines that start with ``#`` are passed over.
+
+    Raises RuleFileError that names `source` and the line. Unless `checked`, sides are taken as they
+    are spelled, and rules that make no sense at one of their ranks raise it only when they are used
+    there.
+    """
+    stanzas = parse_stanzas(text, source)
+    return [make_rule(stanza, f"{source}:{line}", checked=checked) for line, stanza in stanzas]
+
+
+def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[str, str]]]:
+    """The stanzas of a text, each with its line and the texts behind its keys.
+
+    Raises RuleFileError that names `source` and the line.
+    """
+    stanza: dict[str, str] = {}
+    start = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, _, rest = line.strip().partition(" ")
+        if key == "rule":
+            if stanza:
+                yield start, stanza
+            start, stanza = number, {"rule": rest.strip()}
+        elif not stanza or key not in _KEYS or not line[0].isspace():
+            raise RuleFileError(
+                f"{shortened(key)!r} is no line of a rule",
+                f"{source}:{number}",
+                f"expected one of: rule, {', '.join(_KEYS)}",
+            )
+        elif len(rest) > LENGTH:
+            what = f"a line of {len(rest):,} characters, where {LENGTH:,} are allowed"
+            raise RuleFileError(what, f"{source}:{number}")
+        elif key in stanza:
+            raise RuleFileError(f"a second line {key!r}", f"{source}:{number}")
+        else:
+            stanza[key] = rest.strip()
+    if stanza:
+        yield start, stanza
+
+
+def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) -> Rule:
+    """The rule of a stanza that was found at `where`. Raises RuleFileError; see `parse_rules`."""
+    name = stanza["rule"]
+    if len(name) > LONGEST_NAME or not re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", name):
+        what = f"{shortened(name)!r} is no rule name"
+        raise RuleFileError(what, where, f"use small letters, digits and -, {LONGEST_NAME} at most")
+    for key in ("in", "from", "to"):
+        if key not in stanza:
+            raise RuleFileError(f"rule {name} has no line {key!r}", where)
+    try:
+        _check_extent(stanza)
+        words = stanza.get("rank", "0").split()
+        ranks = tuple(map(int, words[:-1] if words[-1:] == ["..."] else words))
+        reverse = stanza.get("reverse")
+        if not ranks or min(ranks) < 0 or len(set(ranks)) < len(ranks):
+            raise RuleFileError("the ranks are no list of different numbers from 0 on")
+        if max(ranks) > HIGHEST_RANK:
+            raise RuleFileError(f"rank {max(ranks)} is higher than {HIGHEST_RANK}")
+        types = stanza.get("types")
+        if types is not None and types not in HOLDS_FOR:
+            raise RuleFileError(f"{types!r} are no types", do=f"use one of: {'; '.join(HOLDS_FOR)}")
+        exact = stanza.get("exact")
+        if exact is not None and exact not in EXACT:
+            raise RuleFileError(f"{exact!r} is no exactness", do=f"use one of: {'; '.join(EXACT)}")
+        rule = Rule(
+            name,
+            " ".join(stanza["in"].split()),
+            _canonical(stanza["from"]) if checked else stanza["from"],
+            _canonical(stanza["to"]) if checked else stanza["to"],
+            " ".join(stanza.get("param", "").split()),
+            ranks,
+            _conditions(stanza.get("where", "")),
+            None if reverse is None else () if reverse == "always" else _conditions(reverse),
+            {key: stanza[key] for key in _NOTES if key in stanza},
+            types,
+            words[-1:] == ["..."],
+            exact,
+            tuple(stanza.get("limits", "").split()),
+        )
+        strangers = sorted(set(rule.limits) - {name for name, _ in parse_inputs(rule.inputs)})
+        if strangers:
+            raise RuleFileError(f"{strangers[0]!r} among the limits is no input")
+        if not re.fullmatch(r"base|search; follows from .+", rule.notes.get("set", "base")):
+            raise RuleFileError(
+                f"{rule.notes['set']!r} is no set of rules",
+                do="write 'base', or 'search; follows from' and the names of rules",
+            )
+        _ = rule.numerics  # a malformed line is an error at once
+        for _ in rule.usable_instances() if checked else ():
+            pass
+    except RuleFileError as error:
+        raise RuleFileError(error.what, f"{where}, rule {name}", error.do) from None
+    except (ShapeError, SizeError, SyntaxError, ValueError, KeyError) as error:
+        raise RuleFileError(shortened(str(error), 400), f"{where}, rule {name}") from None
+    except ZeroDivisionError:
+        raise RuleFileError("it divides by zero", f"{where}, rule {name}") from None
+    except RecursionError:
+        raise RuleFileError("it is nested too deeply", f"{where}, rule {name}") from None
+    return rule
+
+
+def _check_extent(stanza: Mapping[str, str]) -> None:
+    """Raise RuleFileError for more than anybody writes, which would take too long to look at."""
+    counts = {
+        "inputs": (stanza["in"].count("["), MOST_NAMES),
+        "parameters": (len(stanza.get("param", "").split()), MOST_NAMES),
+        **{
+            f"conditions in {key!r}": (stanza.get(key, "").count(",") + 1, MOST_NAMES)
+            for key in ("where", "reverse")
+        },
+        **{
+            f"operators in {key!r}": (stanza[key].count("("), MOST_OPERATORS)
+            for key in ("from", "to")
+        },
+    }
+    for what, (count, most) in counts.items():
+        if count > most:
+            raise RuleFileError(f"{count} {what}, where {most} are allowed")
+
+
+def _canonical(text: str) -> str:
+    tree = expression(text)
+    if isinstance(tree, ast.Tuple):
+        return ", ".join(map(ast.unparse, tree.elts))
+    return ast.unparse(tree)
+
+
+def _conditions(text: str) -> tuple[str, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(ast.unparse(expression(part)) for part in parts)

@@ -1,0 +1,110 @@
+"""The constants of a graph as the search may see them, and what is known of its values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from xflow.analysis.observers import Observed, contexts
+from xflow.analysis.ranges import Ranges, coarse, without_sign
+from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.fold import ConstantLookup, with_expressions
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Value, leaf
+from xflow.core.registry import Array
+from xflow.core.sorts import FLOATS
+from xflow.search.policy import POLICY, Policy
+from xflow.search.region import Region
+
+
+class Constants:
+    """The constants of a graph as the search may see them, and what is known of its values.
+
+    `assumption` is what is taken for granted of these, `outside` what is sensitive to the outputs
+    of the graph, where it is a part of another.
+    """
+
+    def __init__(
+        self,
+        lookup: ConstantLookup,
+        assumption: Assumption = DEFAULT,
+        outside: Observed = Observed.NOWHERE,
+        policy: Policy = POLICY,
+    ) -> None:
+        self.lookup = lookup
+        self.policy = policy
+        self.ranges = Ranges(lookup, assumption)
+        self.outside = outside
+        self.careful: set[Node] = set()
+        """The nodes of regions of which a form was seen to lose digits."""
+        self._keys: dict[Value, str | None] = {}
+
+    def contexts(self, graph: Graph) -> Mapping[Value, Observed]:
+        """What is sensitive to each value of a graph."""
+        return contexts(graph, [self.outside] * len(graph.outputs))
+
+    def leaf(
+        self, name: str, value: Value, readers: Iterable[Node], blocked: bool = False
+    ) -> Value:
+        """A leaf that stands for a value, with what is known of it as far as that counts.
+
+        `readers` are the nodes that read it. Whether weights are positive, say, counts only where
+        what is computed from them is a number for that reason: of other layers they may not be.
+        """
+        dtype = value.type.dtype
+        if dtype not in FLOATS:
+            return leaf(name, value.type, constant=value.is_constant, blocked=blocked)
+        known = self.ranges.of(value)
+        least = coarse(known, dtype)
+        if value.is_constant and known.is_real:
+            plain = without_sign(least, dtype)
+            if not any(node.constant for node in readers) and all(
+                self.ranges.is_real_with(node, value, plain) for node in readers
+            ):
+                least = plain
+        return leaf(
+            name,
+            value.type,
+            constant=value.is_constant,
+            blocked=blocked,
+            known=least,
+        )
+
+    def key(self, value: Value) -> str | None:
+        """What tells the data of `value` apart; None if rules must not look at it."""
+        if value not in self._keys:
+            array = self.lookup(value) if value.is_leaf else None
+            self._keys[value] = None if array is None else self._digest(array)
+        return self._keys[value]
+
+    def of(self, region: Region) -> ConstantLookup:
+        """The lookup for the leaves of a region, and for small expressions over them."""
+        own = region.own
+
+        def find(value: Value) -> Array | None:
+            source = own.get(value)
+            if source is None or not source.is_constant or self.key(source) is None:
+                return None
+            return self.lookup(source)
+
+        return with_expressions(find, self.policy.told_apart)
+
+    def _digest(self, array: Array) -> str | None:
+        """A hash of data that a rule could recognise: small, uniform, or of zeros and ones."""
+        if array.size == 0 or array.dtype.kind not in "biuf":
+            return None
+        if array.size > self.policy.told_apart:
+            sample = array.reshape(-1)[:64]
+            if np.all(sample == sample[0]) and np.all(array == sample[0]):
+                array = array.reshape(-1)[:1]
+            elif not (_is_mask(sample) and _is_mask(array)):
+                return None
+        data = np.ascontiguousarray(array).tobytes()
+        return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + data).hexdigest()[:16]
+
+
+def _is_mask(array: Array) -> bool:
+    """Whether an array is of zeros and ones."""
+    return bool(np.all((array == 0) | (array == 1)))
