@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -11,13 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
-import loky
-
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.fold import with_expressions
 from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf
+from xflow.core.processes import process_pool
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Use
 from xflow.cost.estimate import Estimator
@@ -167,11 +165,7 @@ class Explorers:
         if layouts is None or self._processes < 2 or regions < 2:
             return None
         if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
-            # A process that has ended for want of work, or that has come to hold much, is started
-            # again: nobody needs to know.
-            ended = "A worker (stopped|was restarted) while some jobs"
-            warnings.filterwarnings("ignore", ended, UserWarning)
-            self._pool = loky.ProcessPoolExecutor(
+            self._pool = process_pool(
                 self._processes,
                 timeout=self._setting.policy.idle_s,
                 initializer=_begin,
