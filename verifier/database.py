@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def verify_rules(
     rules: Sequence[Rule],
     progress: Progress | None = None,
     jobs: int | None = None,
-    executor: Callable[[int], Executor] = process_pool,
+    executor: Callable[[int], AbstractContextManager[Executor]] = process_pool,
 ) -> list[Failure]:
     """The rules among `rules` that cannot be proved again, in order.
 

@@ -9,7 +9,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -20,15 +21,20 @@ START_S = 60.0
 """Seconds that a process may take to come up."""
 
 
-def process_pool(jobs: int, **options: Any) -> Any:
-    """An executor of `jobs` processes; `options` are those of loky's.
+@contextmanager
+def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
+    """An executor of `jobs` processes, which are killed on exit; `options` are those of loky's.
 
     It needs no guarded main module. When a process dies, all jobs that wait fail.
     """
     # A process that was idle for long, or that holds much memory, is replaced, which loses nothing.
     replaced = "A worker (stopped|was restarted) while some jobs"
     warnings.filterwarnings("ignore", replaced, UserWarning)
-    return loky.ProcessPoolExecutor(jobs, **options)
+    pool = loky.ProcessPoolExecutor(jobs, **options)
+    try:
+        yield pool
+    finally:  # after an interruption nothing waits for jobs that have not begun
+        pool.shutdown(wait=False, kill_workers=True)
 
 
 class Worker:

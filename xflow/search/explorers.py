@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -70,6 +71,8 @@ class Explorers:
         cost: CostModel,
         setting: Setting,
         processes: int = 1,
+        *,
+        pool: Callable[..., AbstractContextManager[Executor]] = process_pool,
     ) -> None:
         self.index = RuleIndex(rules)
         self.directions = {each.name: each for rule in rules for each in rule.directions()}
@@ -79,13 +82,14 @@ class Explorers:
         self._cost = cost
         self._setting = setting
         self._processes = min(processes, setting.policy.processes)
-        self._pool: Any = None
+        self._start_pool = pool
+        self._pool: Executor | None = None
+        self._exit = ExitStack()
 
     def close(self) -> None:
         """End the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, kill_workers=True)
-            self._pool = None
+        self._exit.close()
+        self._pool = None
 
     def explore(
         self,
@@ -159,18 +163,19 @@ class Explorers:
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
 
-    def _started(self, regions: int, seconds: float) -> Any:
+    def _started(self, regions: int, seconds: float) -> Executor | None:
         """The processes, if they are there or worth starting."""
         layouts = self._cost.layouts
         if layouts is None or self._processes < 2 or regions < 2:
             return None
         if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
-            self._pool = process_pool(
+            pool = self._start_pool(
                 self._processes,
                 timeout=self._setting.policy.idle_s,
                 initializer=_begin,
                 initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
             )
+            self._pool = self._exit.enter_context(pool)
         return self._pool
 
     def _here(self, region: Region, share: Share) -> Found:
