@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
+from xflow.core.processes import process_pool
 from xflow.core.progress import CountProgress
 from xflow.rewriting.rule import BITS, Rule
 from xflow.rewriting.store import load_rules
@@ -70,16 +71,19 @@ def _of_text(test: Callable[[Rule], Failure | None], text: str) -> Failure | Non
 
 
 def verify_rules(
-    rules: Sequence[Rule], progress: CountProgress | None = None, jobs: int | None = None
+    rules: Sequence[Rule],
+    progress: CountProgress | None = None,
+    jobs: int | None = None,
+    executor: Callable[[int], AbstractContextManager[Executor]] = process_pool,
 ) -> list[Failure]:
     """The rules among `rules` that cannot be proved again, in order.
 
     Rules with a counterexample are found first, in seconds; only if there are none is everything
-    proved. Works in `jobs` processes (by default one a core). A process that dies is a failure of
-    the rule that it worked on, never a proof.
+    proved. Works in `jobs` processes (by default one a core) of an `executor`. A process that dies
+    is a failure of the rule that it worked on, never a proof.
     """
     jobs = max(1, min(jobs or os.cpu_count() or 1, len(rules)))
-    with process_pool(jobs) as pool:
+    with executor(jobs) as pool:
         return _run(pool, refute_rule, rules, progress) or _run(pool, verify_rule, rules, progress)
 
 
@@ -104,11 +108,6 @@ def _run(
         if progress:
             progress(number + 1, len(rules))
     return failures
-
-
-def process_pool(jobs: int) -> Executor:
-    """A pool of fresh processes: a forked solver would share state with its parent."""
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
 
 
 def verify_directory(

@@ -7,73 +7,42 @@ and applied again where they arrive.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
-from xflow.core.graph import walk
-from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
-from xflow.core.registry import Attribute, Operator
-
-Reference: TypeAlias = tuple[int, int]
-"""A node's position among those of a code, and the number of its output."""
-
-
-@dataclass(frozen=True)
-class LeafCode:
-    """A leaf of concrete shape."""
-
-    key: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class NodeCode:
-    """An operator applied to outputs of nodes before it."""
-
-    op: str
-    inputs: tuple[Reference, ...]
-    attributes: tuple[tuple[str, Attribute], ...]
-    dtype: str
+from xflow.core.codec import from_plain, to_plain
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, Value, leaf
 
 
 @dataclass(frozen=True)
 class Code:
-    """Values as plain data: every node once, inputs before users."""
+    """Values as plain data: their form, as JSON, and the types of the leaves that it names."""
 
-    nodes: tuple[LeafCode | NodeCode, ...]
-    roots: tuple[Reference, ...]
+    form: str
+    leaves: tuple[tuple[str, str, tuple[int, ...]], ...]
+    """Key, element type and concrete shape of each."""
 
 
 def encode(values: Sequence[Value]) -> Code:
     """`values` as plain data. They must be of concrete shapes, and not of a model."""
-    position: dict[Node, int] = {}
-    nodes: list[LeafCode | NodeCode] = []
-    for node in walk(values):
-        position[node] = len(nodes)
-        if isinstance(node.op, Leaf):
-            shape = tuple(int(str(size)) for size in node.types[0].shape)
-            nodes.append(LeafCode(node.op.key, node.types[0].dtype, shape))
-        else:
-            assert isinstance(node.op, Operator)
-            inputs = tuple((position[value.node], value.index) for value in node.inputs)
-            attributes = tuple(sorted(node.attributes.items(), key=lambda item: item[0]))
-            nodes.append(NodeCode(node.op.name, inputs, attributes, node.types[0].dtype))
-    return Code(tuple(nodes), tuple((position[value.node], value.index) for value in values))
+    form = to_plain(values)
+    assert form is not None
+    leaves = tuple(
+        (str(each), each.type.dtype, tuple(int(str(size)) for size in each.shape))
+        for each in Graph(tuple(values)).leaves
+    )
+    return Code(json.dumps(form, sort_keys=True), leaves)
 
 
 def decode(code: Code) -> tuple[Value, ...]:
     """The values of which `code` was made, interned as ever."""
-    made: list[tuple[Value, ...]] = []
-    for node in code.nodes:
-        if isinstance(node, LeafCode):
-            made.append((leaf(node.key, TensorType(node.dtype, node.shape)),))
-        else:
-            args = [made[position][output] for position, output in node.inputs]
-            made.append(apply(node.op, args, dict(node.attributes), dtype=node.dtype))
-    return tuple(made[position][output] for position, output in code.roots)
+    leaves = {key: leaf(key, TensorType(dtype, shape)) for key, dtype, shape in code.leaves}
+    values = from_plain(json.loads(code.form), leaves)
+    assert values is not None
+    return values
 
 
 def canonical(value: object) -> str:

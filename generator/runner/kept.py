@@ -12,27 +12,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
-from fractions import Fraction
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from xflow.core.expressions import fraction
-from xflow.core.registry import RealSymbol
-from xflow.core.size import Expr
-from xflow.core.size_text import parse_size
 from xflow.generator.generalization.skeleton import Point
 from xflow.generator.runner.chunks import Consequence, Explored, Judged, ProposalCode
-from xflow.generator.runner.codec import Code, LeafCode, NodeCode
+from xflow.generator.runner.codec import Code
 from xflow.generator.runner.outcome import Outcome
 from xflow.generator.settle import Fate, Settled
 from xflow.rewriting.rule import Rule
 
 KEPT: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (
-        *(Outcome, Explored, ProposalCode, Code, LeafCode, NodeCode, Point, RealSymbol),
-        *(Judged, Settled, Rule, Consequence),
-    )
+    for kind in (Outcome, Explored, ProposalCode, Code, Point, Judged, Settled, Rule, Consequence)
 }
 """The classes whose objects can be kept: those of which the results of chunks are made."""
 
@@ -66,10 +58,6 @@ def _plain(value: object) -> Any:
             return {"list": [_plain(item) for item in value]}
         case tuple():
             return {"tuple": [_plain(item) for item in value]}
-        case Fraction():
-            return {"Fraction": str(value)}
-        case Expr():
-            return {"Expr": str(value)}
         case Fate():
             return {"Fate": value.value}
     kind = type(value)
@@ -95,10 +83,6 @@ def _value(plain: Any) -> Any:
             return [_value(item) for item in inside]
         case "tuple":
             return tuple(_value(item) for item in inside)
-        case "Fraction":
-            return fraction(inside)
-        case "Expr":
-            return parse_size(inside)
         case "Fate":
             return Fate(inside)
     cls = KEPT[kind]
@@ -115,7 +99,7 @@ def _value(plain: Any) -> Any:
 @cache
 def _hints(cls: type) -> dict[str, Any]:
     """The types of a class's fields by their names."""
-    hints = get_type_hints(cls, localns={"Expr": Expr})  # `Size` names it before it is there
+    hints = get_type_hints(cls)
     return {item.name: hints[item.name] for item in fields(cls)}
 
 

@@ -8,16 +8,13 @@ chunk runs, and never what comes of it, as a limit inside the solver would.
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections import deque
-from dataclasses import dataclass
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import psutil
-
+from xflow.core.processes import Worker
 from xflow.generator.runner.engine import Item, QueueingEngine, Usage
 from xflow.generator.runner.memory import resident, spell
 from xflow.generator.runner.outcome import Outcome, pack, unpack
@@ -28,13 +25,11 @@ SAMPLE_S = 0.1
 """Seconds between two looks at the memory of the workers."""
 
 
-@dataclass
-class _Worker:
-    process: BaseProcess
-    connection: Connection
-    usage: psutil.Process
+class _Worker(Worker):
+    """A worker with the chunk that it runs and the bytes that it holds."""
+
     item: Item | None = None
-    memory: int = 0
+    memory = 0
 
 
 class LocalEngine(QueueingEngine):
@@ -48,12 +43,10 @@ class LocalEngine(QueueingEngine):
         self._limit = limit
         self._journal = journal
         self._source = source_digest()
-        self._context = multiprocessing.get_context("spawn")
-        self._driver = psutil.Process()
         self._alone: deque[Item] = deque()
         """Chunks that were too large to run beside others."""
         self._workers: list[_Worker] = []
-        self._wake_here, self._wake_there = self._context.Pipe(duplex=False)
+        self._wake_here, self._wake_there = Pipe(duplex=False)
         self._closing = False
         self._thread = threading.Thread(target=self._guarded, daemon=True)
         self._thread.start()
@@ -98,14 +91,7 @@ class LocalEngine(QueueingEngine):
             self._give(idle.pop() if idle else self._start(), item)
 
     def _start(self) -> _Worker:
-        here, there = self._context.Pipe()
-        process = self._context.Process(
-            target=serve, args=(there, self._journal, self._source), daemon=True
-        )
-        process.start()
-        there.close()
-        assert process.pid is not None
-        worker = _Worker(process, here, psutil.Process(process.pid))
+        worker = _Worker(serve, self._journal, self._source)
         self._workers.append(worker)
         return worker
 
@@ -143,7 +129,7 @@ class LocalEngine(QueueingEngine):
         if self._alone and item is self._alone[0]:
             self._alone.popleft()
         self._deliver(item, outcome)
-        share = (self._limit - resident(self._driver)) // self.usage.workers
+        share = (self._limit - resident()) // self.usage.workers
         if outcome.memory > share:  # what it holds is little use to the next chunk
             self._end(worker)
 
@@ -165,8 +151,8 @@ class LocalEngine(QueueingEngine):
     def _watch(self) -> None:
         """Sample the memory, and end the largest worker where it is too much."""
         for worker in self._workers:
-            worker.memory = resident(worker.usage)
-        total = resident(self._driver) + sum(worker.memory for worker in self._workers)
+            worker.memory = resident(worker.process.pid)
+        total = resident() + sum(worker.memory for worker in self._workers)
         self.usage.peak_memory = max(self.usage.peak_memory, total)
         if total <= self._limit or not self._workers:
             return
@@ -186,9 +172,7 @@ class LocalEngine(QueueingEngine):
 
     def _end(self, worker: _Worker) -> None:
         self._workers.remove(worker)
-        worker.connection.close()
-        worker.process.kill()
-        worker.process.join()
+        worker.kill()
 
 
 def _how(code: int | None) -> str:

@@ -63,10 +63,10 @@ def workers_within(limit: int, wanted: int) -> int:
     return min(wanted, fitting)
 
 
-def resident(process: psutil.Process) -> int:
-    """Bytes resident in a process, 0 if it has ended."""
+def resident(process: int | None = None) -> int:
+    """Bytes resident in the process of that number, by default this one; 0 if it has ended."""
     try:
-        return int(process.memory_info().rss)
+        return int(psutil.Process(process).memory_info().rss)
     except psutil.Error:
         return 0
 

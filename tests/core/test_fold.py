@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.observers import decides
 from xflow.core.errors import ShapeError
-from xflow.core.fold import Folder, with_expressions
+from xflow.core.fold import LARGE, Folder, with_expressions
 from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.ops import operators
@@ -18,8 +18,8 @@ def weight(name: str, *shape: int) -> Value:
     return leaf(name, TensorType("FLOAT", shape), constant=True)
 
 
-def folded(value: Value, data: dict[Value, Array]) -> Array:
-    result = Folder(data.get)(value)
+def folded(value: Value, data: dict[Value, Array], large: int = LARGE) -> Array:
+    result = Folder(data.get, large=large)(value)
     assert result is not None
     return result
 
@@ -33,9 +33,7 @@ def test_parts_make_the_whole(rows: int, columns: int, limit: int, seed: int) ->
     shapes = {a: (rows, columns), b: (columns,), c: (1, 1)}
     data = {v: rng.standard_normal(shape).astype(np.float32) for v, shape in shapes.items()}
     whole = folded(expression, data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xflow.core.fold.LARGE", limit)
-        parts = folded(expression, data)
+    parts = folded(expression, data, limit)
     np.testing.assert_array_equal(parts, whole)
     assert parts.dtype == whole.dtype == np.float32
 
@@ -52,11 +50,10 @@ def test_what_is_only_moved_stays_as_it_is() -> None:
     assert result.tobytes() == expected.tobytes()
 
 
-def test_large_results_lie_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xflow.core.fold.LARGE", 16)
+def test_large_results_lie_in_files() -> None:
     a = weight("a", 4, 4)
     data = {a: np.arange(16, dtype=np.float32).reshape(4, 4)}
-    result = folded(apply("Relu", [a])[0], data)
+    result = folded(apply("Relu", [a])[0], data, 16)
     assert isinstance(result, np.memmap)
     np.testing.assert_array_equal(result, data[a])
 
@@ -65,11 +62,10 @@ def test_no_room_for_a_file_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> No
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("xflow.core.fold.LARGE", 16)
     monkeypatch.setattr("xflow.core.fold.tempfile.TemporaryFile", full)
     a = weight("a", 4, 4)
     data = {a: np.ones((4, 4), np.float32)}
-    np.testing.assert_array_equal(folded(apply("Neg", [a])[0], data), -data[a])
+    np.testing.assert_array_equal(folded(apply("Neg", [a])[0], data, 16), -data[a])
 
 
 @pytest.mark.parametrize("held", [True, False])

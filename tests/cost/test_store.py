@@ -319,14 +319,11 @@ def test_what_cannot_have_been_measured_does_not_count(kind: str, tmp_path: Path
     ],
     ids=["other columns", "a view without end"],
 )
-def test_tables_of_somebody_else_stop_nobody(
-    table: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("xflow.cost.store.STATEMENT_S", 0.2)
+def test_tables_of_somebody_else_stop_nobody(table: str, made: str, tmp_path: Path) -> None:
     path = tmp_path / "costs.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(made.format(table))
-    with Store(path) as store:
+    with Store(path, statement_s=0.2) as store:
         assert store.get(PLACE, "r") is None
         assert store.solution(PLACE, "r") is None
         assert store.calibration(PLACE) is None

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from places import SUPPORT
 from small_jobs import (
@@ -157,7 +156,7 @@ def test_an_exception_in_a_chunk_is_one_sentence(tmp_path: Path) -> None:
 
 def test_chunks_that_are_too_large_together_run_one_after_the_other() -> None:
     size = 400_000_000  # beside the 100 MB or so that every worker holds
-    limit = resident(psutil.Process()) + 2 * size
+    limit = resident() + 2 * size
     engine = LocalEngine(2, limit, None)
     try:
         chunks = [Hungry(size, 1.0, number) for number in range(2)]

@@ -10,18 +10,17 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from graphs import call, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_jobs import GB, MATRICES, SUMS, contents
 
 from xflow.core.errors import OutputError, UsageError
-from xflow.core.registry import RealSymbol
-from xflow.core.size import symbol
 from xflow.generator.database.difference import compare
 from xflow.generator.database.publish import prepare
 from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.runner.chunks import Consequence, Explore, Judged, Settle
-from xflow.generator.runner.codec import NodeCode, canonical, decode, encode
+from xflow.generator.runner.codec import canonical, decode, encode
 from xflow.generator.runner.journal import Journal, journal_folder
 from xflow.generator.runner.kept import to_text
 from xflow.generator.runner.memory import DRIVER, WORKER, default_limit, granted, workers_within
@@ -36,6 +35,18 @@ RULES = parse_rules(
     "rule three\n in x[n, m]\n from Relu(Transpose(x, perm=[1, 0]))\n"
     " to Transpose(Relu(x), perm=[1, 0])\n"
 )
+
+ACTIVATED = call(
+    "Gelu",
+    call(
+        "LayerNormalization",
+        *(tensor("x", 2, 8), tensor("s", 8), tensor("b", 8)),
+        axis=1,
+        epsilon=Fraction(1, 3),
+    ),
+    approximate="tanh",
+)
+"""A value with attributes of several kinds."""
 
 
 def test_a_damaged_journal_is_not_believed(tmp_path: Path) -> None:
@@ -98,6 +109,7 @@ def test_terms_arrive_as_the_same_interned_values() -> None:
         for candidate in enumerate_terms(vocabulary, 0, 2).candidates[:50]:
             pair = (candidate.source.value, candidate.target.value)
             assert decode(encode(pair)) == pair
+    assert decode(encode((ACTIVATED,))) == (ACTIVATED,)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers()), st.frozensets(st.text(max_size=3)))
@@ -196,14 +208,7 @@ OUTCOMES = (
     Outcome(Judged((), ("rule",))),
     Outcome({3: Consequence((1, 2), True)}),
     Outcome((True, False)),
-    Outcome(
-        NodeCode(
-            "Op",
-            ((0, 0),),
-            (("a", Fraction(1, 3)), ("s", (1, symbol("n"))), ("r", RealSymbol("e")), ("t", "x")),
-            "FLOAT",
-        )
-    ),
+    Outcome(encode((ACTIVATED,))),
 )
 
 

@@ -11,7 +11,6 @@ import onnx_ir as ir
 import pytest
 
 from xflow.core.errors import OutputError
-from xflow.onnx import streamed_writer as pieces_module
 from xflow.onnx.files import self_contained
 from xflow.onnx.proto_compat import to_message
 from xflow.onnx.streamed_writer import Pieces, pieces
@@ -61,25 +60,23 @@ def written(found: Pieces | None) -> bytes:
 
 
 @pytest.mark.parametrize("large", [0, 30, 10**6], ids=["every", "some", "none"])
-def test_pieces_are_the_message(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_the_message(large: int) -> None:
     """Wherever a tensor counts as large; the model has all its tensors again afterwards."""
-    monkeypatch.setattr(pieces_module, "LARGE", large)
     model = ir.from_proto(model_of(*weights()))
     made = ROWS.astype(np.float16).T  # by a rewrite, and not even contiguous
     about = {"from": "a rewrite"}
     tensor = ir.Tensor(made, name="of another name", metadata_props=about)
     model.graph.initializers["integers"].const_value = tensor
     before = to_message(model)
-    assert onnx.ModelProto.FromString(written(pieces(model))) == before
+    assert onnx.ModelProto.FromString(written(pieces(model, large))) == before
     assert to_message(model) == before
 
 
-def test_lengths_of_several_digits_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_of_several_digits_are_right() -> None:
     """Each of protobuf's digits has seven bits."""
-    monkeypatch.setattr(pieces_module, "LARGE", 1)
     for size in (1, 127, 128, 129, 16_383, 16_384, 2_097_152):
         model = ir.from_proto(model_of(onnx.numpy_helper.from_array(np.ones(size, np.int8), "w")))
-        assert onnx.ModelProto.FromString(written(pieces(model))) == to_message(model)
+        assert onnx.ModelProto.FromString(written(pieces(model, 1))) == to_message(model)
 
 
 def test_what_lies_in_other_files_is_not_in_pieces() -> None:
@@ -92,17 +89,14 @@ def test_what_lies_in_other_files_is_not_in_pieces() -> None:
     assert self_contained(model) is None
 
 
-def test_a_tensor_of_another_size_than_it_claims_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tensor_of_another_size_than_it_claims_is_refused() -> None:
     """Rather than a file that nobody can read."""
-    monkeypatch.setattr(pieces_module, "LARGE", 1)
     model = ir.from_proto(model_of(onnx.numpy_helper.from_array(ROWS.astype(np.float32), "w")))
     shape = ir.Shape((3, 4))
     model.graph.initializers["w"].const_value = ir.LazyTensor(
         lambda: ir.Tensor(ROWS[:2].astype(np.float32)), ir.DataType.FLOAT, shape, name="w"
     )
-    found = pieces(model)
+    found = pieces(model, 1)
     assert found is not None
     with pytest.raises(OutputError):
         found.write(io.BytesIO())

@@ -2,11 +2,12 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -695,19 +696,19 @@ def test_every_region_gets_its_share_of_the_time() -> None:
     assert len(regions) > 4
     asked: list[float] = []
 
-    class Recording:
-        def submit(self, _: object, task: object) -> Future[object]:
-            asked.append(task.share.seconds)  # type: ignore[attr-defined]
-            future: Future[object] = Future()
+    class Recording(Executor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+            asked.append(args[0].share.seconds)
+            future: Future[Any] = Future()
             future.set_result(([], Exploration([], exhausted=True)))
             return future
 
-    class Pooled(Explorers):
-        def _started(self, *_: object) -> object:
-            return Recording()
-
     setting = Setting(POLICY, 0, None, None, doubt=False)
-    explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), setting, processes=2)
+    explorers = Explorers(
+        *(RULES, Constants(no_constants), EstimatedCost(), setting),
+        processes=2,
+        pool=lambda *_, **__: Recording(),
+    )
     list(explorers.explore(regions, [1.0] * len(regions), 100.0))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
     left = range(len(regions), 0, -1)

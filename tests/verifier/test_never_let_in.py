@@ -5,8 +5,8 @@ rules in: `prove`, the verification of a directory, and the generator.
 """
 
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from dying import (
 )
 from places import CORPUS
 
+from xflow.core.processes import process_pool
 from xflow.generator.derive import derive
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 from xflow.ops import operator
@@ -79,9 +80,7 @@ def the_prover_lets_in(rule: Rule) -> bool:
 
 
 def verification_lets_in(rule: Rule) -> bool:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "process_pool", lambda _: _InThisProcess())
-        return not database.verify_rules([rule])
+    return not database.verify_rules([rule], executor=lambda _: _InThisProcess())
 
 
 def the_generator_lets_in(rule: Rule) -> bool:
@@ -247,22 +246,14 @@ def test_a_failure_in_the_other_direction_leaves_it_unproved(
     [(dies_in_the_solver, 1), (dies_in_a_proof, 2), (dies_at_once, 1), (runs_out_of_memory, 1)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_process_that_dies_lets_no_rule_in(
-    start: Callable[[], None], jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pool(number: int) -> Executor:
-        return ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=start)
-
-    monkeypatch.setattr(database, "process_pool", pool)
-    failures = database.verify_rules(RULES, jobs=jobs)
+def test_a_process_that_dies_lets_no_rule_in(start: Callable[[], None], jobs: int) -> None:
+    pool = partial(process_pool, initializer=start)
+    failures = database.verify_rules(RULES, jobs=jobs, executor=pool)
     assert {failure.rule_name for failure in failures} == {rule.name for rule in RULES}
     assert all("not shown" in str(failure) for failure in failures)
 
 
-def test_a_process_that_leaves_lets_no_rule_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pool(number: int) -> Executor:
-        return ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=leaves)
-
-    monkeypatch.setattr(database, "process_pool", pool)
+def test_a_process_that_leaves_lets_no_rule_in() -> None:
+    pool = partial(process_pool, initializer=leaves)
     with pytest.raises(SystemExit):
-        database.verify_rules(RULES, jobs=1)
+        database.verify_rules(RULES, jobs=1, executor=pool)

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dying import rechecks_some
 from imports import imports
 from places import CORPUS
 
@@ -29,7 +27,7 @@ from xflow.core.spec import Element, call, max_over
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, prove
-from xflow.verifier.recheck import check, database, solver, workers
+from xflow.verifier.recheck import check, database, solver
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.finite import is_finite
 from xflow.verifier.recheck.forms import Read, Sum, Term, sum_key, term
@@ -37,7 +35,7 @@ from xflow.verifier.recheck.groups import Group, is_bijection
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying
-from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, RecheckVerdict, Wrong
+from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
 from xflow.verifier.recheck.witness import present_values
 
 MUTANTS = CORPUS / "bad-mutants.rules"
@@ -615,23 +613,9 @@ def test_one_of_several_values_may_be_missing_unless_an_operator_gives_it_alone(
     assert not present_values(among_others, [call("max", window, 0)])
 
 
-def test_a_rule_without_an_end_and_one_whose_process_dies_are_not_confirmed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def check_some(text: str, path: Path) -> RecheckVerdict:
-        if path.stem == "rows-reduced-twice":
-            time.sleep(60)
-        if path.stem == "two-pads-are-one":
-            os._exit(1)
-        if path.stem == "quotients-added":
-            raise ArithmeticError("of a kind that cannot be foreseen")
-        return Confirmed(7)
-
-    monkeypatch.setattr(workers, "CONTEXT", get_context("fork"))  # so that it checks like that
-    monkeypatch.setattr(workers, "START", 0)
-    monkeypatch.setattr(database, "_recheck_text", check_some)
+def test_a_rule_without_an_end_and_one_whose_process_dies_are_not_confirmed(tmp_path: Path) -> None:
     (tmp_path / "all.rules").write_text("\n".join(map(str, KINDS.values())), encoding="utf-8")
-    results = database.recheck_directory(tmp_path, jobs=2, limit=0.5)
+    results = database.recheck_directory(tmp_path, jobs=2, limit=0.5, recheck=rechecks_some)
     assert [result.rule_name for result in results] == list(KINDS)
     verdicts = {result.rule_name: result.verdict for result in results}
     assert verdicts.pop("rows-reduced-twice") == NotConfirmed("it took more than 0.5 s")

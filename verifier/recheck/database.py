@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xflow.core.processes import answers
 from xflow.core.progress import CountProgress
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules, select_rules
@@ -15,7 +16,6 @@ from xflow.rewriting.text import parse_rules
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.solver import require_solver
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, RecheckVerdict, Wrong
-from xflow.verifier.recheck.workers import answers
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,28 @@ LIMIT = 120.0
 """Seconds for one rule."""
 
 
+def recheck_text(text: str, path: Path) -> RecheckVerdict:
+    """The verdict on a rule, given as text, by the certificate at `path`."""
+    (rule,) = parse_rules(text)
+    try:
+        certificate = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Wrong(f"there is no certificate {path.name}")
+    except OSError as error:
+        return NotConfirmed(f"the certificate {path.name} cannot be read: {error}")
+    except ValueError as error:
+        return Wrong(f"the certificate {path.name} is no JSON: {error}")
+    return recheck_rule(rule, certificate)
+
+
 def recheck_directory(
     directory: Path,
     only: Sequence[str] = (),
     progress: CountProgress | None = None,
     jobs: int | None = None,
+    *,
     limit: float = LIMIT,
+    recheck: Callable[[str, Path], RecheckVerdict] = recheck_text,
 ) -> list[Result]:
     """The verdicts on the rules of a folder, or on those among them that `only` names, in order.
 
@@ -47,7 +63,7 @@ def recheck_directory(
     rules = select_rules(load_rules(directory), only=only)
     tasks = [(str(rule), certificate_path(directory, rule.name)) for rule in rules]
     verdicts: dict[int, RecheckVerdict] = {}
-    for number, answer in answers(_recheck_text, tasks, jobs or os.cpu_count() or 1, limit):
+    for number, answer in answers(recheck, tasks, jobs or os.cpu_count() or 1, limit):
         if isinstance(answer, Confirmed | NotConfirmed | Wrong):
             verdicts[number] = answer
         else:
@@ -64,17 +80,4 @@ def certificate_path(directory: Path, name: str) -> Path:
 
 def recheck_file(rule: Rule, directory: Path) -> RecheckVerdict:
     """The verdict on one rule of a folder, in this process."""
-    return _recheck_text(str(rule), certificate_path(directory, rule.name))
-
-
-def _recheck_text(text: str, path: Path) -> RecheckVerdict:
-    (rule,) = parse_rules(text)
-    try:
-        certificate = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return Wrong(f"there is no certificate {path.name}")
-    except OSError as error:
-        return NotConfirmed(f"the certificate {path.name} cannot be read: {error}")
-    except ValueError as error:
-        return Wrong(f"the certificate {path.name} is no JSON: {error}")
-    return recheck_rule(rule, certificate)
+    return recheck_text(str(rule), certificate_path(directory, rule.name))

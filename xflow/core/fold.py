@@ -137,14 +137,18 @@ class Folder:
     """Evaluates constant values: floats in float64, rounded once to the value's own element type.
 
     Integers and Booleans are computed with in their own types, as the runtime does, and what is
-    only moved stays as it is. Results are remembered, large ones in files; intermediate ones are
-    not: weights are large. `stepwise`, each operator's results are rounded, as the runtime does it
-    where it computes the constant itself: less exact, and what the model's values depend on.
+    only moved stays as it is. Results are remembered, those of `large` bytes in files; intermediate
+    ones are not: weights are large. `stepwise`, each operator's results are rounded, as the runtime
+    does it where it computes the constant itself: less exact, and what the model's values
+    depend on.
     """
 
-    def __init__(self, constants: ConstantLookup, *, stepwise: bool = False) -> None:
+    def __init__(
+        self, constants: ConstantLookup, *, stepwise: bool = False, large: int = LARGE
+    ) -> None:
         self._constants = constants
         self._stepwise = stepwise
+        self._large = large
         self._done: dict[Value, Array | None] = {}
 
     def __call__(self, value: Value) -> Array | None:
@@ -170,16 +174,16 @@ class Folder:
                 return None
         try:
             with np.errstate(all="ignore"):
-                array = _by_parts(value, nodes, sources, stepwise=self._stepwise)
+                array = _by_parts(value, nodes, sources, stepwise=self._stepwise, large=self._large)
                 if array is None:
                     array = _computed(value, nodes, sources, stepwise=self._stepwise)
         except FAILURES:
             return None
         finally:
             for source in sources.values():
-                if source.nbytes >= LARGE:
+                if source.nbytes >= self._large:
                     release(source)
-        return in_file(array) if array.nbytes >= LARGE else array
+        return in_file(array) if array.nbytes >= self._large else array
 
 
 def _computed(
@@ -240,18 +244,23 @@ def _moves(node: Node) -> bool:
 
 
 def _by_parts(
-    value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], *, stepwise: bool
+    value: Value,
+    nodes: Sequence[Node],
+    sources: Mapping[Node, Array],
+    *,
+    stepwise: bool,
+    large: int,
 ) -> Array | None:
     """What `value` is, computed a few rows at a time; None if it is small or not elementwise."""
     size = byte_size(value)
     operators = [node for node in nodes if node not in sources]
     local = all(isinstance(n.op, Operator) and n.op.elementwise and n.inputs for n in operators)
-    if size is None or size < LARGE or not local:
+    if size is None or size < large or not local:
         return None
     shape = tuple(each for each in value.shape if isinstance(each, int))  # all are: it has a size
     result = np.empty(shape, numpy_dtype(value.type.dtype))
     spread = {node: np.broadcast_to(array, shape) for node, array in sources.items()}
-    rows = max(1, len(result) * LARGE // size)
+    rows = max(1, len(result) * large // size)
     for start in range(0, len(result), rows):
         part = slice(start, start + rows)
         those = {node: whole[part] for node, whole in spread.items()}

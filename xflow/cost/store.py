@@ -107,9 +107,10 @@ class Store:
     Safe for several threads and processes; what `put` returned from survives a kill.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, statement_s: float = STATEMENT_S) -> None:
         self.path: Path | None = path or default_path()
         self._named = path is not None or bool(os.environ.get("XFLOW_CACHE"))
+        self._statement_s = statement_s
         self._until = math.inf
         self.warnings: list[str] = []
         self._lock = threading.Lock()
@@ -232,7 +233,7 @@ class Store:
         """Run one statement; if the file turns out to be unusable, replace it and run it again."""
         with self._lock:
             try:
-                self._until = time.monotonic() + STATEMENT_S
+                self._until = time.monotonic() + self._statement_s
                 return action(self._connection)
             except sqlite3.ProgrammingError:  # a mistake of ours
                 raise
@@ -301,7 +302,7 @@ class Store:
 
     def _restrain(self, connection: sqlite3.Connection) -> None:
         """See that no content of the file makes SQLite run code, take long or much memory."""
-        self._until = time.monotonic() + STATEMENT_S
+        self._until = time.monotonic() + self._statement_s
         connection.set_progress_handler(lambda: int(time.monotonic() > self._until), STEPS)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
         connection.execute("PRAGMA trusted_schema = OFF")

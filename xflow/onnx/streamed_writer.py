@@ -51,13 +51,16 @@ class Pieces:
             raise OutputError("a weight of the model has another size than its shape tells")
 
 
-def pieces(model: ir.Model) -> Pieces | None:
-    """The bytes of a model; None where it has external data, or more than protobuf can write."""
+def pieces(model: ir.Model, large: int = LARGE) -> Pieces | None:
+    """The bytes of a model; None where it has external data, or more than protobuf can write.
+
+    Tensors of `large` bytes or more are written by themselves.
+    """
     held: dict[str, ir.TensorProtocol] = {}
     with contextlib.ExitStack() as undo:
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
-            if tensor is not None and _stands_alone(tensor):
+            if tensor is not None and _stands_alone(tensor, large):
                 undo.callback(setattr, value, "const_value", tensor)
                 value.const_value = reference(tensor, value, "elsewhere", 0)
                 held[name] = tensor
@@ -78,9 +81,9 @@ def pieces(model: ir.Model) -> Pieces | None:
     return Pieces((head, *initializers), len(head) + rest)
 
 
-def _stands_alone(tensor: ir.TensorProtocol) -> bool:
+def _stands_alone(tensor: ir.TensorProtocol, large: int) -> bool:
     """Whether a tensor is written as the bytes of its elements, and is large."""
-    if tensor.nbytes < LARGE or tensor.dtype == ir.DataType.STRING:
+    if tensor.nbytes < large or tensor.dtype == ir.DataType.STRING:
         return False
     if isinstance(tensor, ir.serde.TensorProtoTensor):
         return bool(tensor.raw.HasField("raw_data"))

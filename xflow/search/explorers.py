@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
-
-import loky
 
 from xflow.analysis.observers import Observed
 from xflow.core.assumptions import DEFAULT, Assumption
@@ -19,6 +17,7 @@ from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, TensorType, Value, leaf
+from xflow.core.processes import process_pool
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Use
 from xflow.cost.estimate import Estimator
@@ -73,6 +72,8 @@ class Explorers:
         cost: CostModel,
         setting: Setting,
         processes: int = 1,
+        *,
+        pool: Callable[..., AbstractContextManager[Executor]] = process_pool,
     ) -> None:
         self.index = RuleIndex(rules)
         self.directions = {each.name: each for rule in rules for each in rule.directions()}
@@ -82,13 +83,14 @@ class Explorers:
         self._cost = cost
         self._setting = setting
         self._processes = min(processes, setting.policy.processes)
-        self._pool: Any = None
+        self._start_pool = pool
+        self._pool: Executor | None = None
+        self._exit = ExitStack()
 
     def close(self) -> None:
         """End the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, kill_workers=True)
-            self._pool = None
+        self._exit.close()
+        self._pool = None
 
     def explore(
         self,
@@ -162,22 +164,19 @@ class Explorers:
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
 
-    def _started(self, regions: int, seconds: float) -> Any:
+    def _started(self, regions: int, seconds: float) -> Executor | None:
         """The processes, if they are there or worth starting."""
         layouts = self._cost.layouts
         if layouts is None or self._processes < 2 or regions < 2:
             return None
         if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
-            # A process that has ended for want of work, or that has come to hold much, is started
-            # again: nobody needs to know.
-            ended = "A worker (stopped|was restarted) while some jobs"
-            warnings.filterwarnings("ignore", ended, UserWarning)
-            self._pool = loky.ProcessPoolExecutor(
+            pool = self._start_pool(
                 self._processes,
                 timeout=self._setting.policy.idle_s,
                 initializer=_begin,
                 initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
             )
+            self._pool = self._exit.enter_context(pool)
         return self._pool
 
     def _here(self, region: Region, share: Share) -> Exploration:

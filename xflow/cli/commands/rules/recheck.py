@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     jobs, limit = options.jobs or machine.usable_cores(), options.limit or database.LIMIT
     folder = rules_folder(options.directory)
     with ProgressDisplay(options.quiet, options.verbose) as progress:
-        results = database.recheck_directory(folder, options.rule, count, jobs, limit)
+        results = database.recheck_directory(folder, options.rule, count, jobs, limit=limit)
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
     total = counted(len(results), "rule")

@@ -1,0 +1,141 @@
+"""Work in other processes: a pool for short jobs, and workers that are killed at a limit of time.
+
+All processes are started afresh: a forked solver would share state with its parent.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import loky
+
+START_S = 60.0
+"""Seconds that a process may take to come up."""
+
+
+@contextmanager
+def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
+    """An executor of `jobs` processes, which are killed on exit; `options` are those of loky's.
+
+    It needs no guarded main module. When a process dies, all jobs that wait fail.
+    """
+    # A process that was idle for long, or that holds much memory, is replaced, which loses nothing.
+    replaced = "A worker (stopped|was restarted) while some jobs"
+    warnings.filterwarnings("ignore", replaced, UserWarning)
+    pool = loky.ProcessPoolExecutor(jobs, **options)
+    try:
+        yield pool
+    finally:  # after an interruption nothing waits for jobs that have not begun
+        pool.shutdown(wait=False, kill_workers=True)
+
+
+class Worker:
+    """A process that runs `target(connection, *args)`, and this end of the connection."""
+
+    def __init__(self, target: Callable[..., object], *args: object) -> None:
+        context = get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=target, args=(other, *args), daemon=True)
+        self.process.start()
+        other.close()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def answers(
+    function: Callable[..., object], tasks: Sequence[tuple[Any, ...]], jobs: int, limit: float
+) -> Iterator[tuple[int, object]]:
+    """The number of each task and what `function` returns for it, in the order of completion.
+
+    An exception is an answer like others; so is a TimeoutError after `limit` seconds and a
+    ChildProcessError for a process that dies. Either way a new process takes its place: the state
+    of one that was interrupted is unknown.
+    """
+    waiting = deque(range(len(tasks)))
+    seats = [_Seat(function, limit) for _ in range(max(1, min(jobs, len(tasks))))]
+    try:
+        while True:
+            for seat in seats:
+                if seat.task is None and waiting:
+                    number = waiting.popleft()
+                    seat.take(number, tasks[number])
+            busy = [seat for seat in seats if seat.task is not None]
+            if not busy:
+                return
+            soonest = min(seat.deadline for seat in busy)
+            wait([s.worker.connection for s in busy], timeout=max(0.0, soonest - time.monotonic()))
+            for seat in busy:
+                task = seat.task
+                answer = seat.answer()
+                if task is not None and seat.task is None:
+                    yield task, answer
+    finally:
+        for seat in seats:
+            seat.worker.kill()
+
+
+class _Seat:
+    """One worker at a time, and the task that it has."""
+
+    def __init__(self, function: Callable[..., object], limit: float) -> None:
+        self._function, self._limit = function, limit
+        self.task: int | None = None
+        """The number of the task at hand."""
+        self.deadline = 0.0
+        self._start()
+
+    def _start(self) -> None:
+        self.worker = Worker(_work, self._function)
+        self._is_up = False
+
+    def take(self, number: int, task: tuple[Any, ...]) -> None:
+        self.task = number
+        self.deadline = time.monotonic() + (self._limit if self._is_up else START_S)
+        with suppress(OSError):  # a process that has died meanwhile has no answer, either
+            self.worker.connection.send(task)
+
+    def answer(self) -> object:
+        """What the process returned, if it has; the task is None then."""
+        late = time.monotonic() >= self.deadline
+        try:
+            if self.worker.connection.poll():
+                answer: object = self.worker.connection.recv()
+                if self._is_up:
+                    self.task = None
+                    return answer
+                self._is_up = True  # the limit counts from here
+                self.deadline = time.monotonic() + self._limit
+                return None
+            if not late:
+                return None
+            answer = TimeoutError(f"it took more than {self._limit:g} s")
+        except (EOFError, OSError):
+            answer = ChildProcessError("a process died")
+        self.task = None
+        self.worker.kill()
+        self._start()
+        return answer
+
+
+def _work(connection: Connection, function: Callable[..., object]) -> None:
+    connection.send("up")
+    while True:
+        task = connection.recv()
+        try:
+            answer: object = function(*task)
+        except Exception as error:
+            # Not the error itself: not every one can be sent.
+            answer = RuntimeError(f"{type(error).__name__}: {error}")
+        connection.send(answer)
