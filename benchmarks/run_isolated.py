@@ -38,6 +38,7 @@ from isolated.chains import chain
 from isolated.forms import form
 from judge import TOLERANCE, error, judge, load
 from run import machine, write_results
+from xflow.core.deadline import Deadline
 from xflow.core.fold import with_expressions
 from xflow.cost.calibration.calibrate import calibrated
 from xflow.cost.estimate import EstimatedCost
@@ -159,7 +160,7 @@ class Runner:
             source.graph,
             self.rules,
             self.cost,
-            deadline=time.monotonic() + self.options.budget,
+            deadline=Deadline.after(self.options.budget),
             constants=source.constants,
             opset=source.model.graph.opset_imports[""],
         )

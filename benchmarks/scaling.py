@@ -33,6 +33,7 @@ from growing import chain, distinct_layers, equal_layers, nasnet
 from hydrate import hydrate
 from run import HERE, machine, write_results
 from timed import timed
+from xflow.core.deadline import NEVER
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
@@ -143,7 +144,7 @@ def take(name: str, size: int, part: float) -> Point:
         imported.graph,
         rules,
         EstimatedCost(),
-        deadline=float("inf"),
+        deadline=NEVER,
         constants=imported.constants,
         opset=proto.opset_import[0].version,
         progress=lambda phase, details: phases.update([phase]),

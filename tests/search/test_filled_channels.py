@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
 from graphs import assert_same, call, tensor, weights
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph, Value
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
@@ -140,7 +140,7 @@ def test_a_cell_comes_into_blocks_whatever_makes_its_image(channels: int, before
     graph = cell(channels)
     assert len(outside(graph)) == before
     result = search(
-        graph, RULES, EstimatedCost(), deadline=time.monotonic() + 60.0, constants=weights
+        graph, RULES, EstimatedCost(), deadline=Deadline.after(60.0), constants=weights
     )
     assert outside(result.graph) == []
     assert bool(result.replacements) == bool(before)

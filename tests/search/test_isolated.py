@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -23,6 +22,7 @@ from isolated.expression import Tensor, model, node, variables
 from isolated.forms import form
 from judge import TOLERANCE, error
 from run_isolated import Runner
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph, Opaque, apply
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
@@ -179,7 +179,7 @@ def test_no_operator_is_used_that_the_opset_does_not_have(runner: Runner) -> Non
     cost = EstimatedCost(TargetModel(fusions=(), slow={}))  # one kernel is cheaper than two
     for opset, operators in ((20, {"Mul", "Sigmoid"}), (24, {"Swish"})):
         source = import_model(ir.from_proto(model(outputs, variables(outputs), opset)))
-        deadline = time.monotonic() + 20
+        deadline = Deadline.after(20)
         found = search(source.graph, runner.rules, cost, deadline=deadline, opset=opset)
         used = {node.op.name for node in found.graph.nodes if isinstance(node.op, Operator)}
         assert used == operators

@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -19,6 +18,7 @@ from operator_cases import cases
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.ranges import Ranges
 from xflow.core.codec import from_plain, to_plain
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph, TensorType, Value, apply, leaf, opaque
 from xflow.core.size import symbol
 from xflow.cost.model import StoredNotes
@@ -54,7 +54,7 @@ def network(name: str = "x") -> Graph:
 def found(
     cost: Noting, graph: Graph, rules: Sequence[Rule] = RULES, seconds: float = 30.0
 ) -> SearchResult:
-    return search(graph, rules, cost, deadline=time.monotonic() + seconds)
+    return search(graph, rules, cost, deadline=Deadline.after(seconds))
 
 
 def asked_again(cost: Noting, **settings: object) -> int:
@@ -94,7 +94,7 @@ def test_other_rules_seeds_and_budgets_are_other_searches() -> None:
     changed = [replace(RULES[0], where=("1 >= 0",)), RULES[1]]
     assert asked_again(cost, rules=changed) > 0
     asked = cost.asked
-    search(network(), RULES, cost, deadline=time.monotonic() + 10.0, seed=1)
+    search(network(), RULES, cost, deadline=Deadline.after(10.0), seed=1)
     assert cost.asked > asked
 
 

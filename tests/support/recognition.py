@@ -1,9 +1,9 @@
 """Whether the rules lead to an operator, in graphs of few operators, by the estimate alone."""
 
 import re
-import time
 from collections.abc import Collection, Sequence
 
+from xflow.core.deadline import Deadline
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.importer import Imported
 from xflow.rewriting.rule import Rule
@@ -28,7 +28,7 @@ def searched(
         source.graph,
         rules,
         cost or EstimatedCost(),
-        deadline=time.monotonic() + 60,
+        deadline=Deadline.after(60),
         constants=source.constants,
         opset=23,
     )

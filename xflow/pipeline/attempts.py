@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
 from xflow.core.size import TooLargeSize
 from xflow.cost import CostModel
@@ -120,12 +121,12 @@ class Finder:
         whole = None if self.obstacle or not has_calls(base.model) else self.all_inlined(base)
         if whole is None or whole.inlined is None:
             return self.kept(self.attempt(base, rules, seconds))
-        end = time.monotonic() + seconds
+        deadline = Deadline.after(seconds)
         first = self.attempt(whole, rules, FIRST * seconds)
         left = (1 - FIRST) * seconds
         if self.run.measured:
             # Not more than the first one had: then what it remembers of regions counts.
-            left = min(FIRST * seconds, max(end - time.monotonic(), left))
+            left = min(FIRST * seconds, max(deadline.left, left))
         if first is None or not (first.replacements or first.prepared.bodies):
             return self.kept(self.attempt(base, rules, left, self.run.spent))
         places = {number for number, _ in first.prepared.bodies}
@@ -203,9 +204,9 @@ class Finder:
                     load_model(self.before),
                     shapes,
                     seed=self.run.tolerance.seed,
-                    deadline=time.monotonic() + max(TRIAL_S, TRIAL * self.run.budget),
+                    deadline=Deadline.after(max(TRIAL_S, TRIAL * self.run.budget)),
                 )
-            self.run.end += time.monotonic() - start
+            self.run.deadline = self.run.deadline.extended(time.monotonic() - start)
             self._runnable[key] = shapes if found is None else found[1]
         return self._runnable[key]
 
@@ -257,10 +258,10 @@ class Finder:
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.phases.get("load", 0.0))
                 seconds = search_seconds(seconds, spent + later)
-            deadline = time.monotonic() + seconds
+            deadline = Deadline.after(seconds)
             # What is begun before it, as a region that hangs, must leave the check its time, and
             # not exceed the budget by a tenth.
-            overrun = deadline + min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds))
+            overrun = deadline.extended(min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds)))
             stack.enter_context(run.phase("search"))
             measured: WorstOf | None = None
             sizes = [imported.sizes(shapes) for shapes in self.settings]
@@ -297,7 +298,7 @@ class Finder:
             run.warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
             if exact:
-                replacements = prune(imported.graph, replacements, exact, until=overrun)
+                replacements = prune(imported.graph, replacements, exact, overrun)
         run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements
 
@@ -311,7 +312,7 @@ class Finder:
                 return stored(place, store)
             start = time.monotonic()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
-            run.end += time.monotonic() - start
+            run.deadline = run.deadline.extended(time.monotonic() - start)
             if found is None:
                 run.warnings.append(BUSY)
             return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import EVERYWHERE, Observed
+from xflow.core.deadline import Deadline
 from xflow.core.limits import GROWTH
 from xflow.cost import Objective
 from xflow.cost.measure import Target
@@ -70,8 +71,8 @@ class Run:
     messages: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.end = time.monotonic() + self.budget + AFTERWARDS_S
-        """When all must be over, in time.monotonic's seconds."""
+        self.deadline = Deadline.after(self.budget + AFTERWARDS_S)
+        """When all must be over."""
 
     @property
     def outside(self) -> Observed:
@@ -97,8 +98,7 @@ class Run:
 
     def tell(self, phase: str, details: Mapping[str, object]) -> None:
         """Report where a phase stands, and in how many seconds all is over at the latest."""
-        left = max(self.end - time.monotonic(), 0.0)
-        self.progress(phase, {**details, "left": f"<= {left:.0f} s"})
+        self.progress(phase, {**details, "left": f"<= {self.deadline.left:.0f} s"})
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from xflow.core.deadline import Deadline
 from xflow.cost import Objective
 from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer
@@ -144,7 +145,8 @@ class Gate:
         again = self.run.phases["check"] + self.step_s * len(self.settings)
         patience = math.inf if slower else max(self.run.budget, AFTERWARDS_S) / 4
         found = self.attribute(
-            judgement, min(time.monotonic() + patience, self.run.end - again - self.writing())
+            judgement,
+            min(Deadline.after(patience), self.run.deadline.sooner(again + self.writing())),
         )
         if not self.costs:
             judgement = replace(judgement, gains=found.gains)
@@ -165,7 +167,7 @@ class Gate:
         ]
         return second if self.costs else replace(second, gains=found.gains)
 
-    def attribute(self, judgement: Judgement, until: float) -> Attribution:
+    def attribute(self, judgement: Judgement, deadline: Deadline) -> Attribution:
         """Which groups of rewrites make the model faster, at the setting that gains least."""
         assert judgement.verdict.checked is not None
         validator = self.validator()
@@ -180,9 +182,8 @@ class Gate:
             path = next(each for each in spare if each != files[whole])
             write_temporary(model, path)
             files[rest] = path
-            limit_s = until - time.monotonic()
             timed = self.compare(
-                path, files[whole], [shapes], TIMING_S[0], limit_s, passes=CONTEST_PASSES
+                path, files[whole], [shapes], TIMING_S[0], deadline, passes=CONTEST_PASSES
             )
             if isinstance(timed, Failed):
                 if isinstance(timed, Lost):
@@ -197,7 +198,7 @@ class Gate:
                 judgement.verdict.replacements,
                 contest,
                 _margin,
-                until=until,
+                deadline=deadline,
                 step_s=self.step_s,
                 tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
             )
@@ -222,7 +223,7 @@ class Gate:
             self.run.target,
             self.run.tolerance,
             self.run.shapes,
-            time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2) + self.loading(),
+            Deadline.after(max(AFTERWARDS_S, self.run.budget) / 2 + self.loading()),
             target_opset=self.run.target_opset,
             prepared=self.prepared,
             growth=self.run.size_threshold,
@@ -252,13 +253,13 @@ class Gate:
         Nothing, and a warning, where that fails.
         """
         low, high = TIMING_S
-        left = self.run.end - time.monotonic() - self.writing()
+        left = self.run.deadline.sooner(self.writing()).left
         seconds = min(high, max(low, min(left / 2, self.run.budget / 6)))
-        limit_s = max(left, AFTERWARDS_S / 2 + self.loading())
+        deadline = Deadline.after(max(left, AFTERWARDS_S / 2 + self.loading()))
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         how = {} if self.costs else {"undecided": _promising, "extra_s": EXTRA_S}
-        timed = self.compare(self.before, after, self.settings, seconds, limit_s, **how)
+        timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if isinstance(timed, Failed):
             self.run.warnings.append(f"The models could not be timed: {timed.reason}.")
@@ -272,7 +273,7 @@ class Gate:
         after: Path,
         settings: Sequence[Shapes],
         seconds: float,
-        limit_s: float,
+        deadline: Deadline,
         **how: Any,
     ) -> tuple[Comparison, ...] | Failed:
         """Time two models against each other at each setting.
@@ -280,7 +281,6 @@ class Gate:
         At each setting it takes a share of `seconds`, but never less than the least.
         """
         measurer = Measurer(self.run.target, self.run.worker)
-        deadline = time.monotonic() + limit_s
         result = []
         for number, shapes in enumerate(settings):
             compared = measurer.compare(
@@ -290,7 +290,7 @@ class Gate:
                 seed=self.run.tolerance.seed,
                 shapes=shapes,
                 inputs=self.run.inputs_at(shapes),
-                limit_s=(deadline - time.monotonic()) / (len(settings) - number),
+                deadline=deadline.part(1 / (len(settings) - number)),
                 **how,
             )
             if not isinstance(compared, Comparison):

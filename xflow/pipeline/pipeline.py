@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import UnfeedableInput, printable
 from xflow.core.registry import CONTRIB
 from xflow.cost.comparison import Comparison
@@ -145,7 +145,7 @@ class Pipeline:
                 shapes={} if self.run.sized_by_inputs else self.settings[0],
                 inputs=self.run.inputs,
                 edge_cases=False,
-                limit_s=max(1.0, self.run.end - time.monotonic()),
+                deadline=max(self.run.deadline, Deadline.after(1.0)),
                 target=self.run.target,
                 worker=self.run.worker,
             )

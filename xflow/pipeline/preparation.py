@@ -6,7 +6,6 @@ A log tells each of these, and `certify.replayed` does them anew.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
 from xflow.onnx.freeze import frozen, overridable
 from xflow.onnx.inlining import Inlined
@@ -67,12 +67,12 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     model = prepared.model
     if run.inner >= DEPTH or not has_bodies(model):
         return prepared
-    deadline = time.monotonic() + BODIES * seconds
+    deadline = Deadline.after(BODIES * seconds)
     logs: dict[Place, Mapping[str, Any] | None] = {}
 
     def optimize(place: Place, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
-        budget = share * (deadline - time.monotonic())
-        if budget <= 0:
+        budget = share * deadline.left
+        if not budget:
             return None
         with tempfile.TemporaryDirectory(dir=run.folder) as folder:
             before = Path(folder) / "before.onnx"

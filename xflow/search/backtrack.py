@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import random
-import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.graph import Graph, Node
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
@@ -39,8 +39,7 @@ class Limits:
     """Forms that are kept."""
     work: float = float("inf")
     """Nodes of all graphs that are priced, which takes nearly all of the time."""
-    deadline: float = float("inf")
-    """In time.monotonic's seconds."""
+    deadline: Deadline = NEVER
 
 
 class Explorer:
@@ -225,7 +224,7 @@ class Explorer:
         return self.estimate(graph)
 
     def _is_over(self, limits: Limits) -> bool:
-        return self.work >= limits.work or time.monotonic() > limits.deadline
+        return self.work >= limits.work or limits.deadline.passed
 
     def _dearest(self, best: float) -> float:
         return self.policy.alpha * best + self.policy.slack_s

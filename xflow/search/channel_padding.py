@@ -16,7 +16,6 @@ is an application of a proved rule, as in the search.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from typing import TypeAlias
 
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.graph import Graph, Node, Value, walk
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
@@ -66,9 +66,9 @@ class Waves:
 
     `block` is how many channels a block of the target's layout has; `opset` is the version of ONNX
     in which results are to be written, None: any. They end with their `work`, as `Limits.work`
-    counts it, or at the deadline, by time.monotonic. `outside` is what is sensitive to the graph's
-    outputs, `assumption` what is taken for granted of its values; `careful` leaves out what may
-    lose digits, see `Steps`.
+    counts it, or at the deadline. `outside` is what is sensitive to the graph's outputs,
+    `assumption` what is taken for granted of its values; `careful` leaves out what may lose digits,
+    see `Steps`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Waves:
         *,
         opset: int | None = None,
         work: float = float("inf"),
-        deadline: float = float("inf"),
+        deadline: Deadline = NEVER,
         outside: Sequence[Observed] = (),
         assumption: Assumption = DEFAULT,
         careful: bool = False,
@@ -168,7 +168,7 @@ class Waves:
     def count(self, work: float) -> None:
         """Note what was done. Raises OutOfWorkError."""
         self.work += work
-        if self.work > self.most or time.monotonic() > self.deadline:
+        if self.work > self.most or self.deadline.passed:
             raise OutOfWorkError
 
     def price(self, graph: Graph) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -16,6 +15,7 @@ import loky
 from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.codec import Plain, from_plain, to_plain
+from xflow.core.deadline import Deadline
 from xflow.core.fold import with_expressions
 from xflow.core.graph import Graph, Leaf, TensorType, Value, leaf
 from xflow.core.registry import Array
@@ -93,20 +93,20 @@ class Explorers:
         self,
         regions: Sequence[Region],
         weights: Sequence[float],
-        seconds: float,
+        deadline: Deadline,
         *,
         work: float | None = None,
         effort: int = 1,
     ) -> Iterator[tuple[int, Found]]:
         """What is found for each region, by its number, in the order in which it is found.
 
-        `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
-        instead, and each may take all of the seconds: the same is found on any machine that is
-        through with the work by then. The limits of each are those of the policy times `effort`.
+        The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
+        shared out instead, and each may take all of the time: the same is found on any machine that
+        is through with the work by then. The limits of each are those of the policy times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
-        clock = _Clock(weights, seconds, work, effort)
-        pool = self._started(len(regions), seconds)
+        clock = _Clock(weights, deadline, work, effort)
+        pool = self._started(len(regions), deadline)
         if pool is None:
             for number in order:
                 yield number, self._here(regions[number], clock.share(number, 1))
@@ -129,7 +129,7 @@ class Explorers:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
 
-    def waves(self, region: Region, work: float, deadline: float) -> Found:
+    def waves(self, region: Region, work: float, deadline: Deadline) -> Found:
         """What waves in a region lead to, with so much `work` and until the deadline.
 
         The target has to have a layout of its own.
@@ -161,12 +161,12 @@ class Explorers:
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
 
-    def _started(self, regions: int, seconds: float) -> Any:
+    def _started(self, regions: int, deadline: Deadline) -> Any:
         """The processes, if they are there or worth starting."""
         layouts = self._cost.layouts
         if layouts is None or self._processes < 2 or regions < 2:
             return None
-        if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
+        if self._pool is None and deadline.left >= self._setting.policy.worthwhile_s:
             # A process that has ended for want of work, or that has come to hold much, is started
             # again: nobody needs to know.
             ended = "A worker (stopped|was restarted) while some jobs"
@@ -223,8 +223,8 @@ class Share(NamedTuple):
     """What a region gets, once its rules have been read."""
 
     seconds: float
-    end: float
-    """When the time for all regions is over, by time.monotonic, which all processes share."""
+    end: Deadline
+    """When the time for all regions is over."""
     effort: int
     """By what the limits of the policy are multiplied."""
     work: float = float("inf")
@@ -236,7 +236,7 @@ class Share(NamedTuple):
             self.effort * policy.expansions,
             self.effort * policy.states,
             self.work,
-            min(time.monotonic() + self.seconds, self.end),
+            min(Deadline.after(self.seconds), self.end),
         )
 
 
@@ -244,23 +244,23 @@ class _Clock:
     """Shares time out by weights, or work."""
 
     def __init__(
-        self, weights: Sequence[float], seconds: float, work: float | None, effort: int
+        self, weights: Sequence[float], end: Deadline, work: float | None, effort: int
     ) -> None:
         self._weights = weights
         self._effort = effort
-        self._end = time.monotonic() + seconds
+        self._end = end
         self._sum = self._left = sum(weights)
         self._work = work
 
     def share(self, number: int, processes: int) -> Share:
         """The share of region `number`, which is the next one; to be asked once for each."""
-        remaining = self._end - time.monotonic()
+        left = self._end.left
         if self._work is not None:
             own = self._weights[number] / self._sum if self._sum > 0 else 1.0
-            return Share(remaining, self._end, self._effort, own * self._work)
+            return Share(left, self._end, self._effort, own * self._work)
         part = self._weights[number] / self._left if self._left > 0 else 1.0
         self._left -= self._weights[number]
-        return Share(min(1.0, processes * part) * remaining, self._end, self._effort)
+        return Share(min(1.0, processes * part) * left, self._end, self._effort)
 
 
 @dataclass(frozen=True)
