@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Prepared:
     """The model that is searched, and how it came about.
 
     `bodies` are the logs of the graphs inside operators that have become better, `notes` a sentence
-    about each.
+    about each. `warnings` say what could not be done to it: the model is as good without.
     """
 
     model: ir.Model
@@ -46,6 +46,7 @@ class Prepared:
     """Which calls are inlined in it, if any."""
     bodies: Mapping[Place, Mapping[str, Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def begin(source: ir.Model, run: Run) -> Prepared:
@@ -56,14 +57,11 @@ def begin(source: ir.Model, run: Run) -> Prepared:
 
 def with_calls(prepared: Prepared, found: Inlined) -> Prepared:
     """The model with calls inlined, before anything else is done to it."""
-    return Prepared(found.model, prepared.frozen, found)
+    return replace(prepared, model=found.model, inlined=found)
 
 
 def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) -> Prepared:
-    """The model with better bodies; they have a part of that many seconds.
-
-    What is odd about them is a warning of the run: the model is as good without.
-    """
+    """The model with better bodies; they have a part of that many seconds."""
     model = prepared.model
     if run.inner >= DEPTH or not has_bodies(model):
         return prepared
@@ -93,10 +91,10 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
             found = optimize_bodies(model, optimize)
     except NotReplayed:
         raise
-    except Exception as error:  # see above
-        run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
-        return prepared
+    except Exception as error:  # whatever is odd about them
+        warning = f"The graphs inside operators were left as they are: {error}."
+        return replace(prepared, warnings=(*prepared.warnings, warning))
     if found is None:
         return prepared
     made = {place: logs[place] for place in found.places}
-    return Prepared(found.model, prepared.frozen, prepared.inlined, made, found.notes)
+    return replace(prepared, model=found.model, bodies=made, notes=found.notes)
