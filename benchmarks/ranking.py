@@ -58,6 +58,7 @@ from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
+from xflow.search.context import Context
 from xflow.search.region import Constants, Region, cut
 from xflow.search.states import State
 from xflow.validation.validate import write_temporary
@@ -205,8 +206,7 @@ class Ranking:
                 partial(self.guide, uses=region.uses),
                 constants.of(region),
                 limits,
-                seed=self.options.seed,
-                opset=self.opset,
+                Context(seed=self.options.seed, opset=self.opset),
                 layout=self.guide.target.layout,
             )
             original, *found = explorer.explore(region.graph, KEPT)

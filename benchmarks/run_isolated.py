@@ -51,6 +51,7 @@ from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 
@@ -162,7 +163,7 @@ class Runner:
             self.cost,
             deadline=Deadline.after(self.options.budget),
             constants=source.constants,
-            opset=source.model.graph.opset_imports[""],
+            context=Context(opset=source.model.graph.opset_imports[""]),
         )
         rules = tuple(rule for item in found.replacements for rule in item.rules)
         return Outcome(form(found.graph), rules, seconds=self.cost.estimate(found.graph))

@@ -39,6 +39,7 @@ from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.region import Constants, cut
 
@@ -146,7 +147,7 @@ def take(name: str, size: int, part: float) -> Point:
         EstimatedCost(),
         deadline=NEVER,
         constants=imported.constants,
-        opset=proto.opset_import[0].version,
+        context=Context(opset=proto.opset_import[0].version),
         progress=lambda phase, details: phases.update([phase]),
     )
     return Point(

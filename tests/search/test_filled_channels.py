@@ -21,6 +21,7 @@ from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import parse_rules
 from xflow.search.backtrack import Explorer, Limits
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 
@@ -160,7 +161,7 @@ def test_what_gains_at_once_is_found_before_any_detour() -> None:
         cost.estimate,
         weights,
         limits,
-        policy=replace(POLICY, alpha=1.5),
+        Context(replace(POLICY, alpha=1.5)),
         layout=Layout(block=16),
     )
     best = min(explorer.explore(graph, 5), key=lambda state: state.cost)

@@ -33,6 +33,7 @@ from xflow.onnx.importer import Imported, import_model
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 from xflow.search.region import Constants, cut
@@ -134,7 +135,7 @@ def test_a_gelu_is_found_whatever_an_operator_is_said_to_take(seed: int, runner:
         partial(cost.layouts, uses=region.uses),
         constants.of(region),
         Limits(),
-        opset=20,
+        Context(opset=20),
         doubt=True,
     )
     states = explorer.explore(region.graph, POLICY.forms)
@@ -180,6 +181,7 @@ def test_no_operator_is_used_that_the_opset_does_not_have(runner: Runner) -> Non
     for opset, operators in ((20, {"Mul", "Sigmoid"}), (24, {"Swish"})):
         source = import_model(ir.from_proto(model(outputs, variables(outputs), opset)))
         deadline = Deadline.after(20)
-        found = search(source.graph, runner.rules, cost, deadline=deadline, opset=opset)
+        context = Context(opset=opset)
+        found = search(source.graph, runner.rules, cost, deadline=deadline, context=context)
         used = {node.op.name for node in found.graph.nodes if isinstance(node.op, Operator)}
         assert used == operators

@@ -28,6 +28,7 @@ from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
 from xflow.rewriting.rule import Rule, parse_rules
+from xflow.search.context import Context
 from xflow.search.driver import SearchResult, search
 from xflow.search.region import Constants, Region, cut
 from xflow.search.solution_cache import Memory, Remembered, Solution
@@ -94,7 +95,7 @@ def test_other_rules_seeds_and_budgets_are_other_searches() -> None:
     changed = [replace(RULES[0], where=("1 >= 0",)), RULES[1]]
     assert asked_again(cost, rules=changed) > 0
     asked = cost.asked
-    search(network(), RULES, cost, deadline=Deadline.after(10.0), seed=1)
+    search(network(), RULES, cost, deadline=Deadline.after(10.0), context=Context(seed=1))
     assert cost.asked > asked
 
 

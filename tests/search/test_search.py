@@ -26,8 +26,9 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.match import no_constants
 from xflow.rewriting.replacement import apply_replacements, without
 from xflow.rewriting.rule import Rule, parse_rules
+from xflow.search.context import DEFAULTS, Context
 from xflow.search.driver import OVER, SLOW, SearchResult, search
-from xflow.search.explorers import Explorers, Found, Setting
+from xflow.search.explorers import Explorers, Found
 from xflow.search.policy import POLICY, Policy
 from xflow.search.region import Constants, Region, cut
 from xflow.search.states import State
@@ -123,7 +124,7 @@ def found(
         deadline=deadline,
         constants=weights,
         processes=processes,
-        policy=policy,
+        context=Context(policy=policy),
     )
 
 
@@ -703,8 +704,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
         def _started(self, *_: object) -> object:
             return Recording()
 
-    setting = Setting(POLICY, 0, None, None, doubt=False)
-    explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), setting, processes=2)
+    explorers = Pooled(RULES, Constants(no_constants), EstimatedCost(), DEFAULTS, processes=2)
     list(explorers.explore(regions, [1.0] * len(regions), Deadline.after(100.0)))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
     left = range(len(regions), 0, -1)

@@ -8,6 +8,7 @@ from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.importer import Imported
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.context import Context
 from xflow.search.driver import SearchResult, search
 
 
@@ -30,5 +31,5 @@ def searched(
         cost or EstimatedCost(),
         deadline=Deadline.after(60),
         constants=source.constants,
-        opset=23,
+        context=Context(opset=23),
     )

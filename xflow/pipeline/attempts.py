@@ -35,6 +35,7 @@ from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, wit
 from xflow.rewriting.domains import within
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 from xflow.validation.attribution import prune
@@ -286,19 +287,17 @@ class Finder:
                         for each in sizes
                     ]
                 )
+            policy = replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY
             found = search(
                 imported.graph,
                 rules,
                 costs,
                 deadline=deadline,
                 budget=budget,
-                policy=replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY,
-                seed=run.tolerance.seed,
+                context=Context(policy, run.tolerance.seed, limit.opset or opset, run.assumption),
                 constants=imported.constants,
-                opset=limit.opset or opset,
                 processes=usable_cores(),
                 progress=run.tell,
-                assumption=run.assumption,
                 outside=run.outside,
                 only_proved=run.only_proved,
             )

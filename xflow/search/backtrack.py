@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
 from xflow.core.deadline import NEVER, Deadline
@@ -24,7 +23,8 @@ from xflow.core.registry import Operator
 from xflow.cost.target import Layout
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.match import ConstantLookup
-from xflow.search.policy import POLICY, Policy
+from xflow.search.context import DEFAULTS, Context
+from xflow.search.policy import POLICY
 from xflow.search.states import Signature, State, cheapest, choice
 from xflow.search.steps import Step, Steps, replaced
 
@@ -45,8 +45,8 @@ class Limits:
 class Explorer:
     """Searches one region. `estimate` prices graphs; `constants` serves their leaves.
 
-    `outside` is what is sensitive to the region's outputs, `assumption` what is taken for granted.
-    `careful` leaves out what may lose digits, see `Steps`.
+    `outside` is what is sensitive to the region's outputs; `careful` leaves out what may lose
+    digits, see `Steps`. In `doubt`, the estimate may be wrong about a step: measurements decide.
     """
 
     def __init__(
@@ -55,14 +55,11 @@ class Explorer:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         limits: Limits,
+        context: Context = DEFAULTS,
         *,
-        policy: Policy = POLICY,
-        seed: int = 0,
-        opset: int | None = None,
         layout: Layout | None = None,
         doubt: bool = False,
         outside: Sequence[Observed] = (),
-        assumption: Assumption = DEFAULT,
         careful: bool = False,
     ) -> None:
         self.steps = Steps(
@@ -70,15 +67,14 @@ class Explorer:
             constants,
             None if layout is None else layout.block,
             outside=outside,
-            assumption=assumption,
+            assumption=context.assumption,
             careful=careful,
         )
         self.estimate = estimate
         self.limits = limits
-        self.policy = policy
-        self.random = random.Random(seed)
-        self.opset = opset
-        """The version of ONNX in which the result is to be written; None: any."""
+        self.policy = context.policy
+        self.random = random.Random(context.seed)
+        self.opset = context.opset
         self.inside = frozenset[str]() if layout is None else layout.inside
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
@@ -87,7 +83,6 @@ class Explorer:
         self.masks = 0
         """How many operators of the given graph have a mask, see `masks.count`."""
         self.doubt = doubt
-        """Whether the estimate may be wrong about a step, since measurements decide."""
 
     @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.deadline import NEVER, Deadline
 from xflow.core.graph import Graph, Node, Value, walk
@@ -30,6 +29,7 @@ from xflow.core.registry import Operator
 from xflow.rewriting.index import RuleIndex, operators_of
 from xflow.rewriting.match import ConstantLookup
 from xflow.rewriting.rule import Instance, Rule
+from xflow.search.context import DEFAULTS, Context
 from xflow.search.states import State
 from xflow.search.steps import Step, Steps, replaced
 
@@ -64,11 +64,9 @@ class OutOfWorkError(Exception):
 class Waves:
     """The waves in one graph. `estimate` prices graphs; `constants` serves their leaves.
 
-    `block` is how many channels a block of the target's layout has; `opset` is the version of ONNX
-    in which results are to be written, None: any. They end with their `work`, as `Limits.work`
-    counts it, or at the deadline. `outside` is what is sensitive to the graph's outputs,
-    `assumption` what is taken for granted of its values; `careful` leaves out what may lose digits,
-    see `Steps`.
+    `block` is how many channels a block of the target's layout has. They end with their `work`, as
+    `Limits.work` counts it, or at the deadline. `outside` is what is sensitive to the outputs of the
+    graph; `careful` leaves out what may lose digits, see `Steps`.
     """
 
     def __init__(
@@ -77,19 +75,23 @@ class Waves:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         block: int,
+        context: Context = DEFAULTS,
         *,
-        opset: int | None = None,
         work: float = float("inf"),
         deadline: Deadline = NEVER,
         outside: Sequence[Observed] = (),
-        assumption: Assumption = DEFAULT,
         careful: bool = False,
     ) -> None:
         self.steps = Steps(
-            rules, constants, block, outside=outside, assumption=assumption, careful=careful
+            rules,
+            constants,
+            block,
+            outside=outside,
+            assumption=context.assumption,
+            careful=careful,
         )
         self.estimate = estimate
-        self.opset = opset
+        self.opset = context.opset
         self.most = work
         self.deadline = deadline
         self.work = 0.0

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
@@ -26,9 +25,9 @@ from xflow.rewriting.match import ConstantLookup, no_constants
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
+from xflow.search.context import DEFAULTS, Context
 from xflow.search.decision import Decider
-from xflow.search.explorers import Explorers, Setting
-from xflow.search.policy import POLICY, Policy
+from xflow.search.explorers import Explorers
 from xflow.search.region import Constants, Region, cut, cut_unfilled
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
@@ -58,38 +57,38 @@ def search(
     *,
     deadline: Deadline,
     budget: float | None = None,
-    policy: Policy = POLICY,
-    seed: int = 0,
+    context: Context = DEFAULTS,
     constants: ConstantLookup = no_constants,
-    opset: int | None = None,
+    outside: Observed = Observed.NOWHERE,
     processes: int = 1,
     progress: Progress | None = None,
-    assumption: Assumption = DEFAULT,
-    outside: Observed = Observed.NOWHERE,
     only_proved: bool = False,
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline`.
 
-    It is made of operators that `opset` of ONNX has; of any if that is None. Regions are explored
-    in that many `processes` at once. Deterministic for a seed as far as `cost` is, unless the
-    deadline cuts it short. What is found is remembered as what `budget` seconds lead to, which may
-    be some more than there are until the deadline, and vary less (None: as many). `assumption` is
-    what is taken for granted of values, `outside` what is sensitive to the graph's outputs, where
-    it is a part. With `only_proved`, all rewrites are applications of rules.
+    Regions are explored in that many `processes` at once. Deterministic for a seed as far as `cost`
+    is, unless the deadline cuts it short. What is found is remembered as what `budget` seconds lead
+    to, which may be some more than there are until the deadline, and vary less (None: as many).
+    `outside` is what is sensitive to the graph's outputs, where it is a part. With `only_proved`,
+    all rewrites are applications of rules.
     """
     layout = None if cost.layouts is None else cost.layouts.target.layout
-    setting = Setting(policy, seed, opset, layout, cost.measures, assumption)
     budget = deadline.left if budget is None else budget
-    known = Constants(constants, assumption, outside, policy)
-    settings = (setting, cost.settings)
-    with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
+    known = Constants(constants, context.assumption, outside, context.policy)
+    settings = (context, layout, cost.measures, cost.settings)
+    memory, memory_of_waves = (
+        Memory(
+            cost.notebook, rules, budget, *settings, *what, constants=known, opset=context.opset
+        )
+        for what in ((), ("waves",))
+    )
+    with contextlib.closing(Explorers(rules, known, cost, context, processes)) as explorers:
         job = _Search(
             explorers,
             cost,
-            Memory(cost.notebook, rules, budget, *settings, constants=known, opset=opset),
-            Memory(cost.notebook, rules, budget, *settings, "waves", constants=known, opset=opset),
+            memory,
+            memory_of_waves,
             known,
-            policy=policy,
             deadline=deadline,
             progress=progress,
             only_proved=only_proved,
@@ -108,7 +107,6 @@ class _Search:
         memory_of_waves: Memory,
         constants: Constants,
         *,
-        policy: Policy,
         deadline: Deadline,
         progress: Progress | None,
         only_proved: bool,
@@ -117,15 +115,15 @@ class _Search:
         self.cost = cost
         self.memory = memory
         self.memory_of_waves = memory_of_waves
-        self.policy = policy
+        self.policy = constants.policy
         self.only_proved = only_proved
         self.deadline = deadline
-        self.decider = Decider(cost, policy, deadline)
+        self.decider = Decider(cost, self.policy, deadline)
         self.constants = constants
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
-        self.work = None if cost.measures else policy.work_per_s * _whole(deadline.left)
+        self.work = None if cost.measures else self.policy.work_per_s * _whole(deadline.left)
         """What may still be done, where that and not the time is shared out."""
         self.starved: set[tuple[object, ...]] = set()
         """Regions for which there was not enough of it."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import loky
 
-from xflow.analysis.assumptions import DEFAULT, Assumption
 from xflow.analysis.observers import Observed
 from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.deadline import Deadline
@@ -28,22 +27,10 @@ from xflow.rewriting.match import ConstantLookup
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
+from xflow.search.context import Context
 from xflow.search.policy import Policy
 from xflow.search.region import Constants, Region
 from xflow.search.states import State
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the exploration of all regions of a search has in common."""
-
-    policy: Policy
-    seed: int
-    opset: int | None
-    layout: Layout | None
-    doubt: bool
-    assumption: Assumption = DEFAULT
-    """What is taken for granted of the values of graphs."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ class Explorers:
         rules: Sequence[Rule],
         constants: Constants,
         cost: CostModel,
-        setting: Setting,
+        context: Context,
         processes: int = 1,
     ) -> None:
         self.index = RuleIndex(rules)
@@ -79,8 +66,10 @@ class Explorers:
         self._rules = rules
         self._constants = constants
         self._cost = cost
-        self._setting = setting
-        self._processes = min(processes, setting.policy.processes)
+        self._context = context
+        layout = None if cost.layouts is None else cost.layouts.target.layout
+        self._shared = _Shared(self.index, context, layout, cost.measures)
+        self._processes = min(processes, context.policy.processes)
         self._pool: Any = None
 
     def close(self) -> None:
@@ -134,21 +123,20 @@ class Explorers:
 
         The target has to have a layout of its own.
         """
-        layout = self._setting.layout
+        layout = self._shared.layout
         assert layout is not None
         waves = Waves(
             self._waves,
             self._estimate_of(region),
             self._constants.of(region),
             layout.block,
-            opset=self._setting.opset,
+            self._context,
             work=work,
             deadline=deadline,
             outside=region.outside,
-            assumption=self._setting.assumption,
             careful=region.careful,
         )
-        states = waves.found(region.graph)[: self._setting.policy.forms + 1]
+        states = waves.found(region.graph)[: self._context.policy.forms + 1]
         return Found(states, waves.exhausted, waves.work)
 
     @cached_property
@@ -166,26 +154,30 @@ class Explorers:
         layouts = self._cost.layouts
         if layouts is None or self._processes < 2 or regions < 2:
             return None
-        if self._pool is None and deadline.left >= self._setting.policy.worthwhile_s:
+        if self._pool is None and deadline.left >= self._context.policy.worthwhile_s:
             # A process that has ended for want of work, or that has come to hold much, is started
             # again: nobody needs to know.
             ended = "A worker (stopped|was restarted) while some jobs"
             warnings.filterwarnings("ignore", ended, UserWarning)
             self._pool = loky.ProcessPoolExecutor(
                 self._processes,
-                timeout=self._setting.policy.idle_s,
+                timeout=self._context.policy.idle_s,
                 initializer=_begin,
-                initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
+                initargs=(
+                    self._rules,
+                    layouts.target,
+                    layouts.sizes,
+                    self._context,
+                    self._cost.measures,
+                ),
             )
         return self._pool
 
     def _here(self, region: Region, share: Share) -> Found:
-        context = _Context(self.index, self._setting)
-        known = self._constants.of(region)
-        return context.explore(
+        return self._shared.explore(
             region.graph,
             self._estimate_of(region),
-            known,
+            self._constants.of(region),
             share,
             outside=region.outside,
             careful=region.careful,
@@ -276,11 +268,14 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Context:
+class _Shared:
     """What a process needs for all regions."""
 
     index: RuleIndex
-    setting: Setting
+    context: Context
+    layout: Layout | None
+    doubt: bool
+    """Whether the estimate may be wrong, since measurements decide."""
 
     def explore(
         self,
@@ -297,36 +292,37 @@ class _Context:
         Rules that have not been read yet are read before: the first region, which is the heaviest,
         would spend its time on them.
         """
-        setting = self.setting
         self.index.read(graph)
         explorer = Explorer(
             self.index,
             estimate,
             constants,
-            share.limits(setting.policy),
-            policy=setting.policy,
-            seed=setting.seed,
-            opset=setting.opset,
-            layout=setting.layout,
-            doubt=setting.doubt,
+            share.limits(self.context.policy),
+            self.context,
+            layout=self.layout,
+            doubt=self.doubt,
             outside=outside,
-            assumption=setting.assumption,
             careful=careful,
         )
-        states = explorer.explore(graph, setting.policy.forms)
+        states = explorer.explore(graph, self.context.policy.forms)
         starved = not explorer.exhausted and explorer.work >= share.work
         return Found(states, explorer.exhausted, explorer.work, starved)
 
 
-_here: list[tuple[_Context, Estimator]] = []
+_here: list[tuple[_Shared, Estimator]] = []
 """What this process works with, once it has begun."""
 
 
 def _begin(
-    rules: Sequence[Rule], target: TargetModel, sizes: Mapping[str, int], setting: Setting
+    rules: Sequence[Rule],
+    target: TargetModel,
+    sizes: Mapping[str, int],
+    context: Context,
+    doubt: bool,
 ) -> None:
     """Prepare a process."""
-    _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target, sizes))]
+    shared = _Shared(RuleIndex(rules), context, target.layout, doubt)
+    _here[:] = [(shared, Estimator(target, sizes))]
 
 
 _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]
@@ -335,7 +331,7 @@ _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] 
 
 def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
     """Explore a region in a process of its own: the forms, and what was found but for them."""
-    ((context, estimator),) = _here
+    ((shared, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
     for op, type, array in task.leaves:
@@ -351,8 +347,8 @@ def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
     outputs = from_plain(task.form, leaves)
     assert outputs is not None
     estimate = partial(estimator, uses=task.uses)
-    lookup = with_expressions(data.get, context.setting.policy.told_apart)
-    found = context.explore(
+    lookup = with_expressions(data.get, shared.context.policy.told_apart)
+    found = shared.explore(
         Graph(outputs),
         estimate,
         lookup,
