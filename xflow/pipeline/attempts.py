@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
@@ -105,6 +105,7 @@ class Unsearched:
     told: Told
 
 
+@dataclass(frozen=True)
 class Finder:
     """Searches the model `source` at the `settings` of its input shapes.
 
@@ -112,23 +113,13 @@ class Finder:
     operators. The file `before` holds the model.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        source: ir.Model,
-        settings: Settings,
-        obstacle: str,
-        inside: Inside,
-        *,
-        before: Path,
-    ) -> None:
-        self.run = run
-        self.source = source
-        self.settings = settings
-        self.obstacle = obstacle
-        self.inside = inside
-        self.before = before
-        self._runnable: dict[str, Shapes] = {}
+    run: Run
+    source: ir.Model
+    settings: Settings
+    obstacle: str
+    inside: Inside
+    before: Path
+    _runnable: dict[str, Shapes] = field(default_factory=dict)
 
     def found(self, rules: Sequence[Rule]) -> Found | Unsearched:
         """What the search finds, with as many calls inlined as it takes.

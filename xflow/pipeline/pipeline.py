@@ -95,11 +95,8 @@ class Pipeline:
         run = self.run
         judgement = Judgement(Verdict(None), no_rewrite(run.objective))
         account = Account()
-        inside = self.inside(rules)
-        finder = Finder(
-            run, self.source, self.settings, self.obstacle, inside, before=self.before
-        )
-        found = finder.found(rules)
+        how = (self.obstacle, self.inside(rules), self.before)
+        found = Finder(run, self.source, self.settings, *how).found(rules)
         prepared = isinstance(found, Found) and self.gains_by_preparation(found.prepared)
         if isinstance(found, Found) and (found.replacements or prepared):
             gate = Gate(run, found, self.before, prepared=prepared)

@@ -65,8 +65,8 @@ class Waves:
     """The waves in one graph. `estimate` prices graphs; `constants` serves their leaves.
 
     `block` is how many channels a block of the target's layout has. They end with their `work`, as
-    `Limits.work` counts it, or at the deadline. `outside` is what is sensitive to the outputs of the
-    graph; `careful` leaves out what may lose digits, see `Steps`.
+    `Limits.work` counts it, or at the deadline. `outside` is what is sensitive to the outputs of
+    the graph; `careful` leaves out what may lose digits, see `Steps`.
     """
 
     def __init__(

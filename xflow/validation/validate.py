@@ -92,10 +92,10 @@ class Validator:
     They are compared at each of the settings `shapes` of the input shapes, of which there is at
     least one. The models are written to the file `after`. Nothing begins after `deadline`:
     what has not been shown to be right by then is dropped. With `prepared`, the imported model is
-    another one than that in `before`, and worth a check by itself. `growth` is how many bytes folded
-    constants may take beyond those that they replace. `repro` saves models that show what is wrong
-    with a rewrite. The models are also compared on the real `inputs`. What the input model gives is
-    kept in `references`, by setting.
+    another one than that in `before`, and worth a check by itself. `growth` is how many bytes
+    folded constants may take beyond those that they replace. `repro` saves models that show what is
+    wrong with a rewrite. The models are also compared on the real `inputs`. What the input model
+    gives is kept in `references`, by setting.
     """
 
     imported: Imported
