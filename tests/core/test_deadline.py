@@ -5,28 +5,28 @@ import pickle
 
 import pytest
 
-from xflow.core import deadline
 from xflow.core.deadline import NEVER, Deadline
 
-
-@pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline.time, "monotonic", lambda: 100.0)
+HOUR = 3600.0
 
 
 def test_time_is_left_until_a_deadline_has_passed() -> None:
-    assert (Deadline.after(5.0).left, Deadline.after(5.0).passed) == (5.0, False)
-    assert (Deadline.after(-5.0).left, Deadline.after(-5.0).passed) == (0.0, True)
-    assert Deadline.after(0.0).passed
+    later = Deadline.after(HOUR)
+    assert later.left == pytest.approx(HOUR, rel=0.01)
+    assert not later.passed
+    for over in (Deadline.after(0.0), Deadline.after(-HOUR)):
+        assert over.left == 0.0
+        assert over.passed
     assert (NEVER.left, NEVER.passed) == (math.inf, False)
 
 
 def test_a_deadline_can_be_moved_and_a_part_of_what_is_left_be_given() -> None:
-    assert Deadline.after(5.0).extended(2.0) == Deadline.after(7.0)
-    assert Deadline.after(5.0).sooner(2.0) == Deadline.after(3.0)
-    assert Deadline.after(5.0).sooner(5.0).passed
-    assert Deadline.after(8.0).part(0.25) == Deadline.after(2.0)
-    assert Deadline.after(-8.0).part(0.25).passed
+    later = Deadline.after(HOUR)
+    assert later.extended(HOUR).left == pytest.approx(2 * HOUR, rel=0.01)
+    assert later.sooner(HOUR / 2).left == pytest.approx(HOUR / 2, rel=0.01)
+    assert later.sooner(2 * HOUR).passed
+    assert later.part(0.25).left == pytest.approx(HOUR / 4, rel=0.01)
+    assert Deadline.after(-HOUR).part(0.25).passed
     assert NEVER.part(0.25) == NEVER
 
 
