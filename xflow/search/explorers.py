@@ -94,17 +94,17 @@ class Explorers:
         is through with the work by then. The limits of each are those of the policy times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
-        clock = _Clock(weights, deadline, work, effort)
+        shares = _Shares(weights, deadline, work, effort)
         pool = self._started(len(regions), deadline)
         if pool is None:
             for number in order:
-                yield number, self._here(regions[number], clock.share(number, 1))
+                yield number, self._here(regions[number], shares.of(number, 1))
             return
         running: dict[Future[Any], tuple[int, Share]] = {}
         while order or running:
             while order and len(running) < self._processes:
                 number = order.pop(0)
-                share = clock.share(number, self._processes)
+                share = shares.of(number, self._processes)
                 task = self._task(regions[number], share)
                 if task is None:
                     yield number, self._here(regions[number], share)
@@ -232,7 +232,7 @@ class Share(NamedTuple):
         )
 
 
-class _Clock:
+class _Shares:
     """Shares time out by weights, or work."""
 
     def __init__(
@@ -244,7 +244,7 @@ class _Clock:
         self._sum = self._left = sum(weights)
         self._work = work
 
-    def share(self, number: int, processes: int) -> Share:
+    def of(self, number: int, processes: int) -> Share:
         """The share of region `number`, which is the next one; to be asked once for each."""
         left = self._end.left
         if self._work is not None:
