@@ -140,9 +140,7 @@ def test_a_cell_comes_into_blocks_whatever_makes_its_image(channels: int, before
     """24 channels fill no blocks, which keeps out the pool; 42 are not converted at all."""
     graph = cell(channels)
     assert len(outside(graph)) == before
-    result = search(
-        graph, RULES, EstimatedCost(), deadline=Deadline.after(60.0), constants=weights
-    )
+    result = search(graph, RULES, EstimatedCost(), deadline=Deadline.after(60.0), constants=weights)
     assert outside(result.graph) == []
     assert bool(result.replacements) == bool(before)
     rules = [rule for item in result.replacements for rule in item.rules]

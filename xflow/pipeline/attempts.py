@@ -144,9 +144,7 @@ class Finder:
         calls = worthwhile(whole.inlined, first.imported, first.replacements, places)
         if calls == whole.inlined.calls:
             return first
-        second = self.attempt(
-            with_calls(base, inlined(base.model, calls)) if calls else base, *how
-        )
+        second = self.attempt(with_calls(base, inlined(base.model, calls)) if calls else base, *how)
         if isinstance(second, Unsearched) or len(second.prepared.bodies) < len(places):
             return first
         return second if second.gain >= AS_GOOD * first.gain else first
@@ -187,7 +185,9 @@ class Finder:
         allowed = within(rules, self.run.domains)
         spent = self.run.clock.spent - since
         try:
-            replacements, more = self.search(imported, allowed, settings, costs, seconds, spent)
+            replacements, more = self.search(
+                imported, allowed, settings, costs, seconds=seconds, spent=spent
+            )
         except TooLargeSize as error:
             why = f"its sizes cannot be reckoned with ({error})"
             return Unsearched(settings, told + _left_as_it_is(why))
@@ -231,6 +231,7 @@ class Finder:
         rules: Sequence[Rule],
         settings: Settings,
         exact: tuple[ExactCost, ...],
+        *,
         seconds: float,
         spent: float,
     ) -> tuple[Replacements, Told]:

@@ -104,20 +104,21 @@ class Gate:
         if any(after >= before for before, after in amounts):
             judgement = Judgement(verdict, amounts=amounts)
             return replace(judgement, objection=self.no_gain(*amounts[judgement.worst]))
-        timed: tuple[Comparison, ...] | Failed = ()
+        comparisons: tuple[Comparison, ...] = ()
         objection, told = "", Told()
         if self.run.measured:
             with self.run.phase("timing"):
                 timed = self.compare_with_input(verdict.checked.path)
             if isinstance(timed, Failed):
                 told = Told(warnings=(f"The models could not be timed: {timed.reason}.",))
-                timed = ()
-            objection = self.objection(timed)
+            else:
+                comparisons = timed
+            objection = self.objection(comparisons)
         gains: Mapping[attribution.Path, float] = {}
         if self.costs:
             worst = self.costs[Judgement(verdict, amounts=amounts).worst]
             gains = attribution.attribute_amount(self.imported.graph, verdict.replacements, worst)
-        return Judgement(verdict, objection, amounts, timed, gains, told)
+        return Judgement(verdict, objection, amounts, comparisons, gains, told)
 
     def improve(self, judgement: Judgement) -> Judgement:
         """Time the model without each group of rewrites, and drop those that do harm.

@@ -195,9 +195,7 @@ class Pipeline:
         kept = gate.judge(rest)
         if kept.objection:
             return replace(judgement, told=judgement.told + kept.told)
-        return kept.behind(
-            judgement, f"Rewrites that need a newer opset than {opset} did not pay."
-        )
+        return kept.behind(judgement, f"Rewrites that need a newer opset than {opset} did not pay.")
 
     def result(
         self,

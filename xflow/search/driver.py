@@ -77,9 +77,7 @@ def search(
     known = Constants(constants, context.assumption, outside, context.policy)
     settings = (context, layout, cost.measures, cost.settings)
     memory, memory_of_waves = (
-        Memory(
-            cost.notebook, rules, budget, *settings, *what, constants=known, opset=context.opset
-        )
+        Memory(cost.notebook, rules, budget, *settings, *what, constants=known, opset=context.opset)
         for what in ((), ("waves",))
     )
     with contextlib.closing(Explorers(rules, known, cost, context, processes)) as explorers:
