@@ -34,6 +34,7 @@ from rich.console import Console
 from scipy.stats import kendalltau
 
 from run import HERE, STORED, machine, prepare, write_results
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
 from xflow.core.registry import Operator
@@ -59,6 +60,7 @@ from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.constants import Constants
+from xflow.search.context import Context
 from xflow.search.cutting import cut
 from xflow.search.region import Region
 from xflow.search.states import State
@@ -198,17 +200,16 @@ class Ranking:
         for region in cut(self.graph, constants, layouts=self.guide):
             groups[region.key].append(region)
         waiting: list[tuple[Sequence[Region], State, list[State]]] = []
-        deadline = time.monotonic() + self.options.budget
+        deadline = Deadline.after(self.options.budget)
         for number, group in enumerate(groups.values()):
-            region, now = group[0], time.monotonic()
-            limits = Limits(deadline=now + (deadline - now) / (len(groups) - number))
+            region = group[0]
+            limits = Limits(deadline=deadline.part(1 / (len(groups) - number)))
             explorer = Explorer(
                 self.index,
                 partial(self.guide, uses=region.uses),
                 constants.of(region),
                 limits,
-                seed=self.options.seed,
-                opset=self.opset,
+                Context(seed=self.options.seed, opset=self.opset),
                 layout=self.guide.target.layout,
             )
             original, *found = explorer.explore(region.graph, KEPT)
@@ -280,7 +281,7 @@ class Ranking:
                 models = [self.path, *paths]
                 order = models if number % 2 == 0 else models[::-1]
                 results = self.measurer.time_together(
-                    order, self.options.seconds, seed=number, limit_s=LOADING_S
+                    order, self.options.seconds, seed=number, deadline=Deadline.after(LOADING_S)
                 )
                 passes.append(dict(zip(order, results, strict=True)))
         return [

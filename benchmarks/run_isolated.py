@@ -38,6 +38,7 @@ from isolated.chains import chain
 from isolated.forms import form
 from judge import TOLERANCE, error, judge, load
 from run import machine, write_results
+from xflow.core.deadline import Deadline
 from xflow.core.fold import with_expressions
 from xflow.cost.calibration.calibrate import calibrated
 from xflow.cost.estimate import EstimatedCost
@@ -51,6 +52,7 @@ from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 
@@ -160,9 +162,9 @@ class Runner:
             source.graph,
             self.rules,
             self.cost,
-            deadline=time.monotonic() + self.options.budget,
+            deadline=Deadline.after(self.options.budget),
             constants=source.constants,
-            opset=source.model.graph.opset_imports[""],
+            context=Context(opset=source.model.graph.opset_imports[""]),
         )
         rules = tuple(rule for item in found.replacements for rule in item.rules)
         return Outcome(form(found.graph), rules, seconds=self.cost.estimate(found.graph))

@@ -33,12 +33,14 @@ from growing import chain, distinct_layers, equal_layers, nasnet
 from hydrate import hydrate
 from run import HERE, machine, write_results
 from timed import timed
+from xflow.core.deadline import NEVER
 from xflow.cost.estimate import EstimatedCost
 from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.constants import Constants
+from xflow.search.context import Context
 from xflow.search.cutting import cut
 from xflow.search.driver import search
 
@@ -144,9 +146,9 @@ def take(name: str, size: int, part: float) -> Point:
         imported.graph,
         rules,
         EstimatedCost(),
-        deadline=float("inf"),
+        deadline=NEVER,
         constants=imported.constants,
-        opset=proto.opset_import[0].version,
+        context=Context(opset=proto.opset_import[0].version),
         progress=lambda phase, details: phases.update([phase]),
     )
     return Point(

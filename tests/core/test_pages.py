@@ -3,6 +3,7 @@
 import mmap
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -85,7 +86,7 @@ def test_a_large_model_is_checked_with_its_pages_given_back(
     asked = []
     ask = Worker.ask
 
-    def spy(worker: Worker, request: dict[str, object], *rest: float) -> object:
+    def spy(worker: Worker, request: dict[str, object], *rest: Any) -> object:
         asked.append(request.get("mapped"))
         return ask(worker, request, *rest)
 

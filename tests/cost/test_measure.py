@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, ProviderError, UsageError, WorkerError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
@@ -275,7 +276,7 @@ class TestTiming:
         self, measurer: Measurer
     ) -> None:
         start = time.monotonic()
-        results = measurer.time_together([SMALL, ENDLESS, LARGE], 0.1, limit_s=6)
+        results = measurer.time_together([SMALL, ENDLESS, LARGE], 0.1, deadline=Deadline.after(6))
         assert time.monotonic() - start < 12
         assert [type(result) for result in results] == [Timing, Lost, Timing]
         assert isinstance(results[1], Lost)
@@ -287,7 +288,7 @@ class TestTiming:
         assert pid is not None
         timer = threading.Timer(1.0, os.kill, (pid, signal.SIGTERM))
         timer.start()
-        results = measurer.time_together([SMALL, ENDLESS, SMALL], 0.1, limit_s=30)
+        results = measurer.time_together([SMALL, ENDLESS, SMALL], 0.1, deadline=Deadline.after(30))
         timer.join()
         assert [type(result) for result in results] == [Timing, Lost, Timing]
         assert measurer.worker.pid != pid
@@ -320,7 +321,7 @@ class TestTiming:
         assert "SIGKILL" in measurer.worker.accidents[-1]
 
     def test_nothing_runs_beyond_the_deadline(self) -> None:
-        with Measurer(Target(), deadline=time.monotonic() - 1) as late:
+        with Measurer(Target(), deadline=Deadline.after(-1)) as late:
             (result,) = late.time_together([SMALL], 10.0)
         assert result == Failed(NO_TIME)
 
@@ -421,10 +422,11 @@ class TestWorker:
         worker = Worker()
         request: dict[str, Any] = {
             "kind": "run", "model": ENDLESS, "options": Target().session_options(),
-            "feeds": [{"x": np.zeros((4, 4), np.float32)}], "limit_s": 60.0,
+            "feeds": [{"x": np.zeros((4, 4), np.float32)}],
         }  # fmt: skip
         results: list[Any] = []
-        asking = threading.Thread(target=lambda: results.append(worker.ask(request, 60)))
+        limit = Deadline.after(60)
+        asking = threading.Thread(target=lambda: results.append(worker.ask(request, limit)))
         worker.runtime_version  # noqa: B018 - starts the process
         asking.start()
         time.sleep(0.5)

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 
 import xflow
 from xflow.cli import entry
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode
 from xflow.cost.worker import Worker
 from xflow.feeds.edge_cases import EdgeCases
@@ -38,7 +39,7 @@ def run() -> Iterator[Run]:
 
         def check(one: onnx.ModelProto) -> CheckResult:
             data = one.SerializeToString()
-            return check_equivalent(data, data, worker=worker, limit_s=30.0)
+            return check_equivalent(data, data, worker=worker, deadline=Deadline.after(30.0))
 
         yield check
 

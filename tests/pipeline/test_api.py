@@ -4,7 +4,6 @@ import dataclasses
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from products import RULES, Unmeasured, one_relu, operators, separated, two_prod
 
 import xflow
 from xflow.cli import entry
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode, ModelError, UnknownRuleError, UsageError, ValidationFailed
 from xflow.core.graph import Graph, rebuild
 from xflow.core.node import Node, Opaque, apply
@@ -257,8 +257,8 @@ def test_a_search_leaves_time_for_what_is_done_with_large_weights(
     assert attempts.search_seconds(20.0, otherwise) == searched
     given = []
 
-    def unsuccessful(graph: Graph, *_: object, deadline: float, **__: object) -> SearchResult:
-        given.append(deadline - time.monotonic())
+    def unsuccessful(graph: Graph, *_: object, deadline: Deadline, **__: object) -> SearchResult:
+        given.append(deadline.left)
         return SearchResult(graph, ())
 
     monkeypatch.setattr(attempts, "search", unsuccessful)
@@ -281,8 +281,8 @@ def compared(ratio: float, low: float, passes: int) -> Comparison:
 def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
-    def timed(*_: object, limit_s: float, **__: object) -> Comparison:
-        given.append(limit_s)
+    def timed(*_: object, deadline: Deadline, **__: object) -> Comparison:
+        given.append(deadline.left)
         return compared(1.05, 1.04, 9)
 
     monkeypatch.setattr(measure.Measurer, "compare", timed)

@@ -1,7 +1,6 @@
 """Rounding: what is too bad to use is refused, what is not is allowed, and search obeys."""
 
 import dataclasses
-import time
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from graphs import call
 from runtime import Runtime
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.deadline import Deadline
 from xflow.core.errors import RuleFileError
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph, walk
@@ -271,7 +271,7 @@ def test_search_never_takes_a_refused_direction_though_it_pays() -> None:
     graph = Graph((call("Sigmoid", x), call("Sigmoid", call("Neg", x))))
 
     def best(rule: Rule) -> Graph:
-        result = search(graph, [rule], EstimatedCost(), deadline=time.monotonic() + 10)
+        result = search(graph, [rule], EstimatedCost(), deadline=Deadline.after(10))
         return result.graph
 
     assert best(dataclasses.replace(SHARED, reverse=None)) != graph

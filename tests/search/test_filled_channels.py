@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
 from graphs import assert_same, call, tensor, weights
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.core.node import Value
 from xflow.core.registry import Operator
@@ -22,6 +22,7 @@ from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.text import parse_rules
 from xflow.search.backtrack import Explorer, Limits
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 
@@ -140,9 +141,7 @@ def test_a_cell_comes_into_blocks_whatever_makes_its_image(channels: int, before
     """24 channels fill no blocks, which keeps out the pool; 42 are not converted at all."""
     graph = cell(channels)
     assert len(outside(graph)) == before
-    result = search(
-        graph, RULES, EstimatedCost(), deadline=time.monotonic() + 60.0, constants=weights
-    )
+    result = search(graph, RULES, EstimatedCost(), deadline=Deadline.after(60.0), constants=weights)
     assert outside(result.graph) == []
     assert bool(result.replacements) == bool(before)
     rules = [rule for item in result.replacements for rule in item.rules]
@@ -161,7 +160,7 @@ def test_what_gains_at_once_is_found_before_any_detour() -> None:
         cost.estimate,
         weights,
         limits,
-        policy=replace(POLICY, alpha=1.5),
+        Context(replace(POLICY, alpha=1.5)),
         layout=Layout(block=16),
     )
     best = min(explorer.explore(graph, 5), key=lambda state: state.cost)

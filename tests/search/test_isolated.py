@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -23,6 +22,7 @@ from isolated.expression import Tensor, model, node, variables
 from isolated.forms import form
 from judge import TOLERANCE, error
 from run_isolated import Runner
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
@@ -36,6 +36,7 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.constants import Constants
+from xflow.search.context import Context
 from xflow.search.cutting import cut
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
@@ -137,7 +138,7 @@ def test_a_gelu_is_found_whatever_an_operator_is_said_to_take(seed: int, runner:
         partial(cost.layouts, uses=region.uses),
         constants.of(region),
         Limits(),
-        opset=20,
+        Context(opset=20),
         doubt=True,
     )
     states = explorer.explore(region.graph, POLICY.forms)
@@ -182,7 +183,8 @@ def test_no_operator_is_used_that_the_opset_does_not_have(runner: Runner) -> Non
     cost = EstimatedCost(TargetModel(fusions=(), slow={}))  # one kernel is cheaper than two
     for opset, operators in ((20, {"Mul", "Sigmoid"}), (24, {"Swish"})):
         source = import_model(ir.from_proto(model(outputs, variables(outputs), opset)))
-        deadline = time.monotonic() + 20
-        found = search(source.graph, runner.rules, cost, deadline=deadline, opset=opset)
+        deadline = Deadline.after(20)
+        context = Context(opset=opset)
+        found = search(source.graph, runner.rules, cost, deadline=deadline, context=context)
         used = {node.op.name for node in found.graph.nodes if isinstance(node.op, Operator)}
         assert used == operators

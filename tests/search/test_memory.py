@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +16,7 @@ from noting import Noting
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.ranges import Ranges
+from xflow.core.deadline import Deadline
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Value, apply
@@ -28,6 +28,7 @@ from xflow.rewriting.replay import apply_step
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.search.constants import Constants
+from xflow.search.context import Context
 from xflow.search.cutting import cut
 from xflow.search.driver import SearchResult, search
 from xflow.search.region import Region
@@ -55,7 +56,7 @@ def network(name: str = "x") -> Graph:
 def found(
     cost: Noting, graph: Graph, rules: Sequence[Rule] = RULES, seconds: float = 30.0
 ) -> SearchResult:
-    return search(graph, rules, cost, deadline=time.monotonic() + seconds)
+    return search(graph, rules, cost, deadline=Deadline.after(seconds))
 
 
 def asked_again(cost: Noting, **settings: object) -> int:
@@ -95,7 +96,7 @@ def test_other_rules_seeds_and_budgets_are_other_searches() -> None:
     changed = [replace(RULES[0], where=("1 >= 0",)), RULES[1]]
     assert asked_again(cost, rules=changed) > 0
     asked = cost.asked
-    search(network(), RULES, cost, deadline=time.monotonic() + 10.0, seed=1)
+    search(network(), RULES, cost, deadline=Deadline.after(10.0), context=Context(seed=1))
     assert cost.asked > asked
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.deadline import Deadline
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, Opaque, TensorType, Value, apply, leaf, opaque
@@ -29,9 +30,10 @@ from xflow.rewriting.replacement import apply_replacements, without
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.search.constants import Constants
+from xflow.search.context import DEFAULTS, Context
 from xflow.search.cutting import cut
 from xflow.search.driver import OVER, SLOW, SearchResult, search
-from xflow.search.explorers import Exploration, Explorers, Setting
+from xflow.search.explorers import Exploration, Explorers
 from xflow.search.policy import POLICY, Policy
 from xflow.search.region import Region
 from xflow.search.states import State
@@ -119,7 +121,7 @@ def found(
     policy: Policy = POLICY,
 ) -> SearchResult:
     model = EstimatedCost() if cost is None else cost
-    deadline = time.monotonic() + seconds
+    deadline = Deadline.after(seconds)
     return search(
         graph,
         RULES,
@@ -127,7 +129,7 @@ def found(
         deadline=deadline,
         constants=weights,
         processes=processes,
-        policy=policy,
+        context=Context(policy=policy),
     )
 
 
@@ -179,7 +181,7 @@ def test_search_is_deterministic() -> None:
 
 def test_without_rules_nothing_changes() -> None:
     graph = network(1)
-    result = search(graph, [], EstimatedCost(), deadline=time.monotonic() + 10)
+    result = search(graph, [], EstimatedCost(), deadline=Deadline.after(10))
     assert result.graph is graph
     assert result.replacements == ()
 
@@ -254,7 +256,7 @@ class Race(Stopwatch):
 
 def winner(graph: Graph, rules: Sequence[Rule], race: Race) -> str:
     """The operator that is computed last in what the search chooses."""
-    result = search(graph, rules, race, deadline=time.monotonic() + 60.0)
+    result = search(graph, rules, race, deadline=Deadline.after(60.0))
     return operator_name(result.graph.outputs[0].node)
 
 
@@ -430,7 +432,7 @@ rule scale
     scaled = call("Mul", queries, quarter)
     graph = Graph((call("Attention", scaled, keys, values, scale=Fraction(1)),))
     clock = Stopwatch([1.0, 1.01])
-    result = search(graph, rules, clock, deadline=time.monotonic() + 60.0)
+    result = search(graph, rules, clock, deadline=Deadline.after(60.0))
     assert count(result.graph, "Mul") == 0
 
 
@@ -634,7 +636,7 @@ def test_rule_that_looks_at_a_value_applies_only_where_the_value_is() -> None:
     first = call("Relu", call("Mul", tensor("x", 2, 3), tensor("two", 3, constant=True)))
     second = call("Relu", call("Mul", tensor("y", 2, 3), tensor("three", 3, constant=True)))
     graph = Graph((first, second))  # the rule is false, which is not what is tested
-    result = search(graph, rules, EstimatedCost(), deadline=time.monotonic() + 10, constants=lookup)
+    result = search(graph, rules, EstimatedCost(), deadline=Deadline.after(10), constants=lookup)
     assert result.graph.outputs == (call("Relu", tensor("x", 2, 3)), second)
 
 
@@ -668,10 +670,10 @@ rule prelu-to-add-relu-mul-min
     graph = Graph((call("Where", call("Greater", x, zero), x, call("Mul", x, slope)),))
     cost = EstimatedCost()
     assert cost.estimate(Graph((call("PRelu", x, slope),))) > 4 * cost.estimate(graph)
-    result = search(graph, rules, cost, deadline=time.monotonic() + 60, constants=weights)
+    result = search(graph, rules, cost, deadline=Deadline.after(60), constants=weights)
     assert count(result.graph, "Min") == 1
     assert not search(
-        graph, rules[:1], cost, deadline=time.monotonic() + 60, constants=weights
+        graph, rules[:1], cost, deadline=Deadline.after(60), constants=weights
     ).replacements
 
 
@@ -703,13 +705,12 @@ def test_every_region_gets_its_share_of_the_time() -> None:
             future.set_result(([], Exploration([], exhausted=True)))
             return future
 
-    setting = Setting(POLICY, 0, None, None, doubt=False)
     explorers = Explorers(
-        *(RULES, Constants(no_constants), EstimatedCost(), setting),
+        *(RULES, Constants(no_constants), EstimatedCost(), DEFAULTS),
         processes=2,
         pool=lambda *_, **__: Recording(),
     )
-    list(explorers.explore(regions, [1.0] * len(regions), 100.0))
+    list(explorers.explore(regions, [1.0] * len(regions), Deadline.after(100.0)))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.
     left = range(len(regions), 0, -1)
     assert asked == pytest.approx([100.0 * min(1.0, 2 / count) for count in left], rel=0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from functools import cache
 
 import pytest
@@ -14,6 +13,7 @@ from noting import Noting
 from recognition import rules_of
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.deadline import Deadline
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Value
@@ -76,7 +76,7 @@ def waves(graph: Graph) -> list[State]:
 
 
 def found(graph: Graph) -> SearchResult:
-    deadline = time.monotonic() + 60.0
+    deadline = Deadline.after(60.0)
     return search(graph, rules(), EstimatedCost(), deadline=deadline, constants=weights)
 
 
@@ -131,7 +131,7 @@ def test_what_waves_led_to_is_remembered() -> None:
     for _ in range(2):
         asked = cost.asked
         results.append(
-            search(network(), rules(), cost, deadline=time.monotonic() + 60.0, constants=weights)
+            search(network(), rules(), cost, deadline=Deadline.after(60.0), constants=weights)
         )
     assert results[0].replacements == results[1].replacements
     assert cost.asked - asked < asked / 4

@@ -12,8 +12,7 @@ from typing import Any
 import z3
 
 from xflow.verifier import database
-from xflow.verifier.prove import Verdict
-from xflow.verifier.recheck.verdicts import Confirmed
+from xflow.verifier.recheck.verdicts import Confirmed, RecheckVerdict
 
 
 def failing(error: BaseException) -> Callable[..., Any]:
@@ -54,7 +53,7 @@ def leaves() -> None:
     put_in_place_of_prove(failing(SystemExit(0)))
 
 
-def rechecks_some(text: str, path: Path) -> Verdict:
+def rechecks_some(text: str, path: Path) -> RecheckVerdict:
     """In place of the recheck of a rule: one without an end, one that ends its process."""
     del text
     if path.stem == "rows-reduced-twice":

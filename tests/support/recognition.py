@@ -1,13 +1,14 @@
 """Whether the rules lead to an operator, in graphs of few operators, by the estimate alone."""
 
 import re
-import time
 from collections.abc import Collection, Sequence
 
+from xflow.core.deadline import Deadline
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.imported import Imported
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.context import Context
 from xflow.search.driver import SearchResult, search
 
 
@@ -28,7 +29,7 @@ def searched(
         source.graph,
         rules,
         cost or EstimatedCost(),
-        deadline=time.monotonic() + 60,
+        deadline=Deadline.after(60),
         constants=source.constants,
-        opset=23,
+        context=Context(opset=23),
     )

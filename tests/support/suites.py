@@ -19,6 +19,7 @@ from onnx.backend.test.loader import DATA_DIR, load_model_tests
 from onnx.backend.test.runner import Runner, _normalize_tensor
 
 import xflow
+from xflow.core.deadline import Deadline
 from xflow.core.errors import XflowError
 from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Worker, from_wire, to_wire
@@ -219,9 +220,8 @@ def _run(
             "model": str(path),
             "options": Target("cpu", 1).session_options(),
             "feeds": [{name: _wire(value) for name, value in feeds.items()} for feeds, _ in data],
-            "limit_s": LIMIT_S,
         },
-        LIMIT_S,
+        Deadline.after(LIMIT_S),
     )
     if isinstance(answer, Failed):
         return None

@@ -1,7 +1,5 @@
 """Which rewrites help the whole model, and that those which do harm are left out."""
 
-import math
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 from products import RULES, Unmeasured, one_relu, operators, separated, two_products
 
 import xflow
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.graph import Graph
 from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
@@ -87,7 +86,7 @@ def test_gains_are_those_of_leaving_out_and_harm_is_dropped() -> None:
         replacements,
         lambda rest, whole: compared(seconds(rest), seconds(whole)),
         lambda _: 0.005,
-        until=math.inf,
+        deadline=NEVER,
         step_s=0.0,
     )
     assert found.dropped == (("odd",),)
@@ -101,7 +100,7 @@ def test_what_there_is_no_time_for_is_not_tried() -> None:
         replacements,
         lambda rest, whole: compared(1.0, 2.0),
         lambda _: 0.005,
-        until=time.monotonic() + 5,
+        deadline=Deadline.after(5),
         step_s=10.0,
     )
     assert (found.replacements, found.gains, found.dropped) == (replacements, {}, ())

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UsageError
 from xflow.cost.worker import Worker
 from xflow.onnx.interface import check_interface
@@ -113,7 +114,7 @@ class TestEquivalence:
             " n = Constant<value_int = 4611686018427387904>() t = Cast<to = 9>(n)"
             " y = Loop(n, t, x) <body = b (int64 i, bool c, float[2] v)"
             " => (bool d, float[2] u) { d = Identity(c) u = Identity(v) }> }",
-            limit_s=2.0,
+            deadline=Deadline.after(2.0),
         )
         assert (result.ok, result.culprit) == (False, "after")
 

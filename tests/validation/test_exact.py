@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from xflow.core.deadline import Deadline
 from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Worker
 from xflow.feeds.inputs import default_shapes, random_inputs
@@ -28,12 +29,12 @@ def made() -> Iterator[Made]:
 
         def probe(model: onnx.ModelProto) -> Any:
             request = {"kind": "types", "model": model.SerializeToString(), "options": OPTIONS}
-            answer = worker.ask({**request, "limit_s": 10.0}, 10.0)
+            answer = worker.ask(request, Deadline.after(10.0))
             return None if isinstance(answer, Failed) else answer
 
         def outputs(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
             request = {"kind": "run", "model": model.SerializeToString(), "options": OPTIONS}
-            answer = worker.ask({**request, "feeds": [feeds], "limit_s": 10.0}, 10.0)
+            answer = worker.ask({**request, "feeds": [feeds]}, Deadline.after(10.0))
             assert not isinstance(answer, Failed), answer.reason
             found: Mapping[str, Any] = answer[0]
             return found

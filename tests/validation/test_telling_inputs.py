@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from xflow.cli import entry
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode
 from xflow.cost.worker import Worker
 from xflow.validation.equivalence import CheckResult, check_equivalent
@@ -424,6 +425,6 @@ def test_edge_cases_may_be_left_out_and_take_part_of_the_time(check: Check) -> N
         " y = Loop(n, s, x) <body = b (int64 i, bool k, float[64, 64] v)"
         " => (bool l, float[64, 64] u) { l = Identity(k) p = MatMul(v, v) u = Softmax(p) }> }"
     )
-    few = check(slow, slow, limit_s=20.0)
+    few = check(slow, slow, deadline=Deadline.after(20.0))
     assert few.ok, few.reason
     assert few.edge_cases < 20

@@ -6,7 +6,6 @@ by default where it is served, and sleep between the runs, because the sessions 
 disturb each other.  A model that fails is a value, `Failed`, and costs the others nothing.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 import onnx
 
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.errors import ModelError, ProviderError, UsageError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
@@ -26,6 +26,7 @@ from xflow.onnx.interface import required_inputs
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 MIN_ROUNDS = 6
 LIMIT_S = 120.0
+"""Seconds for what has no deadline."""
 PASSES = 4
 """Of a comparison of two models: each loads them anew."""
 
@@ -75,7 +76,7 @@ class Measurer:
     """Times models on one target, in a process of its own.
 
     `worker` may be shared with other users; one that the measurer made itself ends with it.
-    Nothing runs beyond `deadline` (time.monotonic), however long a single call may take.
+    Nothing runs beyond `deadline`, whatever that of a single call is.
     Raises `ProviderError` at the first use if the target's provider does not work here.
     """
 
@@ -84,7 +85,7 @@ class Measurer:
         target: Target | None = None,
         worker: Worker | None = None,
         *,
-        deadline: float = math.inf,
+        deadline: Deadline = NEVER,
     ) -> None:
         self.target = target or Target()
         self.deadline = deadline
@@ -105,18 +106,18 @@ class Measurer:
         seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
         inputs: Mapping[str, Any] | None = None,
-        limit_s: float = LIMIT_S,
+        deadline: Deadline | None = None,
     ) -> list[Timing | Failed]:
         """Time all models interleaved for about `seconds`, and at least `min_rounds` rounds.
 
         All timings have one sample per round, so `samples[k]` of two models belong together.
         Models with the same inputs get the same values, all of them `inputs` if these are given.
-        `limit_s` bounds everything, loading included; models for which no time remains are
+        The deadline is for everything, loading included; models for which no time remains are
         `Failed`, and those with which the process was lost are `Lost`.
         """
         if not models:
             return []
-        deadline = min(self.deadline, time.monotonic() + limit_s)
+        deadline = min(self.deadline, deadline or Deadline.after(LIMIT_S))
         check_provider(self.target, self.worker)
         results: list[Timing | Failed | None] = [None] * len(models)
         feeds: list[dict[str, Any]] = []
@@ -133,8 +134,8 @@ class Measurer:
                 results[index] = Failed(str(error))
         retries = 1
         while waiting := [i for i, result in enumerate(results) if result is None]:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
+            left = deadline.left
+            if not left:
                 for index in waiting:
                     results[index] = Failed(NO_TIME)
                 break
@@ -145,10 +146,10 @@ class Measurer:
                 "seconds": seconds,
                 "min_rounds": min_rounds,
                 "seed": seed,
-                "limit_s": remaining * 0.95,
+                "limit_s": 0.95 * left,
             }
             # A model that hangs may use up its own share of the time and no more.
-            answer = self.worker.ask(request, remaining, remaining / len(waiting))
+            answer = self.worker.ask(request, deadline, left / len(waiting))
             if isinstance(answer, Lost) and answer.model:
                 results[waiting[answer.model - 1]] = answer
             elif isinstance(answer, Lost) and retries:
@@ -176,24 +177,24 @@ class Measurer:
         seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
         inputs: Mapping[str, Any] | None = None,
-        limit_s: float = LIMIT_S,
+        deadline: Deadline | None = None,
     ) -> Comparison | Failed:
         """Time two models in the order A B B A and say which is faster, and how surely.
 
         They run on `inputs`, or on random ones of the given shapes.
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
-        so there are several passes, each with new sessions that are loaded in the other order. A
-        pass that would not fit into `limit_s` is left out. If what they tell is `undecided`, there
+        so there are several passes, each with new sessions that are loaded in the other order. One
+        that would end behind the deadline is left out. If what they tell is `undecided`, there
         are up to twice as many again, for which there are `extra_s` besides.
         """
         looks = 1 if undecided is None else 2
         found: list[tuple[Timing, Timing]] = []
-        deadline = time.monotonic() + limit_s
+        deadline = deadline or Deadline.after(LIMIT_S)
         total: Comparison | None = None
         for count in (passes, 3 * passes)[:looks]:
             took = 0.0
-            while len(found) < count and (not found or time.monotonic() + took < deadline):
+            while len(found) < count and (not found or not deadline.sooner(took).passed):
                 start = time.monotonic()
                 pair = self._pass(
                     before,
@@ -204,7 +205,7 @@ class Measurer:
                     seed=seed,
                     shapes=shapes,
                     inputs=inputs,
-                    limit_s=deadline - start,
+                    deadline=deadline,
                 )
                 if isinstance(pair, Failed):
                     return pair
@@ -213,7 +214,7 @@ class Measurer:
             total = Comparison.over(found, seed, looks=looks)
             if undecided is None or not undecided(total):
                 break
-            deadline += extra_s
+            deadline = deadline.extended(extra_s)
         assert total is not None
         return total
 
@@ -292,9 +293,8 @@ def check_provider(target: Target, worker: Worker) -> None:
         "model": probe.SerializeToString(),
         "options": target.session_options(),
         "feeds": [{"x": np.zeros(1, np.float32)}],
-        "limit_s": 60.0,
     }
-    answer = worker.ask(request, 60.0)
+    answer = worker.ask(request, Deadline.after(60.0))
     if isinstance(answer, Failed):
         raise ProviderError(
             f"{name} does not work on this machine ({answer.reason})", do="use another provider"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, Opaque
@@ -127,7 +128,7 @@ class Costs:
         if 0 not in models:
             return [None] * len(graphs)
         timings = self._measurer.time_together(
-            list(models.values()), seconds, limit_s=2 * seconds + LOADING_S
+            list(models.values()), seconds, deadline=Deadline.after(2 * seconds + LOADING_S)
         )
         by_number = dict(zip(models, timings, strict=True))
         for each in timings:

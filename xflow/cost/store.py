@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from xflow.core.deadline import NEVER, Deadline
 from xflow.cost.private_folders import create, make_private, objection
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class Store:
         self.path: Path | None = path or default_path()
         self._named = path is not None or bool(os.environ.get("XFLOW_CACHE"))
         self._statement_s = statement_s
-        self._until = math.inf
+        self._deadline = NEVER
         self.warnings: list[str] = []
         self._lock = threading.Lock()
         self._file: tuple[int, int] | None = None
@@ -233,7 +234,7 @@ class Store:
         """Run one statement; if the file turns out to be unusable, replace it and run it again."""
         with self._lock:
             try:
-                self._until = time.monotonic() + self._statement_s
+                self._deadline = Deadline.after(self._statement_s)
                 return action(self._connection)
             except sqlite3.ProgrammingError:  # a mistake of ours
                 raise
@@ -302,8 +303,8 @@ class Store:
 
     def _restrain(self, connection: sqlite3.Connection) -> None:
         """See that no content of the file makes SQLite run code, take long or much memory."""
-        self._until = time.monotonic() + self._statement_s
-        connection.set_progress_handler(lambda: int(time.monotonic() > self._until), STEPS)
+        self._deadline = Deadline.after(self._statement_s)
+        connection.set_progress_handler(lambda: int(self._deadline.passed), STEPS)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")

@@ -7,6 +7,7 @@ started again after a failure.  It ends when its owner closes it or dies.  What 
 """
 
 import contextlib
+import math
 import mmap
 import os
 import queue
@@ -24,6 +25,7 @@ from typing import IO, Any, Self
 
 import onnx
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import WorkerError
 from xflow.cost import child
 
@@ -104,18 +106,18 @@ class Worker:
         return tuple(self._greeting()["providers"])
 
     def ask(
-        self, request: Mapping[str, Any], limit_s: float, step_limit_s: float | None = None
+        self, request: Mapping[str, Any], deadline: Deadline, step_limit_s: float = math.inf
     ) -> Any | Failed:
         """Return the answer to a request, or why there is none.
 
-        The process is ended after `limit_s` seconds, or when one step of it (loading a model, one
-        sample) takes more than `step_limit_s`; the result is then `Lost`.  Raises `WorkerError`
-        if the process cannot be started.
+        The process is ended at the deadline, or when one step of it (loading a model, one sample)
+        takes more than `step_limit_s`; the result is then `Lost`.  Unless the request says in how
+        many seconds the process itself has to stop (`limit_s`), it is told the deadline.  Raises
+        `WorkerError` if the process cannot be started.
         """
         with self._lock:
-            deadline = time.monotonic() + limit_s
             self._start()
-            return self._exchange(request, deadline, step_limit_s)
+            return self._exchange({"limit_s": deadline.left, **request}, deadline, step_limit_s)
 
     def close(self) -> None:
         """End the process, if there is one; a later request starts it again."""
@@ -170,7 +172,7 @@ class Worker:
             target=_listen, args=(self._process.stdout, self._inbox), daemon=True
         ).start()
         setup = {"memory_limit": self._memory_limit}
-        hello = self._exchange(setup, time.monotonic() + START_LIMIT_S, None)
+        hello = self._exchange(setup, Deadline.after(START_LIMIT_S))
         if isinstance(hello, Failed):
             self._end()
             raise WorkerError(f"the measuring process cannot be started ({hello.reason})")
@@ -179,7 +181,7 @@ class Worker:
             os.unlink(self._bookmark_path)
 
     def _exchange(
-        self, request: Mapping[str, Any], deadline: float, step_limit_s: float | None
+        self, request: Mapping[str, Any], deadline: Deadline, step_limit_s: float = math.inf
     ) -> Any | Failed:
         process, bookmark = self._process, self._bookmark
         assert process is not None
@@ -198,12 +200,12 @@ class Worker:
                     count, model = child.BOOKMARK.unpack_from(bookmark, 0)
                     if count != last:
                         last, since = count, now
-                    if now < deadline and (step_limit_s is None or now - since < step_limit_s):
+                    late = deadline.passed
+                    if not late and now - since < step_limit_s:
                         continue
                     self._end()
-                    taken = now - since if now < deadline else 0.0
-                    why = f"did not finish within {taken:.1f} s" if taken else "ran out of time"
-                    return Lost(why, model)
+                    taken = f"did not finish within {now - since:.1f} s"
+                    return Lost("ran out of time" if late else taken, model)
                 if answer is None:
                     _, model = child.BOOKMARK.unpack_from(bookmark, 0)
                     why = _obituary(process.wait())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
 from xflow.cost import machine
 from xflow.cost.measure import Target
@@ -70,7 +70,7 @@ def check(
                 tolerance=tolerance,
                 target=target,
                 worker=worker,
-                deadline=time.monotonic() + LIMIT_S,
+                deadline=Deadline.after(LIMIT_S),
                 name="" if not isinstance(before, str | os.PathLike) else str(before),
                 inputs=real_inputs(models[0], inputs),
             )
@@ -83,7 +83,7 @@ def compare(
     tolerance: Tolerance,
     target: Target,
     worker: Worker,
-    deadline: float,
+    deadline: Deadline,
     name: str,
     inputs: Sequence[InputSet] = (),
 ) -> CheckResult:
@@ -100,7 +100,7 @@ def compare(
             *models,
             **dataclasses.asdict(tolerance),
             shapes=shapes,
-            limit_s=deadline - time.monotonic(),
+            deadline=deadline,
             target=target,
             worker=worker,
             inputs=() if number else inputs,

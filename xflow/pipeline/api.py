@@ -27,7 +27,7 @@ from xflow.onnx import files
 from xflow.onnx.external_data import has_external_data
 from xflow.onnx.repairs import PUT_RIGHT
 from xflow.onnx.types import interface
-from xflow.pipeline.context import Run
+from xflow.pipeline.context import Clock, Run
 from xflow.pipeline.pipeline import Pipeline, Result
 from xflow.rewriting.domains import DOMAINS, Domains
 from xflow.rewriting.rule import Rule
@@ -123,7 +123,7 @@ def optimize(
             target,
             worker,
             folder,
-            budget,
+            Clock(budget),
             tolerance=Tolerance(
                 check, rtol, atol, seed, planted=Assumption.named(assume) == Assumption.NONE
             ),
@@ -142,7 +142,7 @@ def optimize(
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")
-            run.inputs = real_inputs(interface(source), inputs)
+            run = replace(run, inputs=real_inputs(interface(source), inputs))
         result = Pipeline(run, source, before).optimize(chosen)
     return replace(result, source=Path(model) if isinstance(model, str | os.PathLike) else None)
 

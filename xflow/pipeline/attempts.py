@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
 from xflow.core.size import TooLargeSize
 from xflow.cost import CostModel
@@ -31,11 +31,12 @@ from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import has_calls, inlined, worthwhile
 from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.types import interface
-from xflow.pipeline.context import AFTERWARDS_S, Run
+from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, with_calls
 from xflow.rewriting.domains import within
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
+from xflow.search.context import Context
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 from xflow.validation.attribution import prune
@@ -69,16 +70,27 @@ AS_GOOD = 0.95
 
 
 @dataclass(frozen=True)
+class Settings:
+    """The settings of the input shapes: what is given of each, and with it the shapes of all."""
+
+    given: Sequence[Shapes]
+    full: Sequence[dict[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
 class Attempt:
-    """A model before the search, as a graph, and what the search found."""
+    """A model before the search, as a graph, and what the search found.
+
+    The `settings` suit the model.
+    """
 
     prepared: Prepared
     imported: Imported
+    settings: Settings
     costs: tuple[ExactCost, ...]
     """What the objective counts, at each setting; nothing for latency."""
     replacements: Replacements
-    messages: tuple[str, ...]
-    warnings: tuple[str, ...]
+    told: Told
 
     @property
     def gain(self) -> float:
@@ -86,6 +98,15 @@ class Attempt:
         return sum(item.gain for item in self.replacements)
 
 
+@dataclass(frozen=True)
+class Unsearched:
+    """Why no graph of a model was searched, and the settings of its input shapes."""
+
+    settings: Settings
+    told: Told
+
+
+@dataclass(frozen=True)
 class Finder:
     """Searches the model `source` at the `settings` of its input shapes.
 
@@ -93,99 +114,96 @@ class Finder:
     operators. The file `before` holds the model.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        source: ir.Model,
-        settings: Sequence[dict[str, tuple[int, ...]]],
-        obstacle: str,
-        inside: Inside,
-        *,
-        before: Path,
-    ) -> None:
-        self.run = run
-        self.source = source
-        self.settings = settings
-        self.obstacle = obstacle
-        self.inside = inside
-        self.before = before
-        self._runnable: dict[str, Shapes] = {}
+    run: Run
+    source: ir.Model
+    settings: Settings
+    obstacle: str
+    inside: Inside
+    before: Path
+    _runnable: dict[str, Shapes] = field(default_factory=dict)
 
-    def found(self, rules: Sequence[Rule]) -> Attempt | None:
-        """What the search finds, with as many calls inlined as it takes; None where it cannot look.
+    def found(self, rules: Sequence[Rule]) -> Attempt | Unsearched:
+        """What the search finds, with as many calls inlined as it takes.
 
         It looks at the model with all calls inlined, and then only with those that the rewrites
-        reach into.
+        reach into. Of several attempts, the one that counts tells what it has to tell.
         """
-        base, seconds = begin(self.source, self.run), self.run.budget
-        whole = None if self.obstacle or not has_calls(base.model) else self.all_inlined(base)
-        if whole is None or whole.inlined is None:
-            return self.kept(self.attempt(base, rules, seconds))
-        end = time.monotonic() + seconds
-        first = self.attempt(whole, rules, FIRST * seconds)
+        base, seconds = begin(self.source, self.run), self.run.clock.budget
+        whole = base if self.obstacle or not has_calls(base.model) else self.all_inlined(base)
+        if whole.inlined is None:
+            return self.attempt(whole, rules, seconds, self.settings)
+        deadline = Deadline.after(seconds)
+        first = self.attempt(whole, rules, FIRST * seconds, self.settings)
         left = (1 - FIRST) * seconds
         if self.run.measured:
             # Not more than the first one had: then what it remembers of regions counts.
-            left = min(FIRST * seconds, max(end - time.monotonic(), left))
-        if first is None or not (first.replacements or first.prepared.bodies):
-            return self.kept(self.attempt(base, rules, left, self.run.spent))
+            left = min(FIRST * seconds, max(deadline.left, left))
+        how = (rules, left, first.settings, self.run.clock.spent)
+        if isinstance(first, Unsearched) or not (first.replacements or first.prepared.bodies):
+            return self.attempt(base, *how)
         places = {number for number, _ in first.prepared.bodies}
         calls = worthwhile(whole.inlined, first.imported, first.replacements, places)
         if calls == whole.inlined.calls:
-            return self.kept(first)
-        some = with_calls(base, inlined(base.model, calls)) if calls else base
-        second = self.attempt(some, rules, left, self.run.spent)
-        if second is None or len(second.prepared.bodies) < len(places):
-            return self.kept(first)
-        return self.kept(second if second.gain >= AS_GOOD * first.gain else first)
+            return first
+        second = self.attempt(with_calls(base, inlined(base.model, calls)) if calls else base, *how)
+        if isinstance(second, Unsearched) or len(second.prepared.bodies) < len(places):
+            return first
+        return second if second.gain >= AS_GOOD * first.gain else first
 
-    def all_inlined(self, base: Prepared) -> Prepared | None:
-        """The model with all calls inlined; None, and a warning, where that is not possible."""
+    def all_inlined(self, base: Prepared) -> Prepared:
+        """The model with all calls inlined; as it is, and a warning, where that is not possible."""
         try:
             return with_calls(base, inlined(base.model))
         except Exception as error:  # whatever is odd about them: the model is as good without
-            self.run.warnings.append(f"The functions were left as they are: {error}.")
-            return None
+            return replace(base, warnings=(f"The functions were left as they are: {error}.",))
 
     def attempt(
-        self, prepared: Prepared, rules: Sequence[Rule], seconds: float, since: float = 0.0
-    ) -> Attempt | None:
-        """What the search finds in so much time, bodies first; None where there is no graph.
+        self,
+        prepared: Prepared,
+        rules: Sequence[Rule],
+        seconds: float,
+        settings: Settings,
+        since: float = 0.0,
+    ) -> Attempt | Unsearched:
+        """What the search finds in so much time, bodies first.
 
         `since` is what was spent of the budget when that time began.
         """
-        told = len(self.run.messages), len(self.run.warnings)
         if not self.obstacle:
             prepared = with_bodies(prepared, self.run, self.inside, seconds)
-        with self.run.phase("import"):
-            imported = self.imported(prepared.model)
-        if imported is None:
-            return None
-        self.tie(imported)
-        kind = EXACT.get(self.run.objective)
-        costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in self.settings)
-        allowed = within(rules, self.run.domains)
+        told = Told(warnings=prepared.warnings)
         try:
-            replacements = self.search(imported, allowed, costs, seconds, self.run.spent - since)
-        except TooLargeSize as error:
-            self.run.warnings.append(
-                f"The model was left as it is: its sizes cannot be reckoned with ({error})."
+            with self.run.phase("import"):
+                if self.obstacle:
+                    raise ModelError(self.obstacle)
+                imported = import_model(prepared.model, inner=self.run.inner > 0)
+        except ModelError as error:
+            return Unsearched(settings, told + _left_as_it_is(str(error)))
+        told += Told(warnings=imported.warnings)
+        settings = self.tied(imported, settings)
+        kind = EXACT.get(self.run.objective)
+        costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in settings.full)
+        allowed = within(rules, self.run.domains)
+        spent = self.run.clock.spent - since
+        try:
+            replacements, more = self.search(
+                imported, allowed, settings, costs, seconds=seconds, spent=spent
             )
-            return None
-        messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
-        del self.run.messages[told[0] :], self.run.warnings[told[1] :]
-        return Attempt(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
+        except TooLargeSize as error:
+            why = f"its sizes cannot be reckoned with ({error})"
+            return Unsearched(settings, told + _left_as_it_is(why))
+        return Attempt(prepared, imported, settings, costs, replacements, told + more)
 
-    def tie(self, imported: Imported) -> None:
-        """Choose sizes of inputs that suit each other and at which the model runs.
+    def tied(self, imported: Imported, settings: Settings) -> Settings:
+        """Settings in which sizes of inputs suit each other, and at which the model runs.
 
         As far as the model tells, and a trial. Real inputs have their sizes.
         """
         if self.run.sized_by_inputs:
-            return
-        self.run.shapes = [with_ties(imported, each) for each in self.run.shapes]
+            return settings
+        given = [with_ties(imported, each) for each in settings.given]
         proto = interface(self.source)
-        self.settings = [default_shapes(proto, self.sized(each, proto)) for each in self.run.shapes]
+        return Settings(given, [default_shapes(proto, self.sized(each, proto)) for each in given])
 
     def sized(self, shapes: Shapes, proto: onnx.ModelProto) -> Shapes:
         """The shapes, and of inputs whose sizes are free those at which the model runs.
@@ -197,55 +215,38 @@ class Finder:
             return shapes
         key = repr(sorted(shapes.items()))
         if key not in self._runnable:
-            start = time.monotonic()
             with self.run.phase("sizes"):
                 found = runnable(
                     Runner.of(self.before, self.run.target, self.run.worker, large=False),
                     load_proto(self.before),
                     shapes,
                     seed=self.run.tolerance.seed,
-                    deadline=time.monotonic() + max(TRIAL_S, TRIAL * self.run.budget),
+                    deadline=Deadline.after(max(TRIAL_S, TRIAL * self.run.clock.budget)),
                 )
-            self.run.end += time.monotonic() - start
             self._runnable[key] = shapes if found is None else found[1]
         return self._runnable[key]
-
-    def kept(self, found: Attempt | None) -> Attempt | None:
-        """The one of several attempts that counts; what it has to tell is told."""
-        if found is not None:
-            self.run.messages += found.messages
-            self.run.warnings += found.warnings
-        return found
-
-    def imported(self, model: ir.Model) -> Imported | None:
-        """A model as a graph; None, and a warning, where that is not possible."""
-        try:
-            if self.obstacle:
-                raise ModelError(self.obstacle)
-            imported = import_model(model, inner=self.run.inner > 0)
-        except ModelError as error:
-            self.run.warnings.append(f"The model was left as it is: {error}.")
-            return None
-        self.run.warnings += imported.warnings
-        return imported
 
     def search(
         self,
         imported: Imported,
         rules: Sequence[Rule],
+        settings: Settings,
         exact: tuple[ExactCost, ...],
+        *,
         seconds: float,
         spent: float,
-    ) -> Replacements:
-        """The replacements that the search finds in so much time, of which some is spent.
+    ) -> tuple[Replacements, Told]:
+        """What the search finds in so much time, of which some is spent, and what it has to tell.
 
         What the graph tells by itself is counted in work, which no clock may shorten.
         """
         run = self.run
         opset = current_opset(self.source) or LATEST_KNOWN
         limit = ceiling(imported, keep=run.keep_opset, target=run.target_opset)
+        messages: list[str] = []
+        warnings: list[str] = []
         if limit.obstacle:
-            run.messages.append(
+            messages.append(
                 f"The opset was kept, since {limit.obstacle} cannot be raised to a newer one."
             )
         with contextlib.ExitStack() as stack:
@@ -254,17 +255,19 @@ class Finder:
             budget = seconds
             if run.measured and not exact:
                 store = stack.enter_context(Store())
-                model = self.measured_target(store) or model
+                found_target, more = self.measured_target(store)
+                model = found_target or model
+                warnings += more
                 weights = Externalized.weight_bytes(imported.model)
-                later = afterwards(weights, run.phases.get("load", 0.0))
+                later = afterwards(weights, run.clock.phases.get("load", 0.0))
                 seconds = search_seconds(seconds, spent + later)
-            deadline = time.monotonic() + seconds
+            deadline = Deadline.after(seconds)
             # What is begun before it, as a region that hangs, must leave the check its time, and
             # not exceed the budget by a tenth.
-            overrun = deadline + min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds))
+            overrun = deadline.extended(min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds)))
             stack.enter_context(run.phase("search"))
             measured: WorstOf | None = None
-            sizes = [imported.sizes(shapes) for shapes in self.settings]
+            sizes = [imported.sizes(shapes) for shapes in settings.full]
             costs: CostModel = EstimatedCost(model, sizes[0])
             if exact:
                 costs = exact[0]
@@ -277,45 +280,43 @@ class Finder:
                         for each in sizes
                     ]
                 )
+            policy = replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY
             found = search(
                 imported.graph,
                 rules,
                 costs,
                 deadline=deadline,
                 budget=budget,
-                policy=replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY,
-                seed=run.tolerance.seed,
+                context=Context(policy, run.tolerance.seed, limit.opset or opset, run.assumption),
                 constants=imported.constants,
-                opset=limit.opset or opset,
                 processes=usable_cores(),
                 progress=run.tell,
-                assumption=run.assumption,
                 outside=run.outside,
                 only_proved=run.only_proved,
             )
             if store is not None and measured is not None:
-                run.warnings += [*store.warnings, *measured.warnings]
-            run.warnings += [f"{text}." for text in found.warnings]
+                warnings += [*store.warnings, *measured.warnings]
+            warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
             if exact:
-                replacements = prune(imported.graph, replacements, exact, until=overrun)
-        run.messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
-        return replacements
+                replacements = prune(imported.graph, replacements, exact, overrun)
+        messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
+        return replacements, Told(tuple(messages), tuple(warnings))
 
-    def measured_target(self, store: Store) -> TargetModel | None:
-        """What is known of this machine; short runs do not measure it first."""
+    def measured_target(self, store: Store) -> tuple[TargetModel | None, Sequence[str]]:
+        """What is known of this machine, and warnings; short runs do not measure it first."""
         run = self.run
         with run.phase("calibrate"):
             check_provider(run.target, run.worker)  # before a short run ends without a measurement
             place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
-            if run.budget < CALIBRATION_S:
-                return stored(place, store)
-            start = time.monotonic()
+            if run.clock.budget < CALIBRATION_S:
+                return stored(place, store), ()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
-            run.end += time.monotonic() - start
-            if found is None:
-                run.warnings.append(BUSY)
-            return found
+            return found, () if found else (BUSY,)
+
+
+def _left_as_it_is(why: str) -> Told:
+    return Told(warnings=(f"The model was left as it is: {why}.",))
 
 
 def afterwards(weight_bytes: float, load_s: float) -> float:

@@ -1,16 +1,17 @@
-"""What all phases of one run share: its settings, the clock, and what is to be told."""
+"""What the phases of one run share, its settings and its clock, and what each has to tell."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from xflow.analysis.observers import EVERYWHERE, Observed
 from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.deadline import Deadline
 from xflow.core.limits import GROWTH
 from xflow.core.progress import Progress
 from xflow.cost import Objective
@@ -23,15 +24,58 @@ from xflow.validation.validate import Tolerance
 
 AFTERWARDS_S = 40.0
 """Seconds beyond the budget that the timing of whole models may take."""
-BESIDE = frozenset({"sizes", "calibrate", "timing", "attribution"})
-"""The phases that the budget is not for: they measure the machine, and whole models."""
+EXTENDING = frozenset({"sizes", "calibrate"})
+"""The phases that measure the machine before a search: all that follows ends later by as much."""
+BESIDE = EXTENDING | {"timing", "attribution"}
+"""The phases that the budget is not for: these, and those that time whole models."""
 
 
-@dataclass
-class Run:
-    """One run: what was asked for, the time that its phases took, and what is to be told.
+@dataclass(frozen=True)
+class Told:
+    """Sentences for the user: on what was done, and on what may be wrong."""
+
+    messages: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __add__(self, other: Told) -> Told:
+        return Told(self.messages + other.messages, self.warnings + other.warnings)
+
+
+class Clock:
+    """The time of one run: how many seconds each phase took, and when all must be over.
 
     `budget` is in seconds, for all phases but those `BESIDE` it.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.phases: dict[str, float] = {}
+        self._end = Deadline.after(budget + AFTERWARDS_S)
+
+    @property
+    def deadline(self) -> Deadline:
+        """When all must be over."""
+        return self._end.extended(sum(self.phases.get(name, 0.0) for name in EXTENDING))
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the phases so far took of the budget."""
+        return sum(took for name, took in self.phases.items() if name not in BESIDE)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time of the block as that of a phase."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what was asked for, and its clock.
+
     `shapes` are the settings of the input shapes, at least one; the first guides the estimate.
     Temporary files go to `folder`. Weights that are inputs, too, become constants unless
     `keep_initializer_inputs`. `size_threshold` is how many bytes folded constants may take beyond
@@ -42,7 +86,7 @@ class Run:
     target: Target
     worker: Worker
     folder: Path
-    budget: float
+    clock: Clock
     tolerance: Tolerance
     shapes: Sequence[Shapes]
     objective: Objective
@@ -64,13 +108,6 @@ class Run:
     """Whether all rewrites are to be applications of proved rules."""
     inputs: Sequence[InputSet] = ()
     """Real inputs, to check and to time on."""
-    phases: dict[str, float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.end = time.monotonic() + self.budget + AFTERWARDS_S
-        """When all must be over, in time.monotonic's seconds."""
 
     @property
     def outside(self) -> Observed:
@@ -89,32 +126,21 @@ class Run:
                 return each.values
         return None
 
-    @property
-    def spent(self) -> float:
-        """Seconds that the phases so far took of the budget."""
-        return sum(took for name, took in self.phases.items() if name not in BESIDE)
-
     def tell(self, phase: str, details: Mapping[str, object]) -> None:
         """Report where a phase stands, and in how many seconds all is over at the latest."""
-        left = max(self.end - time.monotonic(), 0.0)
-        self.progress(phase, {**details, "left": f"<= {left:.0f} s"})
+        self.progress(phase, {**details, "left": f"<= {self.clock.deadline.left:.0f} s"})
 
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time of the block as that of a phase."""
+    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Report that a phase begins, and count the time of the block as its."""
         self.tell(name, {})
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+        return self.clock.phase(name)
 
     def inside(self, folder: Path, budget: float) -> Run:
         """A run on a graph inside an operator, with the same settings and a share of the time."""
         return replace(
             self,
             folder=folder,
-            budget=budget,
+            clock=Clock(budget),
             progress=self.tell,
             shapes=[{}],
             inputs=(),
@@ -122,7 +148,4 @@ class Run:
             target_opset=None,
             domains="onnx",  # likewise
             inner=self.inner + 1,
-            phases={},
-            warnings=[],
-            messages=[],
         )

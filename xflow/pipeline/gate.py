@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from xflow.core.deadline import Deadline
 from xflow.cost import Objective
 from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer
-from xflow.cost.objectives import ExactCost
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
-from xflow.onnx.imported import Imported
-from xflow.pipeline.context import AFTERWARDS_S, Run
+from xflow.pipeline.attempts import Attempt
+from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.report import summary
 from xflow.report.formats import format_amount
 from xflow.rewriting.replacement import Replacements, apply_replacements
@@ -54,7 +54,7 @@ class Judgement:
     `amounts` and `comparisons` are of the model before and after, one for each setting of the
     input shapes; empty where the objective is latency, and where nothing was timed. `objection`
     says why the model is not given out; empty if it is. `gains` are those of groups that the
-    whole model tells.
+    whole model tells. `told` is what there is to tell beside the verdict and the objection.
     """
 
     verdict: Validated
@@ -62,6 +62,7 @@ class Judgement:
     amounts: tuple[tuple[int, int], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     gains: Mapping[attribution.Path, float] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
 
     @property
     def worst(self) -> int:
@@ -72,30 +73,23 @@ class Judgement:
         shares = [after / before if before else 1.0 for before, after in self.amounts]
         return shares.index(max(shares)) if shares else 0
 
+    def behind(self, first: Judgement, *messages: str) -> Judgement:
+        """This one, which takes the place of the first: also what that one had to tell."""
+        return replace(self, told=first.told + self.told + Told(messages))
+
 
 class Gate:
-    """Judges rewrites of the model `imported`, which is in the file `before`.
+    """Judges rewrites of the model that was searched, of which the file `before` holds the source.
 
-    `settings` are the shapes of all inputs at each setting, `costs` what the objective counts
-    there; nothing for latency, which is timed. `prepared`: the imported model is worth something
-    without any rewrite.
+    `prepared`: that model is worth something without any rewrite.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        imported: Imported,
-        before: Path,
-        settings: Sequence[Shapes],
-        costs: Sequence[ExactCost],
-        *,
-        prepared: bool = False,
-    ) -> None:
+    def __init__(self, run: Run, found: Attempt, before: Path, *, prepared: bool = False) -> None:
         self.run = run
-        self.imported = imported
+        self.imported = found.imported
         self.before = before
-        self.settings = settings
-        self.costs = costs
+        self.given, self.settings = found.settings.given, found.settings.full
+        self.costs = found.costs
         self.prepared = prepared
         self.step_s = 0.0
         """Seconds that the shortest timing of two models takes at one setting, loading included."""
@@ -111,16 +105,20 @@ class Gate:
             judgement = Judgement(verdict, amounts=amounts)
             return replace(judgement, objection=self.no_gain(*amounts[judgement.worst]))
         comparisons: tuple[Comparison, ...] = ()
-        objection = ""
+        objection, told = "", Told()
         if self.run.measured:
             with self.run.phase("timing"):
-                comparisons = self.compare_with_input(verdict.checked.path)
+                timed = self.compare_with_input(verdict.checked.path)
+            if isinstance(timed, Failed):
+                told = Told(warnings=(f"The models could not be timed: {timed.reason}.",))
+            else:
+                comparisons = timed
             objection = self.objection(comparisons)
         gains: Mapping[attribution.Path, float] = {}
         if self.costs:
             worst = self.costs[Judgement(verdict, amounts=amounts).worst]
             gains = attribution.attribute_amount(self.imported.graph, verdict.replacements, worst)
-        return Judgement(verdict, objection, amounts, comparisons, gains)
+        return Judgement(verdict, objection, amounts, comparisons, gains, told)
 
     def improve(self, judgement: Judgement) -> Judgement:
         """Time the model without each group of rewrites, and drop those that do harm.
@@ -141,13 +139,14 @@ class Gate:
             gain = compared.before.median - compared.after.median
             return judgement if self.costs else replace(judgement, gains={paths[0]: gain})
         # What is left must do for another check and timing, if a group is dropped.
-        again = self.run.phases["check"] + self.step_s * len(self.settings)
-        patience = math.inf if slower else max(self.run.budget, AFTERWARDS_S) / 4
-        found = self.attribute(
-            judgement, min(time.monotonic() + patience, self.run.end - again - self.writing())
+        again = self.run.clock.phases["check"] + self.step_s * len(self.settings)
+        patience = math.inf if slower else max(self.run.clock.budget, AFTERWARDS_S) / 4
+        found, told = self.attribute(
+            judgement,
+            min(Deadline.after(patience), self.run.clock.deadline.sooner(again + self.writing())),
         )
-        if not self.costs:
-            judgement = replace(judgement, gains=found.gains)
+        gains = judgement.gains if self.costs else found.gains
+        judgement = replace(judgement, gains=gains, told=judgement.told + told)
         rest = found.replacements
         if slower and not found.dropped:
             helping = {path for path, gain in found.gains.items() if gain > 0}
@@ -156,22 +155,26 @@ class Gate:
             return judgement
         second = self.judge(rest)
         if second.objection:
-            return judgement
+            return replace(judgement, told=judgement.told + second.told)
         kept = attribution.groups(rest)
-        self.run.messages += [
-            f"{_rewrites(path)} left out: the model is faster without."
-            for path in paths
-            if path not in kept
-        ]
+        second = second.behind(
+            judgement,
+            *(
+                f"{_rewrites(path)} left out: the model is faster without."
+                for path in paths
+                if path not in kept
+            ),
+        )
         return second if self.costs else replace(second, gains=found.gains)
 
-    def attribute(self, judgement: Judgement, until: float) -> Attribution:
+    def attribute(self, judgement: Judgement, deadline: Deadline) -> tuple[Attribution, Told]:
         """Which groups of rewrites make the model faster, at the setting that gains least."""
         assert judgement.verdict.checked is not None
         validator = self.validator()
         files = {judgement.verdict.replacements: judgement.verdict.checked.path}
         spare = [self.run.folder / "without.onnx", self.run.folder / "less.onnx"]
         shapes = self.settings[judgement.worst]
+        warnings: list[str] = []
 
         def contest(rest: Replacements, whole: Replacements) -> Comparison | None:
             model = validator.build(rest)
@@ -180,27 +183,25 @@ class Gate:
             path = next(each for each in spare if each != files[whole])
             write_temporary(model, path)
             files[rest] = path
-            limit_s = until - time.monotonic()
             timed = self.compare(
-                path, files[whole], [shapes], TIMING_S[0], limit_s, passes=CONTEST_PASSES
+                path, files[whole], [shapes], TIMING_S[0], deadline, passes=CONTEST_PASSES
             )
-            if isinstance(timed, Failed):
-                if isinstance(timed, Lost):
-                    self.run.warnings.append(
-                        f"A model without some of the rewrites could not be timed: {timed.reason}."
-                    )
-                return None
-            return timed[0]
+            if isinstance(timed, Lost):
+                warnings.append(
+                    f"A model without some of the rewrites could not be timed: {timed.reason}."
+                )
+            return None if isinstance(timed, Failed) else timed[0]
 
         with self.run.phase("attribution"):
-            return attribution.attribute_time(
+            found = attribution.attribute_time(
                 judgement.verdict.replacements,
                 contest,
                 _margin,
-                until=until,
+                deadline=deadline,
                 step_s=self.step_s,
                 tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
             )
+        return found, Told(warnings=tuple(warnings))
 
     def amounts(self, verdict: Validated) -> tuple[tuple[int, int], ...]:
         """What the objective counts before and after, at each setting; nothing for latency."""
@@ -221,8 +222,8 @@ class Gate:
             self.run.worker,
             self.run.target,
             self.run.tolerance,
-            self.run.shapes,
-            time.monotonic() + max(AFTERWARDS_S / 2, self.run.budget / 2) + self.loading(),
+            self.given,
+            Deadline.after(max(AFTERWARDS_S, self.run.clock.budget) / 2 + self.loading()),
             target_opset=self.run.target_opset,
             prepared=self.prepared,
             growth=self.run.size_threshold,
@@ -244,26 +245,21 @@ class Gate:
 
     def writing(self) -> float:
         """Seconds that loading a model again takes, and writing it: at most what the check took."""
-        return self.run.phases.get("check", 0.0)
+        return self.run.clock.phases.get("check", 0.0)
 
-    def compare_with_input(self, after: Path) -> tuple[Comparison, ...]:
-        """Time the input model and another against each other, at each setting.
-
-        Nothing, and a warning, where that fails.
-        """
+    def compare_with_input(self, after: Path) -> tuple[Comparison, ...] | Failed:
+        """Time the input model and another against each other, at each setting."""
         low, high = TIMING_S
-        left = self.run.end - time.monotonic() - self.writing()
-        seconds = min(high, max(low, min(left / 2, self.run.budget / 6)))
-        limit_s = max(left, AFTERWARDS_S / 2 + self.loading())
+        left = self.run.clock.deadline.sooner(self.writing()).left
+        seconds = min(high, max(low, min(left / 2, self.run.clock.budget / 6)))
+        deadline = Deadline.after(max(left, AFTERWARDS_S / 2 + self.loading()))
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         how = {} if self.costs else {"undecided": _promising, "extra_s": EXTRA_S}
-        timed = self.compare(self.before, after, self.settings, seconds, limit_s, **how)
+        timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
-        if isinstance(timed, Failed):
-            self.run.warnings.append(f"The models could not be timed: {timed.reason}.")
-            return ()
-        self.step_s = max(low, CONTEST_PASSES * took / sum(each.passes for each in timed))
+        if not isinstance(timed, Failed):
+            self.step_s = max(low, CONTEST_PASSES * took / sum(each.passes for each in timed))
         return timed
 
     def compare(
@@ -272,7 +268,7 @@ class Gate:
         after: Path,
         settings: Sequence[Shapes],
         seconds: float,
-        limit_s: float,
+        deadline: Deadline,
         **how: Any,
     ) -> tuple[Comparison, ...] | Failed:
         """Time two models against each other at each setting.
@@ -280,7 +276,6 @@ class Gate:
         At each setting it takes a share of `seconds`, but never less than the least.
         """
         measurer = Measurer(self.run.target, self.run.worker)
-        deadline = time.monotonic() + limit_s
         result = []
         for number, shapes in enumerate(settings):
             compared = measurer.compare(
@@ -290,7 +285,7 @@ class Gate:
                 seed=self.run.tolerance.seed,
                 shapes=shapes,
                 inputs=self.run.inputs_at(shapes),
-                limit_s=(deadline - time.monotonic()) / (len(settings) - number),
+                deadline=deadline.part(1 / (len(settings) - number)),
                 **how,
             )
             if not isinstance(compared, Comparison):

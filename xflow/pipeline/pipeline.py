@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import UnfeedableInput, printable
 from xflow.core.registry import CONTRIB
 from xflow.cost.comparison import Comparison
 from xflow.cost.machine import processor_name
 from xflow.cost.objectives import EXACT
-from xflow.feeds.inputs import default_shapes
+from xflow.feeds.inputs import Shapes, default_shapes
 from xflow.onnx.files import write_model_atomically
 from xflow.onnx.freeze import CONSTANTS, listed, overridable
-from xflow.onnx.imported import Imported
 from xflow.onnx.opset import current_opset, keeping_opset
 from xflow.onnx.proto_compat import TRAINED
 from xflow.onnx.repairs import PUT_RIGHT
 from xflow.onnx.types import interface
-from xflow.pipeline.attempts import Finder
-from xflow.pipeline.context import Run
+from xflow.pipeline.attempts import Attempt, Finder, Settings
+from xflow.pipeline.context import Run, Told
 from xflow.pipeline.details import Account, account_for
 from xflow.pipeline.gate import Gate, Judgement, no_rewrite
 from xflow.pipeline.preparation import Inside, Prepared
 from xflow.report import summary
 from xflow.report.report import Deployment, Report
-from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
 from xflow.validation.equivalence import check_equivalent
 from xflow.validation.validate import Validated
@@ -78,79 +76,72 @@ class Pipeline:
         self.before = before
         self.obstacle = ""
         """Why the model cannot be run, from the types of its inputs."""
-        self.settings: Sequence[dict[str, tuple[int, ...]]]
-        """The shapes of all inputs, at each setting."""
+        full: Sequence[dict[str, tuple[int, ...]]]
         try:
-            self.settings = (
+            full = (
                 [dict(run.inputs[0].shapes)]
                 if run.sized_by_inputs
                 else [default_shapes(interface(source), each) for each in run.shapes]
             )
         except UnfeedableInput as error:
-            self.settings, self.obstacle = [{} for _ in run.shapes], str(error)
+            full, self.obstacle = [{} for _ in run.shapes], str(error)
+        self.settings = Settings(run.shapes, full)
 
     def optimize(self, rules: Sequence[Rule]) -> Result:
         """The model that the rules lead to, or the input's own.
 
         Raises ValidationFailed where the input model does not run.
         """
-        judgement = Judgement(Validated(None), no_rewrite(self.run.objective))
+        run = self.run
+        judgement = Judgement(Validated(None), no_rewrite(run.objective))
         account = Account()
-        finder = Finder(
-            self.run,
-            self.source,
-            self.settings,
-            self.obstacle,
-            self.inside(rules),
-            before=self.before,
-        )
-        found = finder.found(rules)
-        self.settings = finder.settings
-        prepared = found is not None and self.gains_by_preparation(found.prepared)
-        if found is not None and (found.replacements or prepared):
-            imported, costs = found.imported, found.costs
-            gate = Gate(self.run, imported, self.before, self.settings, costs, prepared=prepared)
-            judgement = gate.improve(self.judge(gate, imported, found.replacements))
-        elif self.run.measured and not self.run.inner and not self.obstacle:
-            self.try_out()
+        how = (self.obstacle, self.inside(rules), self.before)
+        found = Finder(run, self.source, self.settings, *how).found(rules)
+        prepared = isinstance(found, Attempt) and self.gains_by_preparation(found.prepared)
+        if isinstance(found, Attempt) and (found.replacements or prepared):
+            gate = Gate(run, found, self.before, prepared=prepared)
+            judgement = gate.improve(self.judge(gate, found))
+        elif run.measured and not run.inner and not self.obstacle:
+            judgement = replace(judgement, told=self.try_out(found.settings.full[0]))
         changed = not judgement.objection
-        self.run.warnings += judgement.verdict.warnings
-        self.run.warnings += [
+        accidents = (
             f"The measuring process was lost and started again: {reason}."
-            for reason in self.run.worker.accidents
-        ]
-        if judgement.objection:
-            self.run.messages.append(judgement.objection)
-        elif found is not None:
-            self.tell(found.prepared)
-        if found is not None:
+            for reason in run.worker.accidents
+        )
+        told = found.told + judgement.told
+        told += Told(warnings=(*judgement.verdict.warnings, *accidents))
+        if not changed:
+            told += Told((judgement.objection,))
+        elif isinstance(found, Attempt):
+            told += self.told(found.prepared)
+        if isinstance(found, Attempt):
             account = account_for(
-                self.run,
+                run,
                 self.before,
                 found.prepared if changed else Prepared(self.source),
                 found.imported,
                 judgement.verdict.replacements if changed else (),
                 rules=rules,
             )
-        return self.result(judgement, account)
+        return self.result(judgement, account, found.settings.full, told)
 
-    def try_out(self) -> None:
-        """Warn where a model for which nothing was found does not run: nobody has tried it yet."""
+    def try_out(self, shapes: Shapes) -> Told:
+        """A warning where a model for which nothing was found does not run: nobody has tried it."""
         with self.run.phase("check"):
             found = check_equivalent(
                 self.before,
                 self.before,
                 samples=1,
                 seed=self.run.tolerance.seed,
-                shapes={} if self.run.sized_by_inputs else self.settings[0],
+                shapes={} if self.run.sized_by_inputs else shapes,
                 inputs=self.run.inputs,
                 edge_cases=False,
-                limit_s=max(1.0, self.run.end - time.monotonic()),
+                deadline=max(self.run.clock.deadline, Deadline.after(1.0)),
                 target=self.run.target,
                 worker=self.run.worker,
             )
-        if "does not run" in found.reason:
-            self.run.warnings.append(f"{found.reason[:1].upper()}{found.reason[1:]}.")
+        fails = "does not run" in found.reason
+        return Told(warnings=(f"{found.reason[:1].upper()}{found.reason[1:]}.",) if fails else ())
 
     def gains_by_preparation(self, prepared: Prepared) -> bool:
         """Whether the model is better before any rewrite of its main graph.
@@ -161,26 +152,27 @@ class Pipeline:
         new = self.source.ir_version >= CONSTANTS
         return bool(prepared.bodies) or (prepared.frozen and new)
 
-    def tell(self, prepared: Prepared) -> None:
-        """Say what was done to the model besides rewrites."""
-        self.run.messages += self.source.meta.get(PUT_RIGHT, ())
-        self.run.messages += prepared.notes
+    def told(self, prepared: Prepared) -> Told:
+        """What was done to the model besides rewrites."""
+        messages = [*self.source.meta.get(PUT_RIGHT, ()), *prepared.notes]
+        warnings: list[str] = []
         if self.source.meta.get(TRAINED):
-            self.run.warnings.append(
+            warnings.append(
                 "The model's training_info is left out: it speaks of the graph as it was."
             )
         if prepared.inlined is not None:
             count = len(prepared.inlined.calls)
-            self.run.messages.append(
+            messages.append(
                 f"{count} {'call' if count == 1 else 'calls'} of functions of the model inlined, "
                 "since rewrites reach into them."
             )
         if prepared.frozen:
             names = overridable(self.source)
-            self.run.warnings.append(
+            warnings.append(
                 f"{len(names)} of the model's weights were inputs, too ({listed(names)}); they "
                 "are constants now (--keep-initializer-inputs keeps them)."
             )
+        return Told(tuple(messages), tuple(warnings))
 
     def inside(self, rules: Sequence[Rule]) -> Inside:
         """What optimizes the graphs inside operators."""
@@ -191,42 +183,43 @@ class Pipeline:
 
         return optimize
 
-    def judge(self, gate: Gate, imported: Imported, replacements: Replacements) -> Judgement:
+    def judge(self, gate: Gate, found: Attempt) -> Judgement:
         """What the replacements are worth; or those that keep the opset, if all do not pay."""
-        judgement = gate.judge(replacements)
-        opset = current_opset(imported.model)
+        judgement = gate.judge(found.replacements)
+        opset = current_opset(found.imported.model)
         if not judgement.objection or opset is None:
             return judgement
-        rest = keeping_opset(imported.graph, replacements, opset)
-        if not rest or len(rest) == len(replacements):
+        rest = keeping_opset(found.imported.graph, found.replacements, opset)
+        if not rest or len(rest) == len(found.replacements):
             return judgement
         kept = gate.judge(rest)
         if kept.objection:
-            return judgement
-        self.run.messages.append(f"Rewrites that need a newer opset than {opset} did not pay.")
-        return kept
+            return replace(judgement, told=judgement.told + kept.told)
+        return kept.behind(judgement, f"Rewrites that need a newer opset than {opset} did not pay.")
 
-    def result(self, judgement: Judgement, account: Account) -> Result:
-        """The result of the run."""
+    def result(
+        self,
+        judgement: Judgement,
+        account: Account,
+        shapes: Sequence[dict[str, tuple[int, ...]]],
+        told: Told,
+    ) -> Result:
+        """The result of the run, at these shapes of the inputs."""
         checked = judgement.verdict.checked
         changed = not judgement.objection
         model = checked.model if changed and checked is not None else self.source
         old, new = current_opset(self.source), current_opset(model)
         if old != new:
-            self.run.messages.append(f"The opset was raised from {old} to {new}.")
+            told += Told((f"The opset was raised from {old} to {new}.",))
         if set(model.graph.opset_imports) - set(self.source.graph.opset_imports):
-            self.run.messages.append(
-                f"It has operators of {CONTRIB} now, and runs on ONNX Runtime alone."
-            )
+            told += Told((f"It has operators of {CONTRIB} now, and runs on ONNX Runtime alone.",))
         worst = judgement.worst
-        comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(
-            self.settings
-        )
+        comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(shapes)
         before, after = judgement.amounts[worst] if judgement.amounts else (None, None)
         if not changed:  # what comes out is what went in
             comparisons = [each and replace(each, after=each.before) for each in comparisons]
             after = before
-        settings = summary.settings(self.settings, comparisons, ratios=changed)
+        settings = summary.settings(shapes, comparisons, ratios=changed)
         compared = comparisons[worst]
         report = Report(
             changed=changed,
@@ -254,12 +247,12 @@ class Pipeline:
             )
             if changed
             else (),
-            phases=self.run.phases,
-            shapes=self.settings[worst],
+            phases=self.run.clock.phases,
+            shapes=shapes[worst],
             settings=settings,
             seed=self.run.tolerance.seed,
-            warnings=tuple(map(printable, self.run.warnings)),  # they name parts of the model
-            messages=tuple(map(printable, self.run.messages)),
+            warnings=tuple(map(printable, told.warnings)),  # they name parts of the model
+            messages=tuple(map(printable, told.messages)),
             log=account.log,
             bases=account.bases,
             assumed=account.assumed,

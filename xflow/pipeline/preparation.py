@@ -6,14 +6,14 @@ A log tells each of these, and `certify.replayed` does them anew.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
 from xflow.onnx.freeze import frozen, overridable
 from xflow.onnx.inlining import Inlined
@@ -36,7 +36,7 @@ class Prepared:
     """The model that is searched, and how it came about.
 
     `bodies` are the logs of the graphs inside operators that have become better, `notes` a sentence
-    about each.
+    about each. `warnings` say what could not be done to it: the model is as good without.
     """
 
     model: ir.Model
@@ -46,6 +46,7 @@ class Prepared:
     """Which calls are inlined in it, if any."""
     bodies: Mapping[BodyKey, Mapping[str, Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def begin(source: ir.Model, run: Run) -> Prepared:
@@ -56,23 +57,20 @@ def begin(source: ir.Model, run: Run) -> Prepared:
 
 def with_calls(prepared: Prepared, found: Inlined) -> Prepared:
     """The model with calls inlined, before anything else is done to it."""
-    return Prepared(found.model, prepared.frozen, found)
+    return replace(prepared, model=found.model, inlined=found)
 
 
 def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) -> Prepared:
-    """The model with better bodies; they have a part of that many seconds.
-
-    What is odd about them is a warning of the run: the model is as good without.
-    """
+    """The model with better bodies; they have a part of that many seconds."""
     model = prepared.model
     if run.inner >= DEPTH or not has_bodies(model):
         return prepared
-    deadline = time.monotonic() + BODIES * seconds
+    deadline = Deadline.after(BODIES * seconds)
     logs: dict[BodyKey, Mapping[str, Any] | None] = {}
 
     def optimize(place: BodyKey, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
-        budget = share * (deadline - time.monotonic())
-        if budget <= 0:
+        budget = share * deadline.left
+        if not budget:
             return None
         with tempfile.TemporaryDirectory(dir=run.folder) as folder:
             before = Path(folder) / "before.onnx"
@@ -93,10 +91,10 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
             found = optimize_bodies(model, optimize)
     except NotReplayed:
         raise
-    except Exception as error:  # see above
-        run.warnings.append(f"The graphs inside operators were left as they are: {error}.")
-        return prepared
+    except Exception as error:  # whatever is odd about them
+        warning = f"The graphs inside operators were left as they are: {error}."
+        return replace(prepared, warnings=(*prepared.warnings, warning))
     if found is None:
         return prepared
     made = {place: logs[place] for place in found.places}
-    return Prepared(found.model, prepared.frozen, prepared.inlined, made, found.notes)
+    return replace(prepared, model=found.model, bodies=made, notes=found.notes)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import heapq
 import random
-import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
-from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
 from xflow.core.node import Node
@@ -25,7 +24,8 @@ from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.cost.target import Layout
 from xflow.rewriting.index import RuleIndex
-from xflow.search.policy import POLICY, Policy
+from xflow.search.context import DEFAULTS, Context
+from xflow.search.policy import POLICY
 from xflow.search.states import Signature, State, cheapest, choice
 from xflow.search.steps import Step, Steps, replaced
 
@@ -40,15 +40,14 @@ class Limits:
     """Forms that are kept."""
     work: float = float("inf")
     """Nodes of all graphs that are priced, which takes nearly all of the time."""
-    deadline: float = float("inf")
-    """In time.monotonic's seconds."""
+    deadline: Deadline = NEVER
 
 
 class Explorer:
     """Searches one region. `estimate` prices graphs; `constants` serves their leaves.
 
-    `outside` is what is sensitive to the region's outputs, `assumption` what is taken for granted.
-    `careful` leaves out what may lose digits, see `Steps`.
+    `outside` is what is sensitive to the region's outputs; `careful` leaves out what may lose
+    digits, see `Steps`. In `doubt`, the estimate may be wrong about a step: measurements decide.
     """
 
     def __init__(
@@ -57,14 +56,11 @@ class Explorer:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         limits: Limits,
+        context: Context = DEFAULTS,
         *,
-        policy: Policy = POLICY,
-        seed: int = 0,
-        opset: int | None = None,
         layout: Layout | None = None,
         doubt: bool = False,
         outside: Sequence[Observed] = (),
-        assumption: Assumption = DEFAULT,
         careful: bool = False,
     ) -> None:
         self.steps = Steps(
@@ -72,15 +68,14 @@ class Explorer:
             constants,
             None if layout is None else layout.block,
             outside=outside,
-            assumption=assumption,
+            assumption=context.assumption,
             careful=careful,
         )
         self.estimate = estimate
         self.limits = limits
-        self.policy = policy
-        self.random = random.Random(seed)
-        self.opset = opset
-        """The version of ONNX in which the result is to be written; None: any."""
+        self.policy = context.policy
+        self.random = random.Random(context.seed)
+        self.opset = context.opset
         self.inside = frozenset[str]() if layout is None else layout.inside
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
@@ -89,7 +84,6 @@ class Explorer:
         self.masks = 0
         """How many operators of the given graph have a mask, see `masks.count`."""
         self.doubt = doubt
-        """Whether the estimate may be wrong about a step, since measurements decide."""
 
     @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:
@@ -226,7 +220,7 @@ class Explorer:
         return self.estimate(graph)
 
     def _is_over(self, limits: Limits) -> bool:
-        return self.work >= limits.work or time.monotonic() > limits.deadline
+        return self.work >= limits.work or limits.deadline.passed
 
     def _dearest(self, best: float) -> float:
         return self.policy.alpha * best + self.policy.slack_s

@@ -16,14 +16,13 @@ is an application of a proved rule, as in the search.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from xflow.analysis.observers import Observed
-from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Node, Value
@@ -32,6 +31,7 @@ from xflow.core.registry import Operator
 from xflow.rewriting.index import RuleIndex, operators_of
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
+from xflow.search.context import DEFAULTS, Context
 from xflow.search.states import State
 from xflow.search.steps import Step, Steps, replaced
 
@@ -66,11 +66,9 @@ class OutOfWorkError(Exception):
 class Waves:
     """The waves in one graph. `estimate` prices graphs; `constants` serves their leaves.
 
-    `block` is how many channels a block of the target's layout has; `opset` is the version of ONNX
-    in which results are to be written, None: any. They end with their `work`, as `Limits.work`
-    counts it, or at the deadline, by time.monotonic. `outside` is what is sensitive to the graph's
-    outputs, `assumption` what is taken for granted of its values; `careful` leaves out what may
-    lose digits, see `Steps`.
+    `block` is how many channels a block of the target's layout has. They end with their `work`, as
+    `Limits.work` counts it, or at the deadline. `outside` is what is sensitive to the outputs of
+    the graph; `careful` leaves out what may lose digits, see `Steps`.
     """
 
     def __init__(
@@ -79,19 +77,23 @@ class Waves:
         estimate: Callable[[Graph], float],
         constants: ConstantLookup,
         block: int,
+        context: Context = DEFAULTS,
         *,
-        opset: int | None = None,
         work: float = float("inf"),
-        deadline: float = float("inf"),
+        deadline: Deadline = NEVER,
         outside: Sequence[Observed] = (),
-        assumption: Assumption = DEFAULT,
         careful: bool = False,
     ) -> None:
         self.steps = Steps(
-            rules, constants, block, outside=outside, assumption=assumption, careful=careful
+            rules,
+            constants,
+            block,
+            outside=outside,
+            assumption=context.assumption,
+            careful=careful,
         )
         self.estimate = estimate
-        self.opset = opset
+        self.opset = context.opset
         self.most = work
         self.deadline = deadline
         self.work = 0.0
@@ -170,7 +172,7 @@ class Waves:
     def count(self, work: float) -> None:
         """Note what was done. Raises OutOfWorkError."""
         self.work += work
-        if self.work > self.most or time.monotonic() > self.deadline:
+        if self.work > self.most or self.deadline.passed:
             raise OutOfWorkError
 
     def price(self, graph: Graph) -> float:

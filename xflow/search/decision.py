@@ -8,13 +8,13 @@ model differ by some percent for as long as they live.
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean
 
+from xflow.core.deadline import Deadline
 from xflow.core.fold import byte_size
 from xflow.core.graph import Graph
 from xflow.core.node import Node
@@ -35,9 +35,9 @@ class Decision:
 
 
 class Decider:
-    """Decides between the forms of regions until a `deadline` (time.monotonic)."""
+    """Decides between the forms of regions until a `deadline`."""
 
-    def __init__(self, cost: CostModel, policy: Policy, deadline: float) -> None:
+    def __init__(self, cost: CostModel, policy: Policy, deadline: Deadline) -> None:
         self._cost = cost
         self._policy = policy
         self._deadline = deadline
@@ -56,7 +56,7 @@ class Decider:
             return Decision(self._estimated(original, others))
         states = self._distinct(states)
         low = self._policy.measure_s[0]
-        left = self._remaining()
+        left = self._deadline.left
         if left < low:
             return None
         weights = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant)
@@ -68,9 +68,6 @@ class Decider:
         if fitting < 2:
             return None
         return Decision(self._measured(region, states[:fitting], seconds))
-
-    def _remaining(self) -> float:
-        return self._deadline - time.monotonic()
 
     def _estimated(self, original: State, others: Sequence[State]) -> Solution | None:
         """The cheapest form that gains enough."""
@@ -155,7 +152,7 @@ class Decider:
         sessions: list[list[float]] = []
         means = [-math.inf] * len(after)
         for number in range(1, policy.sessions + 1):
-            if number > 1 and self._remaining() < seconds:
+            if number > 1 and self._deadline.left < seconds:
                 break
             start, *times = self._cost.measure(
                 [before, *after], policy.again * seconds, again=number

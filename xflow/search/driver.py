@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,7 @@ from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.basis import confirmed
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.blocks.find import find_larger
-from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Node
@@ -29,10 +28,10 @@ from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
 from xflow.search.constants import Constants
+from xflow.search.context import DEFAULTS, Context
 from xflow.search.cutting import cut
 from xflow.search.decision import Decider
-from xflow.search.explorers import Explorers, Setting
-from xflow.search.policy import POLICY, Policy
+from xflow.search.explorers import Explorers
 from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
@@ -60,40 +59,38 @@ def search(
     rules: Sequence[Rule],
     cost: CostModel,
     *,
-    deadline: float,
+    deadline: Deadline,
     budget: float | None = None,
-    policy: Policy = POLICY,
-    seed: int = 0,
+    context: Context = DEFAULTS,
     constants: ConstantLookup = no_constants,
-    opset: int | None = None,
+    outside: Observed = Observed.NOWHERE,
     processes: int = 1,
     progress: Progress | None = None,
-    assumption: Assumption = DEFAULT,
-    outside: Observed = Observed.NOWHERE,
     only_proved: bool = False,
 ) -> SearchResult:
-    """The best form of `graph` that the rules lead to before `deadline` (time.monotonic).
+    """The best form of `graph` that the rules lead to before `deadline`.
 
-    It is made of operators that `opset` of ONNX has; of any if that is None. Regions are explored
-    in that many `processes` at once. Deterministic for a seed as far as `cost` is, unless the
-    deadline cuts it short. What is found is remembered as what `budget` seconds lead to, which may
-    be some more than there are until the deadline, and vary less (None: as many). `assumption` is
-    what is taken for granted of values, `outside` what is sensitive to the graph's outputs, where
-    it is a part. With `only_proved`, all rewrites are applications of rules.
+    Regions are explored in that many `processes` at once. Deterministic for a seed as far as `cost`
+    is, unless the deadline cuts it short. What is found is remembered as what `budget` seconds lead
+    to, which may be some more than there are until the deadline, and vary less (None: as many).
+    `outside` is what is sensitive to the graph's outputs, where it is a part. With `only_proved`,
+    all rewrites are applications of rules.
     """
     layout = None if cost.layouts is None else cost.layouts.target.layout
-    setting = Setting(policy, seed, opset, layout, cost.measures, assumption)
-    budget = deadline - time.monotonic() if budget is None else budget
-    known = Constants(constants, assumption, outside, policy)
-    settings = (setting, cost.settings)
-    with contextlib.closing(Explorers(rules, known, cost, setting, processes)) as explorers:
+    budget = deadline.left if budget is None else budget
+    known = Constants(constants, context.assumption, outside, context.policy)
+    settings = (context, layout, cost.measures, cost.settings)
+    memory, memory_of_waves = (
+        Memory(cost.notebook, rules, budget, *settings, *what, constants=known, opset=context.opset)
+        for what in ((), ("waves",))
+    )
+    with contextlib.closing(Explorers(rules, known, cost, context, processes)) as explorers:
         job = _Search(
             explorers,
             cost,
-            Memory(cost.notebook, rules, budget, *settings, constants=known, opset=opset),
-            Memory(cost.notebook, rules, budget, *settings, "waves", constants=known, opset=opset),
+            memory,
+            memory_of_waves,
             known,
-            policy=policy,
             deadline=deadline,
             progress=progress,
             only_proved=only_proved,
@@ -112,8 +109,7 @@ class _Search:
         memory_of_waves: Memory,
         constants: Constants,
         *,
-        policy: Policy,
-        deadline: float,
+        deadline: Deadline,
         progress: Progress | None,
         only_proved: bool,
     ) -> None:
@@ -121,15 +117,15 @@ class _Search:
         self.cost = cost
         self.memory = memory
         self.memory_of_waves = memory_of_waves
-        self.policy = policy
+        self.policy = constants.policy
         self.only_proved = only_proved
         self.deadline = deadline
-        self.decider = Decider(cost, policy, deadline)
+        self.decider = Decider(cost, self.policy, deadline)
         self.constants = constants
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
-        self.work = None if cost.measures else policy.work_per_s * _whole(self.remaining())
+        self.work = None if cost.measures else self.policy.work_per_s * _whole(deadline.left)
         """What may still be done, where that and not the time is shared out."""
         self.starved: set[tuple[object, ...]] = set()
         """Regions for which there was not enough of it."""
@@ -214,13 +210,13 @@ class _Search:
             return graph
         regions = cut_unfilled(graph, self.constants, self.cost.layouts)
         solved: dict[tuple[object, ...], Solution | None] = {}
-        until = time.monotonic() + self.policy.waves * self.remaining()
+        until = self.deadline.part(self.policy.waves)
         for region in regions:
             if region.key not in solved:
                 solved[region.key] = self.wave(region, until)
         return self.rewrite(graph, regions, solved)
 
-    def wave(self, region: Region, until: float) -> Solution | None:
+    def wave(self, region: Region, until: Deadline) -> Solution | None:
         """The form that waves give a region, if any; they end at `until`, or with their work."""
         known = self.memory_of_waves.get(region, self.policy.efforts[-1])
         if known is not None:
@@ -236,7 +232,7 @@ class _Search:
         if len(found.states) > 1:
             runs = self.policy.measured_runs * len(found.states)
             wanted = max(runs * found.states[0].cost, self.policy.measure_s[1])
-            seconds = min(wanted, self.policy.waves * self.remaining())
+            seconds = min(wanted, self.policy.waves * self.deadline.left)
             known = self.decide(region, found.states, seconds, worth=1.0)
         elif found.exhausted:
             known = Remembered(None, effort=self.policy.efforts[-1])
@@ -267,19 +263,15 @@ class _Search:
         new = self.solve(regions, share, number)
         return new, self.rewrite(graph, regions, self.solved)
 
-    def remaining(self) -> float:
-        """Seconds until the deadline."""
-        return self.deadline - time.monotonic()
-
     @property
     def is_over(self) -> bool:
         """Whether the budget is spent."""
-        return self.remaining() <= 0 or (self.work is not None and self.work <= 0)
+        return self.deadline.passed or (self.work is not None and self.work <= 0)
 
     def tell(self, phase: str, **details: object) -> None:
         """Report progress."""
         if self.progress is not None:
-            left = f"{max(self.remaining(), 0.0):.0f} s"
+            left = f"{self.deadline.left:.0f} s"
             best = self.whole / (self.whole - self.gained) if self.whole > self.gained else 1.0
             self.progress(phase, {**details, "best": f"~{best:.3f}x", "left": left})
 
@@ -288,7 +280,7 @@ class _Search:
 
         It takes at most that share of what remains.
         """
-        until = time.monotonic() + share * self.remaining()
+        until = self.deadline.part(share)
         groups: dict[tuple[object, ...], list[Region]] = {}
         for region in regions:
             if region.key not in self.solved:
@@ -301,13 +293,13 @@ class _Search:
                 self.settle(first, known)
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
-        part = self.policy.searching * (until - time.monotonic())
+        searching = until.part(self.policy.searching)
         work = None if self.work is None else share * self.work
         keys = list(groups)
         explored = self.explorers.explore(
             [groups[key][0] for key in keys],
             [weights[key] for key in keys],
-            part if work is None else self.remaining(),
+            searching if work is None else self.deadline,
             work=work,
             effort=self.effort,
         )
@@ -335,7 +327,7 @@ class _Search:
         found.sort(key=lambda item: -item[0])
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
-            seconds = (until - time.monotonic()) / (len(found) - done)
+            seconds = until.left / (len(found) - done)
             low, high = self.policy.measure_s
             if self.cost.measures and hope <= 0 and seconds < low:
                 continue

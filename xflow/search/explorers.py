@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -12,8 +11,8 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from xflow.analysis.observers import Observed
-from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.codec import Plain, from_plain, to_plain
+from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, TensorType, Value, leaf
@@ -28,22 +27,10 @@ from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
 from xflow.search.constants import Constants
+from xflow.search.context import Context
 from xflow.search.policy import Policy
 from xflow.search.region import Region
 from xflow.search.states import State
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the exploration of all regions of a search has in common."""
-
-    policy: Policy
-    seed: int
-    opset: int | None
-    layout: Layout | None
-    doubt: bool
-    assumption: Assumption = DEFAULT
-    """What is taken for granted of the values of graphs."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ class Explorers:
         rules: Sequence[Rule],
         constants: Constants,
         cost: CostModel,
-        setting: Setting,
+        context: Context,
         processes: int = 1,
         *,
         pool: Callable[..., AbstractContextManager[Executor]] = process_pool,
@@ -81,8 +68,10 @@ class Explorers:
         self._rules = rules
         self._constants = constants
         self._cost = cost
-        self._setting = setting
-        self._processes = min(processes, setting.policy.processes)
+        self._context = context
+        layout = None if cost.layouts is None else cost.layouts.target.layout
+        self._shared = _Shared(self.index, context, layout, cost.measures)
+        self._processes = min(processes, context.policy.processes)
         self._start_pool = pool
         self._pool: Executor | None = None
         self._exit = ExitStack()
@@ -96,29 +85,29 @@ class Explorers:
         self,
         regions: Sequence[Region],
         weights: Sequence[float],
-        seconds: float,
+        deadline: Deadline,
         *,
         work: float | None = None,
         effort: int = 1,
     ) -> Iterator[tuple[int, Exploration]]:
         """What is found for each region, by its number, in the order in which it is found.
 
-        `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
-        instead, and each may take all of the seconds: the same is found on any machine that is
-        through with the work by then. The limits of each are those of the policy times `effort`.
+        The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
+        shared out instead, and each may take all of the time: the same is found on any machine that
+        is through with the work by then. The limits of each are those of the policy times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
-        clock = _Clock(weights, seconds, work, effort)
-        pool = self._started(len(regions), seconds)
+        shares = _Shares(weights, deadline, work, effort)
+        pool = self._started(len(regions), deadline)
         if pool is None:
             for number in order:
-                yield number, self._here(regions[number], clock.share(number, 1))
+                yield number, self._here(regions[number], shares.of(number, 1))
             return
         running: dict[Future[Any], tuple[int, Share]] = {}
         while order or running:
             while order and len(running) < self._processes:
                 number = order.pop(0)
-                share = clock.share(number, self._processes)
+                share = shares.of(number, self._processes)
                 task = self._task(regions[number], share)
                 if task is None:
                     yield number, self._here(regions[number], share)
@@ -132,26 +121,25 @@ class Explorers:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
 
-    def waves(self, region: Region, work: float, deadline: float) -> Exploration:
+    def waves(self, region: Region, work: float, deadline: Deadline) -> Exploration:
         """What waves in a region lead to, with so much `work` and until the deadline.
 
         The target has to have a layout of its own.
         """
-        layout = self._setting.layout
+        layout = self._shared.layout
         assert layout is not None
         waves = Waves(
             self._waves,
             self._estimate_of(region),
             self._constants.of(region),
             layout.block,
-            opset=self._setting.opset,
+            self._context,
             work=work,
             deadline=deadline,
             outside=region.outside,
-            assumption=self._setting.assumption,
             careful=region.careful,
         )
-        states = waves.found(region.graph)[: self._setting.policy.forms + 1]
+        states = waves.found(region.graph)[: self._context.policy.forms + 1]
         return Exploration(states, waves.exhausted, waves.work)
 
     @cached_property
@@ -164,28 +152,32 @@ class Explorers:
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
 
-    def _started(self, regions: int, seconds: float) -> Executor | None:
+    def _started(self, regions: int, deadline: Deadline) -> Executor | None:
         """The processes, if they are there or worth starting."""
         layouts = self._cost.layouts
         if layouts is None or self._processes < 2 or regions < 2:
             return None
-        if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
+        if self._pool is None and deadline.left >= self._context.policy.worthwhile_s:
             pool = self._start_pool(
                 self._processes,
-                timeout=self._setting.policy.idle_s,
+                timeout=self._context.policy.idle_s,
                 initializer=_begin,
-                initargs=(self._rules, layouts.target, layouts.sizes, self._setting),
+                initargs=(
+                    self._rules,
+                    layouts.target,
+                    layouts.sizes,
+                    self._context,
+                    self._cost.measures,
+                ),
             )
             self._pool = self._exit.enter_context(pool)
         return self._pool
 
     def _here(self, region: Region, share: Share) -> Exploration:
-        context = _Context(self.index, self._setting)
-        known = self._constants.of(region)
-        return context.explore(
+        return self._shared.explore(
             region.graph,
             self._estimate_of(region),
-            known,
+            self._constants.of(region),
             share,
             outside=region.outside,
             careful=region.careful,
@@ -223,8 +215,8 @@ class Share(NamedTuple):
     """What a region gets, once its rules have been read."""
 
     seconds: float
-    end: float
-    """When the time for all regions is over, by time.monotonic, which all processes share."""
+    end: Deadline
+    """When the time for all regions is over."""
     effort: int
     """By what the limits of the policy are multiplied."""
     work: float = float("inf")
@@ -236,31 +228,31 @@ class Share(NamedTuple):
             self.effort * policy.expansions,
             self.effort * policy.states,
             self.work,
-            min(time.monotonic() + self.seconds, self.end),
+            min(Deadline.after(self.seconds), self.end),
         )
 
 
-class _Clock:
+class _Shares:
     """Shares time out by weights, or work."""
 
     def __init__(
-        self, weights: Sequence[float], seconds: float, work: float | None, effort: int
+        self, weights: Sequence[float], end: Deadline, work: float | None, effort: int
     ) -> None:
         self._weights = weights
         self._effort = effort
-        self._end = time.monotonic() + seconds
+        self._end = end
         self._sum = self._left = sum(weights)
         self._work = work
 
-    def share(self, number: int, processes: int) -> Share:
+    def of(self, number: int, processes: int) -> Share:
         """The share of region `number`, which is the next one; to be asked once for each."""
-        remaining = self._end - time.monotonic()
+        left = self._end.left
         if self._work is not None:
             own = self._weights[number] / self._sum if self._sum > 0 else 1.0
-            return Share(remaining, self._end, self._effort, own * self._work)
+            return Share(left, self._end, self._effort, own * self._work)
         part = self._weights[number] / self._left if self._left > 0 else 1.0
         self._left -= self._weights[number]
-        return Share(min(1.0, processes * part) * remaining, self._end, self._effort)
+        return Share(min(1.0, processes * part) * left, self._end, self._effort)
 
 
 @dataclass(frozen=True)
@@ -276,11 +268,14 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Context:
+class _Shared:
     """What a process needs for all regions."""
 
     index: RuleIndex
-    setting: Setting
+    context: Context
+    layout: Layout | None
+    doubt: bool
+    """Whether the estimate may be wrong, since measurements decide."""
 
     def explore(
         self,
@@ -297,36 +292,37 @@ class _Context:
         Rules that have not been read yet are read before: the first region, which is the heaviest,
         would spend its time on them.
         """
-        setting = self.setting
         self.index.read(graph)
         explorer = Explorer(
             self.index,
             estimate,
             constants,
-            share.limits(setting.policy),
-            policy=setting.policy,
-            seed=setting.seed,
-            opset=setting.opset,
-            layout=setting.layout,
-            doubt=setting.doubt,
+            share.limits(self.context.policy),
+            self.context,
+            layout=self.layout,
+            doubt=self.doubt,
             outside=outside,
-            assumption=setting.assumption,
             careful=careful,
         )
-        states = explorer.explore(graph, setting.policy.forms)
+        states = explorer.explore(graph, self.context.policy.forms)
         starved = not explorer.exhausted and explorer.work >= share.work
         return Exploration(states, explorer.exhausted, explorer.work, starved)
 
 
-_here: list[tuple[_Context, Estimator]] = []
+_here: list[tuple[_Shared, Estimator]] = []
 """What this process works with, once it has begun."""
 
 
 def _begin(
-    rules: Sequence[Rule], target: TargetModel, sizes: Mapping[str, int], setting: Setting
+    rules: Sequence[Rule],
+    target: TargetModel,
+    sizes: Mapping[str, int],
+    context: Context,
+    doubt: bool,
 ) -> None:
     """Prepare a process."""
-    _here[:] = [(_Context(RuleIndex(rules), setting), Estimator(target, sizes))]
+    shared = _Shared(RuleIndex(rules), context, target.layout, doubt)
+    _here[:] = [(shared, Estimator(target, sizes))]
 
 
 _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]
@@ -335,7 +331,7 @@ _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] 
 
 def _explore_task(task: _Task) -> tuple[list[_Form], Exploration]:
     """Explore a region in a process of its own: the forms, and what was found but for them."""
-    ((context, estimator),) = _here
+    ((shared, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
     for op, type, array in task.leaves:
@@ -351,8 +347,8 @@ def _explore_task(task: _Task) -> tuple[list[_Form], Exploration]:
     outputs = from_plain(task.form, leaves)
     assert outputs is not None
     estimate = partial(estimator, uses=task.uses)
-    lookup = with_expressions(data.get, context.setting.policy.told_apart)
-    found = context.explore(
+    lookup = with_expressions(data.get, shared.context.policy.told_apart)
+    found = shared.explore(
         Graph(outputs),
         estimate,
         lookup,

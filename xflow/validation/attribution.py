@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
 from xflow.core.progress import CountProgress
@@ -74,22 +75,22 @@ def attribute_time(
     contest: Contest,
     margin: Callable[[Comparison], float],
     *,
-    until: float,
+    deadline: Deadline,
     step_s: float,
     tell: CountProgress = lambda done, total: None,
 ) -> Attribution:
     """Time the model without each group against the whole one, the most gainful group first.
 
     A group without which the model is faster by more than `margin` is dropped. No group is begun
-    that would end after `until` (time.monotonic) if it took as long as the one before it; the first
-    one is expected to take `step_s` seconds.
+    that would end after the deadline if it took as long as the one before it; the first one is
+    expected to take `step_s` seconds.
     """
     gains: dict[Path, float] = {}
     dropped: list[Path] = []
     paths = groups(replacements)
     for number, path in enumerate(paths, 1):
         start = time.monotonic()
-        if start + step_s > until:
+        if deadline.sooner(step_s).passed:
             break
         tell(number, len(paths))
         rest = leave_out(replacements, path)
@@ -106,7 +107,7 @@ def attribute_time(
 
 
 def prune(
-    graph: Graph, replacements: Replacements, costs: Sequence[ExactCost], *, until: float
+    graph: Graph, replacements: Replacements, costs: Sequence[ExactCost], deadline: Deadline
 ) -> Replacements:
     """The replacements less the groups without which `graph` is as good, at all settings.
 
@@ -114,7 +115,7 @@ def prune(
     and a weight may have readers elsewhere.
     """
     for path in reversed(groups(replacements)):
-        if time.monotonic() > until:
+        if deadline.passed:
             break
         rest = leave_out(replacements, path)
         less, whole = _made(graph, rest), _made(graph, replacements)

@@ -8,16 +8,16 @@ in float64 tells whether that is the runtime's rounding.
 """
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import UsageError
 from xflow.cost import machine
-from xflow.cost.measure import Target, check_provider
+from xflow.cost.measure import LIMIT_S, Target, check_provider
 from xflow.cost.worker import Failed, ModelSource, Worker
 from xflow.feeds.edge_cases import InputSet
 from xflow.validation.difference import (
@@ -81,7 +81,7 @@ def check_equivalent(
     atol: float = 1e-5,
     seed: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    limit_s: float = 120.0,
+    deadline: Deadline | None = None,
     target: Target | None = None,
     worker: Worker | None = None,
     inputs: Sequence[InputSet] = (),
@@ -107,14 +107,14 @@ def check_equivalent(
     outputs, the signs and the order of the largest elements may turn by rounding only, and what is
     as near to the exact result as the input model is is right.
 
-    The time limit bounds everything.  With `noise`, it is told in any case how exact the input
+    The deadline is for everything.  With `noise`, it is told in any case how exact the input
     model is, and else where that costs little.  A `reference` for the same model and arguments is
     filled by the first check and saves later ones half of the work.  Raises `UsageError` for wrong
     shapes.
     """
     if samples < 1:
         raise UsageError(f"the number of samples must be at least 1, not {samples}")
-    deadline = time.monotonic() + limit_s
+    deadline = deadline or Deadline.after(LIMIT_S)
     with contextlib.ExitStack() as stack:
         target = target or Target()
         if worker is None:
@@ -149,7 +149,7 @@ class _Check:
     reference: Reference
     after: ModelSource
     allowance: Allowance
-    deadline: float
+    deadline: Deadline
     noise: bool = False
     """Whether to tell in any case how exact the input model is."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UnfeedableInput
 from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, from_wire, model_to_wire, to_wire
@@ -126,7 +126,7 @@ class Reference:
         """The bytes of the model and of its weights."""
         return weight_bytes(self.model)
 
-    def run(self, given: Shapes | None, deadline: float) -> Failed | None:
+    def run(self, given: Shapes | None, deadline: Deadline) -> Failed | None:
         """Make the inputs and run the model on them; or say why it cannot be run.
 
         `given` decides the shapes of inputs that it names, and else the first real inputs do.
@@ -134,7 +134,7 @@ class Reference:
         """
         model = load_proto(self.model)
         self.may_be_random = _may_be_random(model)
-        self.extra_s = min(EXTRA_S, EXTRA * (deadline - time.monotonic()))
+        self.extra_s = min(EXTRA_S, EXTRA * deadline.left)
         real = self.plan.given
         base: Sizes | None = DEFAULT
         try:
@@ -154,7 +154,7 @@ class Reference:
         return failed
 
     def _attempt(
-        self, model: ModelProto, given: Shapes | None, base: Sizes | None, deadline: float
+        self, model: ModelProto, given: Shapes | None, base: Sizes | None, deadline: Deadline
     ) -> Failed | None:
         """Run the model on real inputs, and on others at the sizes `base` unless that is None."""
         sets = [*self.plan.given]
@@ -194,31 +194,29 @@ class Reference:
         large = max(self.size, weight_bytes(model)) > LARGE
         return Runner.of(model, self.target, self.worker, large=large)
 
-    def exact(self, numbers: Sequence[int], deadline: float) -> Mapping[int, Outputs]:
+    def exact(self, numbers: Sequence[int], deadline: Deadline) -> Mapping[int, Outputs]:
         """More exact results for some of the sets, as far as there are any.
 
         In float64 where that can be had, and else by the runtime without its optimizations.
         """
         missing = [number for number in numbers if number not in self._exact]
         while missing and not self.no_exact:
-            left = EXACT_PART * (deadline - time.monotonic())
-            if left <= 0:
+            if deadline.passed:
                 break
             shapes = self.sets[missing[0]].shapes
             some = [n for n in missing if self.sets[n].shapes == shapes]
-            self._exact |= self._exactly(some, left)
+            self._exact |= self._exactly(some, deadline.part(EXACT_PART))
             if any(number not in self._exact for number in some):  # there was no time for more
                 break
             missing = [number for number in missing if number not in self._exact]
         return {number: self._exact[number] for number in numbers if number in self._exact}
 
-    def _exactly(self, numbers: Sequence[int], seconds: float) -> dict[int, Outputs]:
+    def _exactly(self, numbers: Sequence[int], deadline: Deadline) -> dict[int, Outputs]:
         """More exact results for sets of one shape, the first ones if there is little time."""
-        until = time.monotonic() + seconds
         shapes = self.sets[numbers[0]].shapes
         found: dict[int, Outputs] | None = None
         if self.yardstick in ("", FLOAT64):
-            model = self._in_double(shapes, until)
+            model = self._in_double(shapes, deadline)
             if model is not None:
                 # An ordinary set tells whether it still is the same model.
                 first = [
@@ -228,28 +226,28 @@ class Reference:
                 ]
                 tried = [*first[:1], *numbers]
                 runner = Runner(self.worker, _unoptimized(Target("cpu", self.target.threads)))
-                found = self._run_exactly(replace(runner, model=model), tried, until, wide=True)
+                found = self._run_exactly(replace(runner, model=model), tried, deadline, wide=True)
                 known = [number for number in found or () if number < self.needed]
                 if found and any(self._is_another(number, found[number]) for number in known):
                     found = None
                     self.no_double = True
                 elif found:
                     self.yardstick = FLOAT64
-        if found is None and time.monotonic() < until:
+        if found is None and not deadline.passed:
             self.precise = False
             if self.size > LARGE:
                 self.no_exact = "its weights are too large"
                 return {}
             runner = replace(self.runner(self.model), options=_unoptimized(self.target))
-            found = self._run_exactly(runner, numbers, until, wide=False)
+            found = self._run_exactly(runner, numbers, deadline, wide=False)
             if found is not None:
                 self.yardstick = UNOPTIMIZED
-            elif time.monotonic() < until:
+            elif not deadline.passed:
                 self.no_exact = "it does not run without optimizations"
         return found or {}
 
     def _run_exactly(
-        self, runner: Runner, numbers: Sequence[int], until: float, *, wide: bool
+        self, runner: Runner, numbers: Sequence[int], deadline: Deadline, *, wide: bool
     ) -> dict[int, Outputs] | None:
         """What a more exact form of the model gives, for as many sets as there is time."""
         sets = [self.sets[number] for number in numbers]
@@ -258,7 +256,7 @@ class Reference:
                 replace(each, values={k: widened(v) for k, v in each.values.items()})
                 for each in sets
             ]
-        answers = runner.each(sets, 1, (until - time.monotonic()) / 2, until)
+        answers = runner.each(sets, 1, deadline.left / 2, deadline)
         if isinstance(answers, Failed):
             return None
         return {
@@ -271,7 +269,7 @@ class Reference:
             is_another(value, exact.get(name)) for name, value in self.outputs[number].items()
         )
 
-    def _in_double(self, shapes: Shapes, until: float) -> bytes | None:
+    def _in_double(self, shapes: Shapes, deadline: Deadline) -> bytes | None:
         """The float64 version of the model at some shapes; None where there is none."""
         key = tuple(sorted((name, tuple(sizes)) for name, sizes in shapes.items()))
         if key in self._exact_models:
@@ -281,16 +279,10 @@ class Reference:
         options = _unoptimized(Target("cpu", 1))
 
         def probe(model: ModelProto) -> Sequence[str] | None:
-            left = until - time.monotonic()
-            if left <= 0:
+            if deadline.passed:
                 raise NoExactForm("there was no time for it")
-            request = {
-                "kind": "types",
-                "model": model.SerializeToString(),
-                "options": options,
-                "limit_s": left,
-            }
-            answer = self.worker.ask(request, left)
+            request = {"kind": "types", "model": model.SerializeToString(), "options": options}
+            answer = self.worker.ask(request, deadline)
             return None if isinstance(answer, Failed) else answer
 
         try:
@@ -390,7 +382,7 @@ class Runner:
         sets: Sequence[InputSet],
         needed: int,
         extra_s: float,
-        deadline: float,
+        deadline: Deadline,
         *,
         until_one: bool = False,
     ) -> dict[int, Outputs | Failed] | Failed:
@@ -401,8 +393,8 @@ class Runner:
         """
         lost: dict[int, Outputs | Failed] = {}
         while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
+            left = deadline.left
+            if not left:
                 return Failed("ran out of time")
             count = len(sets) if len(lost) <= CRASHES else needed
             chosen = [number for number in range(count) if number not in lost]
@@ -419,12 +411,11 @@ class Runner:
                 "extra_s": extra_s,
                 "extra_bytes": EXTRA_BYTES,
                 "until_one": until_one,
-                "limit_s": remaining,
             }
             # One that hangs must leave time to run the others without it.
-            patience = STEP * remaining if needed < len(chosen) else None
-            answer = self.worker.ask(request, remaining, patience)
-            if isinstance(answer, Lost) and time.monotonic() < deadline:
+            patience = STEP * left if needed < len(chosen) else math.inf
+            answer = self.worker.ask(request, deadline, patience)
+            if isinstance(answer, Lost) and not deadline.passed:
                 if answer.model <= needed:
                     return answer
                 lost[chosen[answer.model - 1]] = answer
@@ -488,7 +479,7 @@ def _plain(reason: str) -> str:
 
 
 def runnable(
-    runner: Runner, model: ModelProto, given: Shapes | None, *, seed: int, deadline: float
+    runner: Runner, model: ModelProto, given: Shapes | None, *, seed: int, deadline: Deadline
 ) -> tuple[Sizes, dict[str, tuple[int, ...]]] | None:
     """The first sizes of dynamic dimensions, by default or else from small to large, that do.
 
@@ -529,11 +520,11 @@ def _unoptimized(target: Target) -> dict[str, Any]:
 def _some(sets: Iterator[InputSet], most_bytes: int, most_s: float) -> list[InputSet]:
     """As many of the sets as do not take too much time and memory to make."""
     found: list[InputSet] = []
-    end, size = time.monotonic() + most_s, 0
+    deadline, size = Deadline.after(most_s), 0
     for each in sets:
         found.append(each)
         size += sum(_bytes(value) for value in each.values.values())
-        if size > most_bytes or time.monotonic() > end:
+        if size > most_bytes or deadline.passed:
             break
     return found
 

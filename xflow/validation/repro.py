@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph, rebuild, walk
 from xflow.core.node import Node, Value, leaf
 from xflow.cost.measure import Target
@@ -30,7 +31,7 @@ class Repro:
     worker: Worker
     target: Target
 
-    def save(self, guilty: Replacement, reason: str, limit_s: float) -> str:
+    def save(self, guilty: Replacement, reason: str, deadline: Deadline) -> str:
         """Write `before.onnx`, `after.onnx` and what is known of them to a new folder.
 
         Returns a sentence that says where they are, or why there are none.
@@ -46,7 +47,7 @@ class Repro:
                 file.write_bytes(data)
             found = check_equivalent(
                 *files,
-                limit_s=max(1.0, limit_s),
+                deadline=max(deadline, Deadline.after(1.0)),
                 target=self.target,
                 worker=self.worker,
                 refines=True,

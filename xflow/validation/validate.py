@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ShapeError, UsageError, ValidationFailed
 from xflow.core.limits import GROWTH
 from xflow.cost.measure import Target
@@ -90,12 +90,12 @@ class Validator:
     """Exports rewritten graphs and compares them with the input model in the file `before`.
 
     They are compared at each of the settings `shapes` of the input shapes, of which there is at
-    least one. The models are written to the file `after`. Nothing begins after `deadline`
-    (time.monotonic): what has not been shown to be right by then is dropped. With `prepared`,
-    the imported model is another one than that in `before`, and worth a check by itself. `growth`
-    is how many bytes folded constants may take beyond those that they replace. `repro` saves models
-    that show what is wrong with a rewrite. The models are also compared on the real `inputs`. What
-    the input model gives is kept in `references`, by setting.
+    least one. The models are written to the file `after`. Nothing begins after `deadline`:
+    what has not been shown to be right by then is dropped. With `prepared`, the imported model is
+    another one than that in `before`, and worth a check by itself. `growth` is how many bytes
+    folded constants may take beyond those that they replace. `repro` saves models that show what is
+    wrong with a rewrite. The models are also compared on the real `inputs`. What the input model
+    gives is kept in `references`, by setting.
     """
 
     imported: Imported
@@ -105,7 +105,7 @@ class Validator:
     target: Target
     tolerance: Tolerance
     shapes: Sequence[Shapes]
-    deadline: float
+    deadline: Deadline
     target_opset: int | None = None
     """The opset of a model whose opset must be raised; None: the oldest that it needs."""
     prepared: bool = False
@@ -129,7 +129,7 @@ class Validator:
             outcome = model if isinstance(model, Broken) else self.compare(model)
             if isinstance(outcome, Checked):
                 return Validated(outcome, chosen, tuple(warnings))
-            if outcome.hopeless or time.monotonic() > self.deadline:
+            if outcome.hopeless or self.deadline.passed:
                 warnings.append(f"The rewrites were dropped: {outcome.reason}.")
                 break
             if not chosen:  # what is wrong is not by a rewrite
@@ -139,8 +139,7 @@ class Validator:
             rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
             warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
             if self.repro is not None:
-                left = self.deadline - time.monotonic()
-                warnings.append(self.repro.save(chosen[number], reason, left))
+                warnings.append(self.repro.save(chosen[number], reason, self.deadline))
             chosen = without(chosen, number)
             if not chosen and not self.prepared:
                 break
@@ -161,8 +160,7 @@ class Validator:
 
     def compare(self, model: ir.Model) -> Checked | Broken:
         """Write a model to its file, and compare it with the input model."""
-        remaining = self.deadline - time.monotonic()
-        if remaining <= 0:
+        if self.deadline.passed:
             return Broken("there was no time left to check them", hopeless=True)
         write_temporary(model, self.after)
         try:
@@ -194,7 +192,7 @@ class Validator:
                 self.after,
                 **asdict(self.tolerance),
                 shapes=shapes,
-                limit_s=self.deadline - time.monotonic(),
+                deadline=self.deadline,
                 target=self.target,
                 worker=self.worker,
                 inputs=() if number else self.inputs,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from xflow.cli.arguments import add_comparison, add_inputs, count, input_settings, tolerance
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
+from xflow.core.deadline import Deadline
 from xflow.core.errors import Different, ExitCode, Slower, WorkerError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Question:
     options: argparse.Namespace
     target: Target
     worker: Worker
-    deadline: float
+    deadline: Deadline
     inputs: Sequence[InputSet] = ()
 
     def compare(self) -> CheckResult:
@@ -130,7 +130,7 @@ class Question:
                 seed=self.options.seed,
                 shapes=shapes or agreed.shapes,
                 inputs=real,
-                limit_s=self.deadline - time.monotonic(),
+                deadline=self.deadline,
             )
             if not isinstance(found, Comparison):
                 raise WorkerError(f"the models could not be timed: {found.reason}", str(self.after))
@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     target = Target(options.provider, options.threads or machine.usable_cores())
     limit = machine.free_memory() if options.provider == "cpu" else None
     with Worker(limit) as worker:
-        deadline = time.monotonic() + LIMIT_S
+        deadline = Deadline.after(LIMIT_S)
         question = Question(before, after, settings, options, target, worker, deadline, real)
         with ProgressDisplay(options.quiet, options.verbose) as progress:
             progress("compare", {})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xflow.cli.arguments import add_seed, add_threads, add_tolerances, count
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode, ModelError, ReportError, ValidationFailed
 from xflow.core.wording import counted
 
@@ -107,7 +107,7 @@ def _check(
             Target("cpu", options.threads or usable_cores()),
             Tolerance(options.check, options.rtol, options.atol, options.seed),
             [shapes],
-            time.monotonic() + CHECK_S,
+            Deadline.after(CHECK_S),
         )
         outcome = validator.compare(model)
     if isinstance(outcome, Broken):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.core.progress import Progress
 from xflow.core.registry import Operator
@@ -211,7 +212,7 @@ class _Calibrator:
             except UnwritableError as error:
                 timed[graph] = Failed(str(error))
         results = self.measurer.time_together(
-            list(models.values()), seconds, limit_s=2 * seconds + LOADING_S
+            list(models.values()), seconds, deadline=Deadline.after(2 * seconds + LOADING_S)
         )
         return {**timed, **dict(zip(models, results, strict=True))}
 
