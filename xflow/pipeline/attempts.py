@@ -69,7 +69,7 @@ AS_GOOD = 0.95
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SearchedModel:
     """A model before the search, as a graph, and what the search found."""
 
     prepared: Prepared
@@ -111,7 +111,7 @@ class Finder:
         self.before = before
         self._runnable: dict[str, Shapes] = {}
 
-    def found(self, rules: Sequence[Rule]) -> Attempt | None:
+    def found(self, rules: Sequence[Rule]) -> SearchedModel | None:
         """What the search finds, with as many calls inlined as it takes; None where it cannot look.
 
         It looks at the model with all calls inlined, and then only with those that the rewrites
@@ -149,7 +149,7 @@ class Finder:
 
     def attempt(
         self, prepared: Prepared, rules: Sequence[Rule], seconds: float, since: float = 0.0
-    ) -> Attempt | None:
+    ) -> SearchedModel | None:
         """What the search finds in so much time, bodies first; None where there is no graph.
 
         `since` is what was spent of the budget when that time began.
@@ -174,7 +174,9 @@ class Finder:
             return None
         messages, warnings = self.run.messages[told[0] :], self.run.warnings[told[1] :]
         del self.run.messages[told[0] :], self.run.warnings[told[1] :]
-        return Attempt(prepared, imported, costs, replacements, tuple(messages), tuple(warnings))
+        return SearchedModel(
+            prepared, imported, costs, replacements, tuple(messages), tuple(warnings)
+        )
 
     def tie(self, imported: Imported) -> None:
         """Choose sizes of inputs that suit each other and at which the model runs.
@@ -210,7 +212,7 @@ class Finder:
             self._runnable[key] = shapes if found is None else found[1]
         return self._runnable[key]
 
-    def kept(self, found: Attempt | None) -> Attempt | None:
+    def kept(self, found: SearchedModel | None) -> SearchedModel | None:
         """The one of several attempts that counts; what it has to tell is told."""
         if found is not None:
             self.run.messages += found.messages
