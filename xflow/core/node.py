@@ -75,7 +75,7 @@ class Opaque:
         return hash(self.key)
 
 
-class Kind:
+class NodeKind:
     """Operator, attributes and what else tells a node apart, its inputs aside.
 
     Interned as nodes are: equal ones are one object, so that looking nodes up does not hash their
@@ -104,7 +104,7 @@ class Node:
     types: tuple[TensorType, ...]
     outputs: tuple[Value, ...]
     constant: bool
-    kind: Kind
+    kind: NodeKind
     """What tells it apart from other nodes, its inputs aside."""
 
     @property
@@ -150,7 +150,7 @@ def _output(node: Node, index: int) -> Value:
 
 
 _nodes: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
-_kinds: weakref.WeakValueDictionary[object, Kind] = weakref.WeakValueDictionary()
+_kinds: weakref.WeakValueDictionary[object, NodeKind] = weakref.WeakValueDictionary()
 
 
 def _intern(
@@ -163,13 +163,13 @@ def _intern(
     description = (op, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
     kind = _kinds.get(description)
     if kind is None:
-        kind = _kinds[description] = Kind()
+        kind = _kinds[description] = NodeKind()
     node = _nodes.get((kind, inputs))
     return _made(kind, op, inputs, dict(attributes), types()) if node is None else node
 
 
 def _made(
-    kind: Kind,
+    kind: NodeKind,
     op: Operator | Leaf | Opaque,
     inputs: tuple[Value, ...],
     attributes: Attributes,

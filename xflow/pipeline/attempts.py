@@ -78,7 +78,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SearchedModel:
     """A model before the search, as a graph, and what the search found.
 
     The `settings` suit the model.
@@ -122,7 +122,7 @@ class Finder:
     before: Path
     _runnable: dict[str, Shapes] = field(default_factory=dict)
 
-    def found(self, rules: Sequence[Rule]) -> Attempt | Unsearched:
+    def found(self, rules: Sequence[Rule]) -> SearchedModel | Unsearched:
         """What the search finds, with as many calls inlined as it takes.
 
         It looks at the model with all calls inlined, and then only with those that the rewrites
@@ -164,7 +164,7 @@ class Finder:
         seconds: float,
         settings: Settings,
         since: float = 0.0,
-    ) -> Attempt | Unsearched:
+    ) -> SearchedModel | Unsearched:
         """What the search finds in so much time, bodies first.
 
         `since` is what was spent of the budget when that time began.
@@ -192,7 +192,7 @@ class Finder:
         except TooLargeSize as error:
             why = f"its sizes cannot be reckoned with ({error})"
             return Unsearched(settings, told + _left_as_it_is(why))
-        return Attempt(prepared, imported, settings, costs, replacements, told + more)
+        return SearchedModel(prepared, imported, settings, costs, replacements, told + more)
 
     def tied(self, imported: Imported, settings: Settings) -> Settings:
         """Settings in which sizes of inputs suit each other, and at which the model runs.

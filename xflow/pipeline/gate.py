@@ -16,7 +16,7 @@ from xflow.cost.measure import Measurer
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
-from xflow.pipeline.attempts import Attempt
+from xflow.pipeline.attempts import SearchedModel
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.report import summary
 from xflow.report.formats import format_amount
@@ -84,7 +84,9 @@ class Gate:
     `prepared`: that model is worth something without any rewrite.
     """
 
-    def __init__(self, run: Run, found: Attempt, before: Path, *, prepared: bool = False) -> None:
+    def __init__(
+        self, run: Run, found: SearchedModel, before: Path, *, prepared: bool = False
+    ) -> None:
         self.run = run
         self.imported = found.imported
         self.before = before

@@ -22,7 +22,7 @@ from xflow.onnx.opset import current_opset, keeping_opset
 from xflow.onnx.proto_compat import TRAINED
 from xflow.onnx.repairs import PUT_RIGHT
 from xflow.onnx.types import interface
-from xflow.pipeline.attempts import Attempt, Finder, Settings
+from xflow.pipeline.attempts import Finder, SearchedModel, Settings
 from xflow.pipeline.context import Run, Told
 from xflow.pipeline.details import Account, account_for
 from xflow.pipeline.gate import Gate, Judgement, no_rewrite
@@ -97,8 +97,8 @@ class Pipeline:
         account = Account()
         how = (self.obstacle, self.inside(rules), self.before)
         found = Finder(run, self.source, self.settings, *how).found(rules)
-        prepared = isinstance(found, Attempt) and self.gains_by_preparation(found.prepared)
-        if isinstance(found, Attempt) and (found.replacements or prepared):
+        prepared = isinstance(found, SearchedModel) and self.gains_by_preparation(found.prepared)
+        if isinstance(found, SearchedModel) and (found.replacements or prepared):
             gate = Gate(run, found, self.before, prepared=prepared)
             judgement = gate.improve(self.judge(gate, found))
         elif run.measured and not run.inner and not self.obstacle:
@@ -112,9 +112,9 @@ class Pipeline:
         told += Told(warnings=(*judgement.verdict.warnings, *accidents))
         if not changed:
             told += Told((judgement.objection,))
-        elif isinstance(found, Attempt):
+        elif isinstance(found, SearchedModel):
             told += self.told(found.prepared)
-        if isinstance(found, Attempt):
+        if isinstance(found, SearchedModel):
             account = account_for(
                 run,
                 self.before,
@@ -183,7 +183,7 @@ class Pipeline:
 
         return optimize
 
-    def judge(self, gate: Gate, found: Attempt) -> Judgement:
+    def judge(self, gate: Gate, found: SearchedModel) -> Judgement:
         """What the replacements are worth; or those that keep the opset, if all do not pay."""
         judgement = gate.judge(found.replacements)
         opset = current_opset(found.imported.model)
