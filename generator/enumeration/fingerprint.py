@@ -1,4 +1,4 @@
-"""Fingerprints: what a term evaluates to on a few random inputs.
+"""Fingerprints: digests of the values of a term on a few random inputs.
 
 Inputs are dyadic rationals k/4 with 1 <= |k| <= 7, held in float64. Sums, products and maxima of
 them are exact at the depths enumerated here, which is checked; so equal fingerprints differ from
@@ -32,7 +32,7 @@ CACHED = 2**14
 
 
 class InexactError(AssertionError):
-    """A value that float64 has not computed without rounding, where all are to be exact."""
+    """A value that float64 may have rounded, where all values must be exact."""
 
 
 @dataclass
@@ -118,8 +118,8 @@ def evaluate_stacks(call: Batch, inputs: Sequence[Stack], count: int) -> list[St
 def digests(stack: Stack, exact: bool) -> tuple[Array, Array]:
     """For each array of a stack 128 bits, as two integers, and whether all of it is finite.
 
-    Equal arrays have equal ones, others all but never. Values that are to be `exact` are small
-    multiples of 2^-20, else InexactError is raised; others are rounded to seven digits.
+    Equal arrays have equal digests, unequal ones almost never. With `exact`, values must be small
+    multiples of 2^-20, else InexactError is raised; otherwise they are rounded to seven digits.
     """
     flat = np.asarray(stack, np.float64).reshape(len(stack), -1)
     made = np.zeros((len(flat), 2), np.uint64)

@@ -1,4 +1,4 @@
-"""Evaluation of rules at random sizes: a quick filter before the prover, and nothing more."""
+"""Evaluation of rules at random sizes: a quick filter before the prover, which decides."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:
 
 
 def _solution(equation: Size, name: str, values: dict[str, int]) -> int | None:
-    """What a symbol has to be for `equation` to be 0, all others as they are; None if not found.
+    """The value of a symbol at which `equation` is 0, all others as they are; None if not found.
 
     Where the symbol is divided, as in ``M = n * (M // n)``, the values of the others are tried, and
     its own value times each of them.

@@ -69,7 +69,7 @@ class LocalEngine(QueueingEngine):
         self._wake_there.send_bytes(b"")
 
     def _guarded(self) -> None:
-        """The thread. What goes wrong in it ends the job rather than leave it waiting."""
+        """The thread's body. An error in it ends the job, which would wait forever otherwise."""
         try:
             while not self._closing:
                 self._hand_out()
@@ -144,11 +144,11 @@ class LocalEngine(QueueingEngine):
             self._alone.popleft()
         self._deliver(item, outcome)
         share = (self._limit - resident(self._driver)) // self.usage.workers
-        if outcome.memory > share:  # what it holds is little use to the next chunk
+        if outcome.memory > share:  # its memory is of little use to the next chunk
             self._end(worker)
 
     def _lost(self, worker: _Worker) -> None:
-        """A worker ended by itself, or somebody ended it: its chunk is run again."""
+        """A worker has ended or was ended: its chunk is run again."""
         self._end(worker)
         if worker.item is None:
             return

@@ -1,4 +1,4 @@
-"""Sizes at which an equation is looked at: general ones, and those at the edge of what it claims.
+"""Sizes at which an equation is derived: general ones, and the smallest its conditions allow.
 
 In general sizes whatever is independent is different, so that nothing holds because two sizes
 happen to be equal. At the edges each symbol in turn is as small as the conditions let it be, and
@@ -32,7 +32,7 @@ TRIES = 200
 
 
 def draws(instance: Instance, rng: random.Random, general: int) -> Iterator[Match]:
-    """What the inputs and symbols of `instance` may be: `general` draws, then the edges."""
+    """Values for the inputs and symbols of `instance`: `general` draws, then the edges."""
     conditions = left_conditions(instance)
     names = size_names(instance, conditions)
     if instance.broadcast:  # its shapes are drawn apart

@@ -1,4 +1,4 @@
-"""Choices and Booleans where a condition is a constant, as where a fact about values decided it."""
+"""Choices and Booleans under a constant condition, as where an analysis of values decided it."""
 
 from __future__ import annotations
 

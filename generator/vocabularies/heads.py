@@ -1,6 +1,6 @@
 """Heads that are shared, packed or masked by windows, and the products that they come from.
 
-Completes `attention`: how what surrounds an attention is brought into the form that it reads.
+Completes `attention`: the operators around an attention, and the form of inputs that it reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows selected of what is computed row by row: all the work on the others is saved.
+"""Selections of rows, moved before operators that compute row by row: other rows are not computed.
 
 Rows lie along the last axis but one, behind any batch axes. A model that reads one token selects it
 at its very end; each rule here takes the selection past one operator. `rows` is selected of `x`,

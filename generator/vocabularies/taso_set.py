@@ -6,9 +6,9 @@ a fused relu, sums and products of elements, products with a scalar, relu, pooli
 split in two along both leading axes, transposes, enlarged kernels, and the constants that are
 neutral or average. No rule comes from here: it is what enumeration is measured on.
 
-TASO puts 20 inputs into one pot. Terms of matrices and of images never meet, though, and a kernel
-is an image like any other; so there is one vocabulary for each kind, with as many inputs as three
-operators can read.
+TASO enumerates over one set of 20 inputs. Terms of matrices and of images never combine, though,
+and a kernel has the type of an image; so there is one vocabulary for each kind, with as many inputs
+as three operators can read.
 """
 
 from __future__ import annotations
