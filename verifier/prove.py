@@ -1,4 +1,4 @@
-"""The prover: is a rule true at every size, and its right side defined wherever the left is?
+"""The prover: shows that a rule is true at every size, its right side defined where the left is.
 
 Verdicts are values. As in Alive2 it is refinement: what the left side requires is assumed, what
 the right side requires must be shown; what cannot be shown becomes a condition, if conditions

@@ -47,7 +47,7 @@ ONE = Fraction(1)
 
 
 def apply_function(name: str, normal: Normal) -> list[Term]:
-    """The terms of a function of one argument, ``max`` and its kin excepted.
+    """The terms of a function of one argument; maxima and minima are `Maxima`'s.
 
     Raises ZeroDivisionError for the reciprocal of 0.
     """

@@ -2,8 +2,8 @@
 
 Reshape reads its input at ``k // m`` and ``k % m``. Where ``k`` is ``q*m + r`` with ``0 <= r < m``
 these are q and r, so a variable k that runs over a composite extent is replaced by its digits q
-and r: a bijection for every ``m >= 1``. What is done here is done to specifications, before they
-become normal forms, so that it reaches indices inside of functions and maxima, too.
+and r: a bijection for every ``m >= 1``. Specifications are rewritten, before they become normal
+forms, so that indices inside of functions and maxima are rewritten, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_SPLITS = 8
 
 
 NEUTRAL: dict[type[Scalar], Scalar] = {SumOver: ZERO, ProductOver: ONE, MaxOver: Bottom()}
-"""What a summand, a factor or an option that does not count is."""
+"""The neutral element of a sum, a product or a maximum."""
 
 
 @dataclass(frozen=True)

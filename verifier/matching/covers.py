@@ -30,7 +30,7 @@ MAX_WITNESSES = 24
 
 
 class Compares(Protocol):
-    """What an `Equality` does for maxima."""
+    """The part of `Equality` that is used for maxima."""
 
     arithmetic: Arithmetic
     recorder: Recorder

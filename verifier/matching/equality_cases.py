@@ -1,4 +1,4 @@
-"""Ties: where a compared difference is 0, what is compared may be put for each other.
+"""Case split at ties: where a compared difference is 0, its two numbers replace each other.
 
 Two choices on a comparison, as ``x >= 0`` and ``x > 0``, often differ only in where a tie goes,
 and there their branches agree. A term that is read at a tie is cut in three: where the sign is

@@ -229,7 +229,7 @@ class Equality:
                     learnt = True
                     rest = [*stuck, *sources[position + 1 :]]
                     yield from self.solve(rest, targets, unknown, solution)
-            if not learnt:  # it may tell more when others have, or be passed over
+            if not learnt:  # it may determine one once others are known, or be skipped
                 stuck.append(source)
 
     # Products ----------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 Two classes, each with a proof of its own:
 
 ``bits``: at each index of the output both sides apply the same floating-point operations to the
-same elements. Only what neither rounding nor a special value tells apart is taken for the same: the
-order of two summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the
-sides agree whatever the elements are, infinities and NaN among them (but for the sign of a zero).
+same elements. Only operations that agree for all floats count as the same: either order of two
+summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the sides agree
+whatever the elements are, infinities and NaN among them (but for the sign of a zero).
 
 ``numbers``: no operation on either side rounds. What is equal as real numbers is equal as
 floating-point numbers then, where the elements are numbers.
@@ -55,7 +55,7 @@ from xflow.verifier.algebra.terms import Guards
 EXACT_FUNCTIONS = frozenset({"max", "min", "abs", "sign", "floor"})
 """Functions whose value is a floating-point number where the arguments are."""
 JUMPS = frozenset({"sign", "floor"})
-"""Functions by which a rounding can become the step from one integer to another."""
+"""Functions with jumps: a rounding of the argument can change the result by 1."""
 LATTICE = frozenset({"max", "min"})
 """Functions of a set of arguments: neither order nor repetition counts."""
 COMPARE = "compare"
@@ -66,7 +66,7 @@ MINUS_ONE = Literal(Fraction(-1))
 
 
 def weakest(classes: Iterable[str | None]) -> str | None:
-    """What holds of all of several: the classes of a rule's outputs, or of it at its ranks."""
+    """The weakest of several classes: those of a rule's outputs, or of it at its ranks."""
     found = set(classes)
     return None if None in found else NUMBERS if NUMBERS in found else BITS
 

@@ -50,7 +50,7 @@ def holds_at_any_rank(rule: Rule) -> bool:
         return lowest is not None and all(
             lowest.covers(_Sliced.of(rule, rank)) for rank in range(base + 1, MAX_RANK + 1)
         )
-    except Exception:  # a rule that makes no sense at some rank holds only where it was proved
+    except Exception:  # a rule that is invalid at some rank holds only where it was proved
         return False
 
 

@@ -49,7 +49,7 @@ from xflow.rewriting.rule import Instance, Rule
 
 
 class Uses(IntFlag):
-    """What a specification does with elements besides moving them."""
+    """The operations that a specification applies to elements, besides moving them."""
 
     NOTHING = 0
     ORDER = 1

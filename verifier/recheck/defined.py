@@ -1,9 +1,9 @@
-"""Is the right side defined wherever the left side is?
+"""Checks that the right side is defined wherever the left side is.
 
 Over the reals a reciprocal needs an argument that is not 0, a root one that is not negative, a
-logarithm a positive one. What the left side needs may be assumed, unless the runtime has an
-infinity where it is missing and makes a number of that all the same; what the right side needs
-must be among that, or follow from signs.
+logarithm a positive one. The needs of the left side may be assumed, unless the runtime has an
+infinity where one is not met and makes a number of it; the needs of the right side must be among
+these, or follow from signs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which elements of inputs the sides read, and whether what is no number can get lost on the way.
+"""Checks which elements of inputs the sides read, and whether NaN or infinities can get lost.
 
 A rule is shown for inputs of numbers, and used on inputs whose elements may be NaN, infinite or not
 defined at all. It may be, where each element that matters is a number whenever the left side has a
@@ -7,9 +7,9 @@ way of a comparison or a function that may make a number of an infinity. That an
 follows from the conditions on its input, or because the left side reads it with nothing like that
 on the way: then the left side has no value where the element is none.
 
-An input of which elements are numbers or -inf is as good as one of numbers where both sides go to
-a limit as such an element does. They do if it is only added, and compared by maxima and minima, and
-if above an exponential of that nothing jumps.
+Elements may also be -inf where both sides converge as such an element goes to -inf. They do if it
+is only added, and compared by maxima and minima, and if no function above an exponential of that
+jumps.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Use:
 
 @dataclass(frozen=True)
 class _Context:
-    """What is around a part of a side."""
+    """The context in which a part of a side is read."""
 
     path: Guards = ()
     variables: tuple[str, ...] = ()
@@ -266,14 +266,14 @@ class Elements:
                     parts[needed] = None
                 if not needed and needed is not None:
                     return True
-        # The fewer conditions are not known as they stand, the less there is to ask.
+        # Places with the fewest conditions that are not known as they stand come first.
         known = {*use.path, *self._questions.assumed}
         rest = sorted(parts, key=lambda needed: sum(c not in known for c in needed))
         if any(all(self._questions.implied(c, use.path) for c in needed) for needed in rest):
             return True
         if len(rest) > 1 and self._questions.covered(use.path, rest[:MAX_PARTS]):
             return True
-        return self._questions.contradictory(use.path)  # mostly it is not, which takes long to see
+        return self._questions.contradictory(use.path)  # mostly it is not, which takes long
 
     def _in_digits(self, use: Use) -> list[Use]:
         """The same places as they are, and with bound variables in digits if that is another way.

@@ -1,8 +1,8 @@
-"""From a specification to a sum of terms, by the definition of the language alone.
+"""Expands a specification to a sum of terms, by the definition of the language alone.
 
 Sums and products are multiplied out, a range becomes two guards, and a choice becomes its
-branches under guards that exclude each other. Nothing is simplified here that the definition does
-not say; what is known of functions stands in `laws`.
+branches under guards that exclude each other. Nothing else is simplified here; laws of functions
+are in `laws`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Whether the sides agree to the last bit where they are computed in 32-bit floats.
+"""Checks the line ``exact``: whether the sides agree to the last bit in 32-bit floats.
 
 ``numbers``: no operation on either side rounds. That is read off the specifications, and holds for
 all sizes and numbers.
 
 ``bits``: both sides apply the same operations to the same elements. That is a test: both sides are
 run at random sizes, operator by operator, on elements with NaN, infinities, zeros, ties and digits
-to the last place. An operator of which one operation is made is that operation, rounded once. What
-another one computes, in which order and with how many roundings, is its kernel's business: a
-function takes its place that gives random numbers, the same for the same operands. So sides agree
-only if they apply the same kernels to the same numbers, and by chance hardly ever. The sign of a
-zero is not told apart.
+to the last place. An operator that is one operation is computed as such, rounded once. How a kernel
+computes any other operator, in which order and with how many roundings, is unknown: it is replaced
+by a function that gives random numbers, the same for the same operands. So sides agree only if they
+apply the same kernels to the same numbers, and by chance hardly ever. Zeros of either sign are
+equal.
 """
 
 from __future__ import annotations

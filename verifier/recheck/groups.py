@@ -1,4 +1,4 @@
-"""Groups of terms that a certificate says cancel, and what it takes to believe it."""
+"""Groups of terms that cancel according to a certificate, and parts of the check that they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes and conditions as terms of cvc5, with what is true of them whatever is assumed."""
+"""Sizes and conditions as terms of cvc5, with facts that hold under any assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xflow.verifier.recheck.comparisons import Sign
 
 try:
     import cvc5
-except ImportError:  # an extra: nobody needs it to optimize a model
+except ImportError:  # an extra, which is not needed to optimize a model
     cvc5 = None
 
 MAX_PARTNERS = 12

@@ -1,4 +1,4 @@
-"""Checks what a certificate says of one output."""
+"""Checks a certificate's record of one output: its normal forms and their equality."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the normal forms that a certificate writes down; `xflow.verifier.certificate` says how."""
+"""Parses the normal forms of a certificate, see `xflow.verifier.certificate` for the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms of cvc5 for real numbers, with what is known of functions of them.
+"""Terms of cvc5 for real numbers, with facts about the functions in them.
 
 Each fact is true whatever finite value a function is given where it is not defined.
 """

@@ -1,8 +1,8 @@
-"""Replays the matching that a certificate records: does a sum of terms vanish?
+"""Replays the matching that a certificate records, to show that a sum of terms vanishes.
 
 The certificate says which terms belong together and which change of variables takes one to
-another. Here that is only believed after it was checked: the change is a bijection of Z^n, the
-products agree after it, and the guards with their weights cancel.
+another. Each is checked: the change is a bijection of Z^n, the products agree after it, and the
+guards with their weights cancel.
 """
 
 from __future__ import annotations

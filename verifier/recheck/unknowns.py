@@ -2,8 +2,8 @@
 
 Elements, sums and maxima over ranges become unknown real numbers, equal ones the same; conditions
 become formulas over integers, in which the sign of a sum is tied to that sum. What is left is
-arithmetic with choices. Everything said of an unknown is true whatever finite value an expression
-is given where it is not defined, but for `defined`: that is for the caller to know.
+arithmetic with choices. Every fact about an unknown is true whatever finite value an expression is
+given where it is not defined, but for `defined`, for which the caller answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ except ImportError:  # see `solver`
 LIMIT = 30_000
 """Steps of the solver for each question."""
 LAST_LIMIT = 3_000_000
-"""The same for what a proof comes down to, an equation that nothing else shows."""
+"""The same for the final equation of a proof, which no other step shows."""
 MAX_SIZE = 80
 """Unknowns that a question may have."""
 MAX_EXPONENT = 8
@@ -72,7 +72,7 @@ class Given:
 
 
 class Compares(Protocol):
-    """What is needed of `xflow.verifier.recheck.replay.Replay`."""
+    """The part of `xflow.verifier.recheck.replay.Replay` that is used here."""
 
     questions: Questions
     facts: Mapping[str, str]
@@ -137,7 +137,7 @@ class Unknowns(RealTerms):
         if self._conditional:
             for condition in (*self._comparing.questions.assumed, *self._path):
                 self.facts.append(self._integers.formula(condition))
-        while self._signs:  # what is compared may speak of other signs
+        while self._signs:  # operands of comparisons may contain other signs
             sign, value = self._signs.pop()
             self.tie(value, self.sum(sign.body))
             self.facts += self.of_elements
@@ -165,7 +165,7 @@ class Unknowns(RealTerms):
             return False
 
     def know(self, factors: Iterable[Factor]) -> None:
-        """Take it that none of `factors` is 0."""
+        """Assume that none of `factors` is 0."""
         for factor in factors:
             self.facts.append(self.differs(self._factor(factor), self.number(0)))
 
@@ -228,7 +228,7 @@ class Unknowns(RealTerms):
         return unknown
 
     def _may_be_nonnegative(self, total: Sum) -> bool:
-        """Whether it is worth the while to ask: a product with a free factor takes both signs."""
+        """Whether to ask the solver at all: a product with a free factor takes both signs."""
         if len(total.terms) == 1:
             return not any(
                 isinstance(f, Read) and e % 2 and f.tensor.lstrip("%") not in self._comparing.facts

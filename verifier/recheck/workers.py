@@ -25,8 +25,8 @@ def answers(
     """The number of each task and what `function` says of it, as they come.
 
     An exception is an answer like others; so is a TimeoutError after `limit` seconds and a
-    ChildProcessError for a process that dies. Either way a fresh process takes its place: one that
-    was interrupted in the middle of a question could not be believed any more.
+    ChildProcessError for a process that dies. Either way a fresh process takes its place, since a
+    solver that was interrupted in the middle of a question is in an unknown state.
     """
     waiting = deque(range(len(tasks)))
     workers = [_Worker(function, limit) for _ in range(max(1, min(jobs, len(tasks))))]
@@ -77,11 +77,11 @@ class _Worker:
         self.task = number
         self.deadline = time.monotonic() + self._limit + (START if self._is_new else 0)
         self._is_new = False
-        with suppress(OSError):  # a process that has died meanwhile has no answer, either
+        with suppress(OSError):  # a process that has died gives no answer, which `answer` notices
             self.connection.send(task)
 
     def answer(self) -> object:
-        """What the process says, if it does; the task is None then."""
+        """The process's answer, if there is one; the task is None then."""
         late = time.monotonic() >= self.deadline
         if not self.connection.poll() and not late:
             return None

@@ -20,7 +20,7 @@ from xflow.onnx.writer import UnwritableError
 from xflow.verifier.refutation.counterexample import Counterexample, read_expression
 
 OPSETS = (20, 23, 24)
-"""Tried in this order; some operators came late."""
+"""Opsets in the order in which they are tried; some operators need a late one."""
 
 RUN = '''\
 """Runs both sides of a refuted rule in ONNX Runtime and prints where they differ."""

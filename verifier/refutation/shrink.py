@@ -59,7 +59,7 @@ class _Shrinker:
         self.left -= 1
         try:
             outcome = compare_on(self.instance, sizes, reals, inputs)
-        except (ArithmeticError, LookupError, ValueError):  # inputs that no operator was made for
+        except (ArithmeticError, LookupError, ValueError):  # inputs outside an operator's domain
             return False
         if not isinstance(outcome, Counterexample):
             return False
@@ -72,7 +72,7 @@ class _Shrinker:
 
     @cached_property
     def jumps(self) -> bool:
-        """Whether something may jump, so that a rounding error looks like a difference."""
+        """Whether a side is discontinuous, so that a rounding error may look like a difference."""
         return any(boundary.jumps for boundary in boundaries_of(self.instance))
 
     @cached_property
