@@ -159,10 +159,10 @@ class Pool(Operator):
 
 
 def greatest(known: Range, floats: Floats) -> Range | None:
-    """The range of the greatest of some elements by a pooling kernel; None where nothing is odd.
+    """The range of a maximum by a pooling kernel; None where no element may be NaN or -inf.
 
-    ONNX Runtime's begin with the least float and pass over NaN: that float is the greatest of what
-    is NaN or -inf throughout.
+    ONNX Runtime's kernels begin with the least float and ignore NaN: that float is their result
+    where all elements are NaN or -inf.
     """
     if not known.nan and not known.minus:
         return None
