@@ -188,7 +188,7 @@ class Runner:
 
 
 class Pages:
-    """The pages of weights that the runtime maps, given back while a model runs.
+    """Releases the pages of weights that the runtime maps, while a model runs.
 
     They count as resident memory from the first use on, all gigabytes of them. A mapping that the
     runtime has written to is left alone; the others are made read-only, so that nothing can be

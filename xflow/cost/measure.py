@@ -1,4 +1,4 @@
-"""Times models against each other in ONNX Runtime, the way that they are served.
+"""Times models against each other in ONNX Runtime, with the options with which they are served.
 
 Models that are to be compared are loaded in one process and run interleaved, because the speed of
 a machine drifts by more than many rewrites gain.  Their threads spin while a model runs, as they do
@@ -36,7 +36,7 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """Where the model is served: the execution provider ("cpu", "cuda") and its CPU threads."""
+    """The target of a measurement: the execution provider ("cpu", "cuda") and its CPU threads."""
 
     provider: str = "cpu"
     threads: int = 2
@@ -184,8 +184,8 @@ class Measurer:
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
         so there are several passes, each with new sessions that are loaded in the other order. A
-        pass that would not fit into `limit_s` is left out. If what they tell is `undecided`, there
-        are up to twice as many again, for which there are `extra_s` besides.
+        pass that would not fit into `limit_s` is left out. If the comparison is `undecided` then,
+        up to twice as many passes follow, within `extra_s` more.
         """
         looks = 1 if undecided is None else 2
         found: list[tuple[Timing, Timing]] = []

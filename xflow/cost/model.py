@@ -1,4 +1,4 @@
-"""The cost model of a search: estimates, and measurements that are kept and reused."""
+"""The cost model for latency: estimates, and measurements that are stored and reused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 
 LOADING_S = 20.0
-"""What measuring a few regions may take beyond the time that they run: to load them."""
+"""Seconds that measuring a few regions may take besides running them: to load them."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Costs:
 
 
 class WorstOf:
-    """The costs at several settings of the input shapes: what a form gains at the worst of them.
+    """The costs at several settings of the input shapes, where the worst ratio counts.
 
     `estimate` is that of the first setting.
     """

@@ -1,13 +1,12 @@
-"""What was measured before, kept in SQLite and shared by all processes of a user.
+"""A cache of measurements and solutions in SQLite, shared by all processes of a user.
 
-The store is a cache: losing it costs time and nothing else.  So no state of its file ever stops
-the caller: a damaged file is set aside, a place that cannot be written is replaced by memory, and
-`warnings` says so.
+Losing it costs time and nothing else.  So no state of its file ever stops the caller: a damaged
+file is set aside, a place that cannot be written is replaced by memory, and `warnings` says so.
 
-Nor is its content believed. Its own folder has to belong to the user alone; in a folder that the
+Its content is not trusted. Its own folder has to belong to the user alone; in a folder that the
 user names others may write, too. In both, times and numbers count only within bounds, and
-`xflow.search.solution_cache` repeats a solution by the rules before it uses one: what somebody else
-put there can make a search slower or worse, and never a model wrong.
+`xflow.search.solution_cache` repeats a solution by the rules before it uses one: a forged entry can
+make a search slower or worse, but never a model wrong.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ STEPS = 100_000
 LONGEST_TEXT = 2**24
 """Bytes of the longest value that is read: solutions have some kilobytes."""
 SECONDS = (1e-9, 1e5)
-"""What a run can take: less than the first or more than the second nobody has measured."""
+"""Least and most seconds of one run; a stored value outside of these is no measurement."""
 # The number in a table's name stands for its layout and for how sessions are timed: what other
 # versions of this program have measured is left alone.
 COSTS, CALIBRATIONS, SOLUTIONS = "region_cost_2", "calibration_3", "solution_2"
@@ -79,7 +78,7 @@ CREATE TABLE IF NOT EXISTS {SOLUTIONS} (
 
 @dataclass(frozen=True)
 class Place:
-    """What a measurement holds for: processor, provider, threads and runtime version."""
+    """The setting of a measurement: processor, provider, threads and runtime version."""
 
     processor: str
     provider: str
@@ -153,7 +152,7 @@ class Store:
         self._do(write)
 
     def solution(self, place: Place, region: str) -> str | None:
-        """Return what the search of a region has led to, as it was kept, or None."""
+        """Return the stored solution of a region, or None."""
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
@@ -166,7 +165,7 @@ class Store:
         return self._do(read)
 
     def drop_solution(self, place: Place, region: str) -> None:
-        """Forget what the search of a region has led to."""
+        """Delete the solution of a region."""
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -178,7 +177,7 @@ class Store:
         self._do(write)
 
     def put_solution(self, place: Place, region: str, solution: str) -> None:
-        """Keep what the search of a region has led to; it replaces an earlier one."""
+        """Store the solution of a region; it replaces an earlier one."""
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -234,7 +233,7 @@ class Store:
             try:
                 self._until = time.monotonic() + STATEMENT_S
                 return action(self._connection)
-            except sqlite3.ProgrammingError:  # a mistake of ours
+            except sqlite3.ProgrammingError:  # a bug here
                 raise
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 self._connection.close()
@@ -283,7 +282,7 @@ class Store:
         return connection
 
     def _prepare(self, path: Path) -> None:
-        """Make the folder and the file, for this user alone where nothing else was asked for.
+        """Make the folder and the file, private to this user unless they were named by the user.
 
         Raises OSError where the place is not to be used.
         """
@@ -300,7 +299,7 @@ class Store:
         create(path, shared=bool(reason))
 
     def _restrain(self, connection: sqlite3.Connection) -> None:
-        """See that no content of the file makes SQLite run code, take long or much memory."""
+        """Prevent the file's content from making SQLite run code or take much time or memory."""
         self._until = time.monotonic() + STATEMENT_S
         connection.set_progress_handler(lambda: int(time.monotonic() > self._until), STEPS)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
@@ -312,7 +311,7 @@ class Store:
             self.warnings.append(text)
 
     def _recover(self, error: Exception) -> None:
-        """Set a damaged file aside; go on in memory if something else is wrong."""
+        """Set a damaged file aside; continue in memory after any other error."""
         if self.path is None or not _is_damage(error):
             self._fall_back(str(error))
             return
@@ -342,7 +341,7 @@ _SENSELESS = Cost(math.nan, 0, math.nan)
 
 
 def _cost(seconds: Any, samples: Any, measured: Any) -> Cost:
-    """What a row holds: SQLite keeps anything in a column, of whatever type."""
+    """The measurement in a row, if valid: a column of SQLite may hold a value of any type."""
     least, most = SECONDS
     numbers = all(isinstance(each, int | float) for each in (seconds, samples, measured))
     if not numbers or not least <= seconds <= most or not 0 < samples < 2**31:
@@ -351,7 +350,7 @@ def _cost(seconds: Any, samples: Any, measured: Any) -> Cost:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Tell a damaged file from all other trouble, for which sqlite3 has derived types."""
+    """Whether an error means a damaged file; sqlite3 has derived types for all others."""
     return type(error) is sqlite3.DatabaseError
 
 
