@@ -1,4 +1,4 @@
-"""`xflow completion`: the script with which a shell completes the command line."""
+"""`xflow completion`: prints the script with which a shell completes the command line."""
 
 from __future__ import annotations
 
