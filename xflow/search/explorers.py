@@ -1,4 +1,4 @@
-"""Regions explored one after the other, or in several processes at once."""
+"""Explores regions one after the other, or in several processes at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from xflow.search.states import State
 
 @dataclass(frozen=True)
 class Setting:
-    """What the exploration of all regions of a search has in common."""
+    """The settings that all regions of a search share."""
 
     policy: Policy
     seed: int
@@ -43,7 +43,7 @@ class Setting:
     layout: Layout | None
     doubt: bool
     assumption: Assumption = DEFAULT
-    """What is taken for granted of the values of graphs."""
+    """What analyses may assume of the values of graphs."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Found:
     states: list[State]
     exhausted: bool
     work: float = 0
-    """What it took, see `Limits.work`."""
+    """The work that it took, see `Limits.work`."""
     starved: bool = False
-    """Whether there was not enough of it."""
+    """Whether the work did not suffice."""
 
 
 class Explorers:
-    """Explores regions, the heavy ones first: they must not go short for the others.
+    """Explores regions, the heaviest first, so that they get their share of the time.
 
     In up to `processes` at once, if the cost is an estimate of a target, which every process can
     make anew. Ends them on exit.
@@ -98,11 +98,11 @@ class Explorers:
         work: float | None = None,
         effort: int = 1,
     ) -> Iterator[tuple[int, Found]]:
-        """What is found for each region, by its number, in the order in which it is found.
+        """The results of regions, each with the region's number, in the order of completion.
 
         `seconds` bound all of them, and are shared out by weights. With `work`, that is shared out
-        instead, and each may take all of the seconds: the same is found on any machine that is
-        through with the work by then. The limits of each are those of the policy times `effort`.
+        instead, and each may take all of the seconds: the results are the same on any machine that
+        finishes the work by then. The limits of each are those of the policy times `effort`.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         clock = _Clock(weights, seconds, work, effort)
@@ -122,7 +122,7 @@ class Explorers:
                     continue
                 try:
                     running[pool.submit(_explore_task, task)] = number, share
-                except RuntimeError:  # the pool is broken: whatever is left is done here
+                except RuntimeError:  # the pool is broken: the rest is done in this process
                     yield number, self._here(regions[number], share)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -130,7 +130,7 @@ class Explorers:
                 yield number, self._received(regions[number], future, share)
 
     def waves(self, region: Region, work: float, deadline: float) -> Found:
-        """What waves in a region lead to, with so much `work` and until the deadline.
+        """The results of waves in a region, with so much `work` and until the deadline.
 
         The target has to have a layout of its own.
         """
@@ -156,7 +156,7 @@ class Explorers:
         return index_for_waves(self._rules)
 
     def _estimate_of(self, region: Region) -> Callable[[Graph], float]:
-        """What prices forms of a region."""
+        """The function that prices forms of a region."""
         if self._cost.layouts is not None and any(region.uses):
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
@@ -167,8 +167,8 @@ class Explorers:
         if layouts is None or self._processes < 2 or regions < 2:
             return None
         if self._pool is None and seconds >= self._setting.policy.worthwhile_s:
-            # A process that has ended for want of work, or that has come to hold much, is started
-            # again: nobody needs to know.
+            # A process that has ended since it was idle, or held much memory, is started again,
+            # which needs no warning.
             ended = "A worker (stopped|was restarted) while some jobs"
             warnings.filterwarnings("ignore", ended, UserWarning)
             self._pool = loky.ProcessPoolExecutor(
@@ -192,7 +192,7 @@ class Explorers:
         )
 
     def _task(self, region: Region, share: Share) -> _Task | None:
-        """A region as another process can read it; None if it has no plain form."""
+        """A region as data for another process; None if it cannot be encoded."""
         form = to_plain(region.graph.outputs)
         if form is None:
             return None
@@ -204,7 +204,7 @@ class Explorers:
         return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share)
 
     def _received(self, region: Region, future: Future[Any], share: Share) -> Found:
-        """What another process found; explored here if it was lost."""
+        """The result of another process; explored here if that was lost."""
         try:
             result: tuple[list[_Form], Found] = future.result()
             forms, found = result
@@ -220,15 +220,15 @@ class Explorers:
 
 
 class Share(NamedTuple):
-    """What a region gets, once its rules have been read."""
+    """The share of a region in time and work, which begins once its rules are read."""
 
     seconds: float
     end: float
-    """When the time for all regions is over, by time.monotonic, which all processes share."""
+    """The end of the time for all regions, by time.monotonic, which all processes share."""
     effort: int
-    """By what the limits of the policy are multiplied."""
+    """The factor of the policy's limits."""
     work: float = float("inf")
-    """What it may take, see `Limits.work`."""
+    """The work that it may take, see `Limits.work`."""
 
     def limits(self, policy: Policy) -> Limits:
         """The limits of a search that begins now."""
@@ -241,7 +241,7 @@ class Share(NamedTuple):
 
 
 class _Clock:
-    """Shares time out by weights, or work."""
+    """Shares out time, or work, by weights."""
 
     def __init__(
         self, weights: Sequence[float], seconds: float, work: float | None, effort: int
@@ -277,7 +277,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Context:
-    """What a process needs for all regions."""
+    """The data that a process needs for all regions."""
 
     index: RuleIndex
     setting: Setting
@@ -319,7 +319,7 @@ class _Context:
 
 
 _here: list[tuple[_Context, Estimator]] = []
-"""What this process works with, once it has begun."""
+"""The context of this process, once it is prepared."""
 
 
 def _begin(
@@ -334,7 +334,7 @@ _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] 
 
 
 def _explore_task(task: _Task) -> tuple[list[_Form], Found]:
-    """Explore a region in a process of its own: the forms, and what was found but for them."""
+    """Explore a region in a process of its own: the forms, and the other fields of `Found`."""
     ((context, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}

@@ -2,9 +2,9 @@
 
 A region is a connected, convex set of registry nodes with the constant expressions that they read:
 nothing leaves it and comes back. Its graph stands over numbered leaves, and since graphs are
-hash-consed, regions that are equal up to names and weights have one and the same graph: what is
-found for one holds for all of them. The data of constants that rules could look at belongs to the
-leaf's key; all other data is hidden from the search.
+hash-consed, regions that are equal up to names and weights have one and the same graph: a
+solution of one holds for all of them. The data of constants on which rules could depend belongs to
+the leaf's key; all other data is hidden from the search.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ class Region:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     uses: tuple[Use, ...]
-    """What becomes of the outputs outside."""
+    """How the outputs are used outside, as far as costs depend on it."""
     nodes: frozenset[Node]
     """The nodes of the whole graph that are in it, constant expressions aside."""
     outside: tuple[Observed, ...]
-    """What is sensitive to the outputs outside."""
+    """How the outputs are observed outside."""
     careful: bool = False
-    """Whether a form of it was seen to lose digits, so that none may be tried that might."""
+    """Whether a form of it lost digits, so that no step is tried that might lose some."""
 
     @property
     def own(self) -> dict[Value, Value]:
-        """What each leaf stands for."""
+        """The value that each leaf stands for."""
         return dict(zip(self.leaves, self.inputs, strict=True))
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What regions share for which one solution serves."""
+        """Equal for regions that share a solution."""
         return self.graph.outputs, self.uses, self.outside, self.careful
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
@@ -83,8 +83,8 @@ class Region:
     def in_place(self, outputs: Sequence[Value]) -> Graph:
         """A graph with the region's own weights that costs what `outputs` cost in their place.
 
-        What comes in the runtime's own layout, or is wanted in it, passes an operator at the border
-        that the runtime computes in that layout, and that changes nothing.
+        Images that come in the runtime's own layout, or are wanted in it, pass an operator at the
+        border that the runtime computes in that layout and that changes nothing.
         """
         border = {mine: _in_blocks(mine) for mine in self.leaves if _is_blocked_leaf(mine)}
         inner = rebuild(outputs, border)
@@ -113,10 +113,10 @@ def _passes_blocks(image: Value, layouts: Layouts) -> bool:
 
 
 class Constants:
-    """The constants of a graph as the search may see them, and what is known of its values.
+    """The constants of a graph as the search may see them, and analyses of its values.
 
-    `assumption` is what is taken for granted of these, `outside` what is sensitive to the outputs
-    of the graph, where it is a part of another.
+    `assumption` says what these may assume, `outside` how the graph's outputs are observed, where
+    it is a part of another.
     """
 
     def __init__(
@@ -131,20 +131,20 @@ class Constants:
         self.ranges = Ranges(lookup, assumption)
         self.outside = outside
         self.careful: set[Node] = set()
-        """The nodes of regions of which a form was seen to lose digits."""
+        """The nodes of regions of which a form lost digits."""
         self._keys: dict[Value, str | None] = {}
 
     def contexts(self, graph: Graph) -> Mapping[Value, Observed]:
-        """What is sensitive to each value of a graph."""
+        """How each value of a graph is observed."""
         return contexts(graph, [self.outside] * len(graph.outputs))
 
     def leaf(
         self, name: str, value: Value, readers: Iterable[Node], blocked: bool = False
     ) -> Value:
-        """A leaf that stands for a value, with what is known of it as far as that counts.
+        """A leaf that stands for a value, with the facts about it that matter to `readers`.
 
-        `readers` are the nodes that read it. Whether weights are positive, say, counts only where
-        what is computed from them is a number for that reason: of other layers they may not be.
+        These are the nodes that read it. Whether weights are positive, say, matters only where
+        values computed from them are numbers for that reason: weights of other layers may not be.
         """
         dtype = value.type.dtype
         if dtype not in FLOATS:
@@ -166,7 +166,7 @@ class Constants:
         )
 
     def key(self, value: Value) -> str | None:
-        """What tells the data of `value` apart; None if rules must not look at it."""
+        """A key of the data of `value`; None if rules must not depend on it."""
         if value not in self._keys:
             array = self.lookup(value) if value.is_leaf else None
             self._keys[value] = None if array is None else self._digest(array)
@@ -209,8 +209,8 @@ def cut(
     """The regions of `graph`, in an order in which none reads from a later one.
 
     `shifted` cuts at other places, so that what lay on a seam comes to lie inside a region.
-    `layouts` tells what crosses the regions' borders in the runtime's own layout, and what the
-    runtime fuses.
+    `layouts` decides which images cross the regions' borders in the runtime's own layout, and which
+    operators the runtime fuses.
     """
     regions: list[Region] = []
     sensitive = constants.contexts(graph)
@@ -247,10 +247,10 @@ def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[R
 
 
 def _kept_outside(nodes: Sequence[Node], layout: Layout, layouts: Layouts) -> set[Node]:
-    """Those outside of the layout that have to do with unfilled images, and what goes with them.
+    """The nodes around unfilled images, without groups that are in the layout throughout.
 
-    What reads or gives the same images, and so on up to the convolutions that make new channels:
-    where all of it is in the layout, nothing is gained by channels that fill blocks.
+    A group reads or gives the same images, up to the convolutions that make new channels: where all
+    of it is in the layout, channels that fill blocks gain nothing.
     """
     images = _unfilled_images(nodes, layout)
     touching: dict[Value, list[Node]] = {}
@@ -276,7 +276,7 @@ def _kept_outside(nodes: Sequence[Node], layout: Layout, layouts: Layouts) -> se
 def _unfilled_images(nodes: Sequence[Node], layout: Layout) -> dict[Node, list[Value]]:
     """The nodes that read or give images whose channels do not fill blocks, with these images.
 
-    And images that are made of such, but for what convolutions make of them.
+    Also images that other operators than convolutions compute from these.
     """
     found: dict[Node, list[Value]] = {}
     made: set[Value] = set()
@@ -391,8 +391,8 @@ def _parts(
 ) -> list[list[Node]]:
     """Consecutive stretches of `nodes`, cut where few values or little data passes.
 
-    But not within what the runtime computes by one kernel, or may come to: its parts, each on its
-    own, cost other than they do together.
+    No cut goes through operators that the runtime computes by one kernel, or may after a rewrite:
+    the costs of its parts do not add up to that of the whole.
     """
     most, merged = policy.region_nodes, policy.merged_nodes
     seams = _seams(nodes, most)
@@ -445,13 +445,13 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int, most: int) -> 
 
 @dataclass(frozen=True)
 class _Seam:
-    """The place behind a node: how many values pass it, from nodes before to nodes after."""
+    """The place after a node, which values pass that later nodes read from earlier ones."""
 
     values: int
     elements: int
-    """Those of all of them."""
+    """The number of all their elements."""
     within: int = 0
-    """How many kernels of the runtime it is inside of, or of what may come to be one."""
+    """Number of kernels of the runtime, present or possible ones, that it lies inside of."""
 
     @property
     def is_bottleneck(self) -> bool:
@@ -460,16 +460,16 @@ class _Seam:
 
     @property
     def width(self) -> tuple[int, int]:
-        """What tells the better one of two: least data passes it.
+        """The order of seams, the best first: the least data passes it.
 
-        Not the fewest values: the scores of an attention are one, and larger than all that they are
-        computed from. What keeps large values inside of a region lets it do without them.
+        Not the fewest values: the scores of an attention are one value, larger than all that they
+        are computed from. A region that has large values inside can be rewritten without them.
         """
         return self.elements, self.values
 
 
 def _seams(nodes: Sequence[Node], most: int) -> list[_Seam]:
-    """The places behind each of the nodes, of which a region has at most so many.
+    """The places after each of the nodes, of which a region has at most so many.
 
     Values from outside pass from their first reader to their last, unless that is so far that no
     region would hold both: what every layer reads ties no layers together.
