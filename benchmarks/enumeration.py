@@ -43,7 +43,7 @@ TOO_MANY = 2_000_000
 
 @dataclass
 class Run:
-    """What one enumeration found and took."""
+    """The counts and costs of one enumeration."""
 
     found: Enumeration
     proposals: list[Proposal]
@@ -141,7 +141,7 @@ class Reader:
 
     @staticmethod
     def _orders(value: Value, args: Sequence[Value]) -> list[Value]:
-        """The term on other arguments, in both orders where that does not matter."""
+        """The term on other arguments, in both orders if the operator is commutative."""
         op = value.node.op
         assert isinstance(op, Operator)
         orders = [args, args[::-1]] if op.commutative else [args]
@@ -151,7 +151,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Line:
-    """What came of one substitution."""
+    """The result for one substitution."""
 
     shipped: taso.Shipped
     how: str

@@ -1,4 +1,4 @@
-"""What processes of the verifier are started with, to see what becomes of those that end."""
+"""Functions with which tests start processes of the verifier that then fail or end."""
 
 from __future__ import annotations
 
