@@ -170,7 +170,7 @@ def bert_large() -> onnx.ModelProto:
 BUILT: dict[str, Callable[[], onnx.ModelProto]] = {
     build.__name__: build for build in (nasrnn, vgg19, bert_large)
 }
-"""What builds each network, by its name."""
+"""The builder of each network, by its name."""
 
 
 if __name__ == "__main__":

@@ -281,7 +281,7 @@ def add_rows(table: Table, vocabulary: Vocabulary, depths: Sequence[int], rules:
 
 
 def families(console: Console, names: Sequence[str], depths: Sequence[int]) -> None:
-    """What each depth adds to every vocabulary."""
+    """The table of what each depth adds to every vocabulary."""
     rules = Reducer()
     for rule in load_rules(default_directory()):
         rules.add(rule)

@@ -46,7 +46,7 @@ Feeds = dict[str, np.ndarray]
 
 
 class Fault(StrEnum):
-    """What may be wrong with an output."""
+    """The kinds of faults of an output."""
 
     NOT_VALID = "not valid"
     NO_LOAD = "does not load"

@@ -146,7 +146,7 @@ class Runner:
         return row
 
     def optimized(self, before: Path) -> Outcome:
-        """What `xflow.optimize` makes of a model."""
+        """The result of `xflow.optimize` for a model."""
         result = xflow.optimize(
             before, rules=self.rules, budget=self.options.budget, threads=THREADS
         )
@@ -154,7 +154,7 @@ class Runner:
         return Outcome(form(import_model(result.model).graph), rules, result.model)
 
     def estimated(self, source: Imported) -> Outcome:
-        """What the search makes of a graph by the estimate alone."""
+        """The result of a search by the estimate alone for a graph."""
         found = search(
             source.graph,
             self.rules,

@@ -95,7 +95,7 @@ class Vocabulary:
     """Its sorts are stages of one computation: deep terms are few, so a limit on the operators of
     a run does not cut them off."""
     reach: int = 1
-    """What inputs are multiplied by, where constants of the vocabulary are large."""
+    """A factor of all elements of inputs, where constants of the vocabulary are large."""
     ties: bool = False
     """Draw elements that are often equal and often 0, for comparisons."""
     reals: Mapping[Fraction, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ def size_names(instance: Instance, conditions: Iterable[Constraint] = ()) -> lis
 
 
 def left_conditions(instance: Instance) -> list[Constraint]:
-    """What may be assumed of the sizes: dimensions, the left side's requirements, `where`."""
+    """The assumptions on sizes: dimensions, the left side's requirements, `where`."""
     conditions = [
         at_least(size, 0)
         for value in instance.inputs

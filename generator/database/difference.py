@@ -86,7 +86,7 @@ def _as_read(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def _facets(rule: Rule) -> dict[str, str]:
-    """What a rule says besides its two sides, by the names of its lines."""
+    """The other lines of a rule than its two sides, by their names."""
     return {
         "in": rule.inputs,
         "param": rule.params or "-",

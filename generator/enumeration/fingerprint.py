@@ -46,7 +46,7 @@ class Evaluator:
     draws: int = 3
     exact: bool = True
     drawn: Drawn = field(default_factory=Drawn)
-    """What inputs hold."""
+    """The distribution of the elements of inputs."""
     first: int = 0
     _memo: dict[Node, list[Stack]] = field(default_factory=dict)
     _calls: dict[object, Batch] = field(default_factory=dict)

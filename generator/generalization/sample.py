@@ -20,7 +20,7 @@ from xflow.verifier.refutation.refute import index_ranges, real_symbols
 
 EXTENTS = (2, 3, 4, 5, 7, 11)
 NUMBERS = (0, 0, 1, 1, 1, 2, 2, 2, 3)
-"""What sizes and other numbers are drawn from."""
+"""The values from which sizes and other numbers are drawn."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def _plain(shapes: Sequence[Sequence[Size]]) -> int:
 
 
 def _values(skeleton: Skeleton, example: Point) -> dict[str, int]:
-    """What the symbols of slots and extents are in the example."""
+    """The values of the symbols of slots and extents in the example."""
     extents = {
         extent_name(i, axis): size
         for i, shape in enumerate(example.shapes)

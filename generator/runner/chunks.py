@@ -39,7 +39,7 @@ class Chunk(Generic[Result_co]):
 
     @property
     def about(self) -> str:
-        """What it is about, for messages."""
+        """Its subject in words, for messages."""
         raise NotImplementedError
 
     def run(self) -> Result_co:

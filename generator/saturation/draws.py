@@ -22,7 +22,7 @@ from xflow.verifier.preconditions import left_conditions, lower_bounds, size_nam
 from xflow.verifier.refutation.refute import Sampler, real_symbols
 
 ELEMENTS = {REALS_ONLY: "FLOAT", AND_INTEGERS: "INT64", ANY_TYPE: BOOL}
-"""What stands for ``REAL``: a type for which few other rules hold than those that hold for all."""
+"""In place of ``REAL``, a type for which hardly any rules hold but those for all types claimed."""
 
 SIGNS = (1, -1, 0, 1)
 """Of the real attributes, from draw to draw, as far as the conditions allow."""

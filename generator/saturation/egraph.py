@@ -200,7 +200,7 @@ class EGraph:
             self._union(left, right, Congruence(order))
 
     def _key(self, static: Hashable, op: object, inputs: Sequence[Value]) -> Hashable:
-        """What is the same for congruent nodes."""
+        """A key that is equal for congruent nodes."""
         numbers = [self._find(self._numbers[value.node] + value.index) for value in inputs]
         if isinstance(op, Operator) and op.commutative:
             numbers.sort()

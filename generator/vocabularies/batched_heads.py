@@ -172,7 +172,7 @@ ADDED = Vocabulary(
     chain=True,
     by_example=True,
 )
-"""What is done to scores whose heads are batches, as to those whose heads are an axis."""
+"""Operators on scores whose heads are batches, as on those whose heads are an axis."""
 
 AREA = {"h": 2, "w": 3, "k": 5, "m": 7}
 """Rows and columns of queries, and of keys."""

@@ -169,7 +169,7 @@ def _cuts(layout: Layout) -> Vocabulary:
 
 
 def _places(layout: Layout) -> Vocabulary:
-    """What constant places gather: a run of them is a slice, a single one a slice without axis."""
+    """Gather at constant indices: a run of them is a slice, a single one a slice without axis."""
     axis = choices(axis=[layout.axis])
     slices = [(start, start + n) for start in range(6) for n in (1, 2, 3)]
     return Vocabulary(

@@ -58,7 +58,7 @@ NO_TEXT = b"\xed\xa0\x80"
 def damaged(data: bytes, other: bytes, chance: random.Random) -> bytes:
     """The bytes of a model after an accident: bits flipped, an end lost, parts of another in it.
 
-    Or after somebody has changed it by hand: names, the order of operators, where data lies.
+    Or after an edit by hand: of names, the order of operators, the place of data.
     """
     by_hand = ("name", "name everywhere", "order", "external", "no text")
     kind = chance.choice(

@@ -100,7 +100,7 @@ class Arithmetic:
 
     @property
     def assumed(self) -> tuple[Constraint, ...]:
-        """What is assumed at this point."""
+        """The present assumptions."""
         return tuple(self._assumed)
 
     @contextmanager

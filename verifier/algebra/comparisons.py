@@ -102,7 +102,7 @@ def _with_plain_names(normal: Normal) -> Normal:
 
 
 class Equations(Protocol):
-    """What is needed of `xflow.verifier.matching.match.Equality`."""
+    """The part of `xflow.verifier.matching.match.Equality` that is used here."""
 
     normalizer: Normalizer
 

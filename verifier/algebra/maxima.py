@@ -38,7 +38,7 @@ from xflow.verifier.algebra.tropical import Tropical
 
 
 class Normalizes(Protocol):
-    """What a `Normalizer` does for maxima."""
+    """The part of `Normalizer` that is used for maxima."""
 
     arithmetic: Arithmetic
     facts: Mapping[str, str]

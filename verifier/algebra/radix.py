@@ -68,7 +68,7 @@ class Split:
 
     @property
     def value(self) -> Size:
-        """What the variable is."""
+        """The variable, in its digits."""
         return self.radix * symbol(self.high) + symbol(self.low)
 
 

@@ -51,7 +51,7 @@ ONE = Fraction(1)
 
 
 class Multiplies(Protocol):
-    """What a `Normalizer` does for products of maxima."""
+    """The part of `Normalizer` that is used for products of maxima."""
 
     arithmetic: Arithmetic
     facts: Mapping[str, str]
@@ -334,7 +334,7 @@ def is_positive_product(option: Option) -> bool:
 
 
 def common_summand(options: Sequence[Option]) -> list[Term]:
-    """What to subtract from each option so that each coefficient is 0 in one, positive in others.
+    """The sum that leaves each coefficient 0 in one option, positive in others, if subtracted.
 
     It is the same for ``max{a + c, b + c}`` as for ``max{a, b}``, but for the c. Terms in which a
     variable of an option occurs are no part of it, and no term that is not known to be defined

@@ -349,7 +349,7 @@ class Equality:
 
 
 def profile(term: Term) -> tuple[object, ...]:
-    """What two terms share if an affine map can make their products equal."""
+    """A key that is equal for terms whose products an affine map may make equal."""
     shapes = sorted((shape_of(base), exponent) for base, exponent in term.powers)
     return (len(term.variables), tuple(shapes))
 

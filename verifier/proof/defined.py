@@ -185,7 +185,7 @@ class Demand:
 def demands(
     scalar: Scalar, equality: Equality, path: Guards = (), hidden: bool = False
 ) -> Iterator[Demand]:
-    """What `scalar`, from `read_unfolded`, needs to be defined."""
+    """The demands of `scalar`, from `read_unfolded`, under which it is defined."""
     if not is_partial(scalar):
         return
     match scalar:
@@ -228,7 +228,7 @@ def demands(
 
 
 def _power_subjects(power: Call, equality: Equality, path: Guards) -> Iterator[tuple[str, Scalar]]:
-    """What must lie in the domain of which function for a power to be defined."""
+    """The arguments that must lie in the domain of a function for a power to be defined."""
     base, exponent = power.args
     plain = with_signs(folded(exponent), equality.comparisons, path, folded)
     constant = constant_of(equality.normalizer.normal(plain, path))
@@ -253,7 +253,7 @@ def outside(demand: Demand) -> Iterator[Demand]:
 
 
 class Domain:
-    """What may be assumed because the left side is defined.
+    """The demands of the left side, which may be assumed since it is defined.
 
     Elements of inputs in `unbounded` may be -inf.
     """

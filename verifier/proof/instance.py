@@ -379,7 +379,7 @@ class _Lacks:
     """What a reading of both sides shows beyond their equality as real numbers."""
 
     facts: tuple[Fact, ...]
-    """What has to be known of inputs."""
+    """Conditions on the values of inputs."""
     exact: str | None
     jumps: frozenset[str]
 

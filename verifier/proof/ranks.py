@@ -59,7 +59,7 @@ class _Sliced:
     """A rule at one rank, as seen at one position on the axes of its vectors."""
 
     sides: tuple[tuple[Scalar, ...], ...]
-    """What each output's element is, as read and as read for definedness."""
+    """Each output's element, as read and as read for definedness."""
     given: frozenset[Constraint]
     needed: frozenset[Constraint]
 

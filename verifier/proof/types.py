@@ -100,7 +100,7 @@ def _types_at(instance: Instance) -> str:
 
 
 def uses_of(scalar: Scalar) -> Uses:
-    """What `scalar` does with elements."""
+    """The operations that `scalar` applies to elements."""
     match scalar:
         case Element():
             return Uses.NOTHING
@@ -131,7 +131,7 @@ def _all_uses(args: tuple[Scalar, ...], and_also: Uses = Uses.NOTHING) -> Uses:
 
 
 def _compared(choice: If) -> Iterator[Scalar]:
-    """What the conditions of a choice compare."""
+    """The operands of the comparisons in a choice's conditions."""
     for condition in choice.conditions:
         for atom in opaque_integers(condition.difference):
             if isinstance(atom, Order):

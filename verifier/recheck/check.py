@@ -152,7 +152,7 @@ class _Direction:
 
 
 def assumptions(instance: Instance) -> list[Constraint]:
-    """What the left side gives: sizes are not negative, what its operators require, `where`."""
+    """The left side's assumptions: sizes of 0 or more, its operators' requirements, `where`."""
     sizes = [
         at_least(size, 0)
         for value in instance.inputs

@@ -124,7 +124,7 @@ def needs(
     variables: tuple[str, ...] = (),
     masked: bool = False,
 ) -> Iterator[Need]:
-    """What `scalar`, from `read_whole`, needs in order to be defined. Raises Unreplayable.
+    """The needs of `scalar`, from `read_whole`, to be defined. Raises Unreplayable.
 
     `masked` says that it is read by what may make a number of an infinity.
     """
@@ -164,7 +164,7 @@ def needs(
 
 
 def known_of(given: Sequence[Need]) -> list[Given]:
-    """What the left side needs at the output's index itself."""
+    """The needs of the left side at the output's index itself."""
     return [
         Given(RELATIONS[need.function], need.argument, need.path)
         for need in given
@@ -173,7 +173,7 @@ def known_of(given: Sequence[Need]) -> list[Given]:
 
 
 def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
-    """What a function itself needs, its arguments being defined."""
+    """The need of a function itself, its arguments being defined."""
     if scalar.function == "power":
         yield from _needs_of_power(scalar, expansion, path)
     elif scalar.function in DOMAINS:
@@ -221,7 +221,7 @@ def _is_partial(scalar: Scalar) -> bool:
 
 
 class Definedness:
-    """What is known to be defined, and what follows from it.
+    """The facts that hold because the left side is defined, and what they imply.
 
     `facts` holds relations to 0 of all elements of some inputs: ``!=``, ``>`` or ``>=``. Elements
     of inputs in `unbounded` may be -inf: an exponential of them is not positive then, but 0.
@@ -266,7 +266,7 @@ class Definedness:
         return self._not_zero(need.argument, need.path)
 
     def _known(self, variables: Sequence[str]) -> Iterator[Need]:
-        """What the left side needs, at values of its variables over some of the right side's."""
+        """The needs of the left side, at values of its variables over some of the right side's."""
         for given in self._given:
             choices: list[Size] = [*map(symbol, variables), 0]
             values = itertools.product(choices, repeat=len(given.variables))

@@ -165,7 +165,7 @@ def uses(scalar: Scalar, expansion: Expansion, around: _Context = _Context()) ->
 
 
 def _uses_of_comparison(choice: If, expansion: Expansion, around: _Context) -> Iterator[Use]:
-    """What a choice by comparisons reads: what is compared, and one of its branches."""
+    """The elements that a choice by comparisons reads: operands, and those of one branch."""
     inside = replace(around, is_lost=True, is_added=False, is_steady=False)
     for found in orders(choice.conditions):
         for side in (found.left, found.right):
@@ -306,7 +306,7 @@ class Elements:
 
 
 def _needed(given: Use, use: Use, values: Values) -> Guards | None:
-    """What must hold for `given`, at values of its variables, to be `use`; None for never."""
+    """Conditions under which `given`, at values of its variables, is `use`; None for never."""
     try:
         needed = [g.substitute(values) for g in given.path]
         needed += [

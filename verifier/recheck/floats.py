@@ -258,7 +258,7 @@ class _Run:
         self._known: dict[Node, list[Array]] = {}
 
     def array(self, value: Value) -> Array:
-        """What a value is."""
+        """The data of a value."""
         node = value.node
         if node not in self._known:
             if isinstance(node.op, Leaf):
@@ -287,7 +287,7 @@ class _Run:
         return self._defined(node, arrays)
 
     def _defined(self, node: Node, arrays: Sequence[Array]) -> list[Array]:
-        """What an operator computes: in 64 bits, of which rounding to 32 makes the nearest float.
+        """An operator's result: computed in 64 bits, and rounded to 32 to the nearest float.
 
         For sums, products, quotients and roots, 53 digits are enough for 24, see S. A. Figueroa,
         When is double rounding innocuous?, SIGNUM 30 (1995).
@@ -374,7 +374,7 @@ def _seed(node: Node, arrays: Iterable[Array], output: int) -> int:
 
 
 def _specified(node: Node) -> list[Scalar]:
-    """What an element of each output is, over elements of tensors that stand for the inputs."""
+    """The element of each output, over elements of tensors that stand for the inputs."""
     op = node.op
     assert isinstance(op, Operator)
     shapes = [source.shape for source in node.inputs]

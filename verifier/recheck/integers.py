@@ -34,7 +34,7 @@ NO_RANGES: Ranges = {}
 
 
 class Kind(Enum):
-    """What a question is made of; a contradiction at any kind is one."""
+    """How a question treats products of unknowns; a contradiction at any kind is one."""
 
     LINEAR = "products of unknowns are unknowns of their own"
     LEMMAS = "the same, with facts about products"

@@ -30,7 +30,7 @@ from xflow.verifier.recheck.verdicts import DocumentError
 
 
 def entry(data: object, key: str) -> Any:
-    """What a record holds under `key`; None where it is no record or holds nothing."""
+    """The value of a record under `key`; None where it is no record or has none."""
     return data.get(key) if isinstance(data, dict) else None
 
 

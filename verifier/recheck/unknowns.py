@@ -78,7 +78,7 @@ class Compares(Protocol):
     facts: Mapping[str, str]
     given: Sequence[Given]
     nonnegative: dict[object, bool]
-    """What was found of sums wherever some conditions hold."""
+    """Cached results about sums wherever some conditions hold."""
 
     def same_factor(self, left: Factor, right: Factor, path: Guards) -> bool:
         """Whether two factors are equal wherever `path` holds."""

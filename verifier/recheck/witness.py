@@ -15,7 +15,7 @@ from xflow.core.spec import Bottom, Call, If, MaxOver, Plus, Scalar, Times, subs
 
 
 def present_values(scalar: Scalar, parts: Sequence[Scalar] = ()) -> list[Constraint]:
-    """What holds of named values of the maxima that `scalar` reads without condition.
+    """Conditions that hold of named values of the maxima that `scalar` reads unconditionally.
 
     `parts` are outputs of operators from which it is always computed: what they read without
     condition, it does, too.

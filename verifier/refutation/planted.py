@@ -151,7 +151,7 @@ def _drawn(
 
 
 def plantable(instance: Instance) -> dict[str, tuple[float, ...]]:
-    """What may stand in elements of each input that is no number."""
+    """The values other than numbers that elements of each input may have."""
     relations: dict[str, set[str]] = {}
     for fact in instance.facts:
         relations.setdefault(fact.name, set()).add(fact.relation)
@@ -311,7 +311,7 @@ class _Evaluation:
         self._known: dict[Node, list[Array]] = {}
 
     def array(self, value: Value) -> Array:
-        """What a value is. Raises IndexError, ShapeError."""
+        """The data of a value. Raises IndexError, ShapeError."""
         for node in walk([value], _Known(self._known)):
             if node not in self._known:
                 self._known[node] = self._outputs(node)

@@ -51,7 +51,7 @@ sys.exit(0 if differ else 1)
 
 @dataclass(frozen=True)
 class Saved:
-    """What was written to a folder."""
+    """The files that were written to a folder."""
 
     files: tuple[str, ...]
     confirmed: bool

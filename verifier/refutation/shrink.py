@@ -27,7 +27,7 @@ Inputs: TypeAlias = dict[str, Array]
 
 SIMPLE_REALS = tuple(map(Fraction, ("1", "0", "2", "-1", "1/2", "-2")))
 SIMPLE_NUMBERS = (0, 1, -1, 2, -2, 3)
-"""What elements are tried to be, the simplest first."""
+"""Values that are tried for elements, the simplest first."""
 
 
 def shrink(rule: Rule, found: Counterexample, *, evaluations: int = 600) -> Counterexample:

@@ -166,7 +166,7 @@ class _Needs:
         self._seen: set[object] = set()
 
     def of(self, value: Value, guards: Guards = frozenset(), lost: bool = False) -> Iterator[Need]:
-        """What a value needs where it is read by way of these choices."""
+        """The needs of a value where it is read under these choices."""
         if value.type.dtype not in FLOATS or self._ranges.of(value).is_real:
             return
         key = value, guards, lost
@@ -196,7 +196,7 @@ class _Needs:
         guards: Guards,
         lost: bool,
     ) -> Iterator[Need]:
-        """What an operator needs itself, and what its inputs do."""
+        """The needs of an operator itself, and those of its inputs."""
         scalar = element_of(value, truths)
         names = names_of(node.inputs)
         sources = dict(zip(names, node.inputs, strict=True))

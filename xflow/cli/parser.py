@@ -92,7 +92,7 @@ def add_command(
 
 
 def add_subcommands(parser: argparse.ArgumentParser, dest: str = "action") -> "Commands[Parser]":
-    """What commands of a parser are added to, of which one has to be given."""
+    """Add subcommands to a parser, of which one has to be given."""
     name = dest.upper()
     return parser.add_subparsers(dest=dest, required=True, metavar=name, parser_class=Parser)
 

@@ -89,7 +89,7 @@ class CostModel(Protocol):
         """The estimate, if layouts matter to it."""
 
     def estimate(self, graph: Graph) -> float:
-        """What `graph` costs, from a model of the target or from the graph alone."""
+        """The cost of `graph`, by a model of the target or by the graph alone."""
 
     def measure(
         self, graphs: Sequence[Graph], seconds: float, *, again: int = 0

@@ -446,7 +446,7 @@ def main(bookmark: str) -> None:
     handlers = {"run": run_all, "each": run_each, "types": load_types, "time": time_all}
     while True:
         request = requests.get()
-        # Ends this process even if it hangs inside the runtime and nobody is left to end it.
+        # Ends this process even if it hangs inside the runtime and its parent is gone.
         faulthandler.dump_traceback_later(request["limit_s"] + 5, exit=True, file=silence)
         try:
             answer: dict[str, Any] = {"result": handlers[request["kind"]](runtime, steps, request)}

@@ -79,7 +79,7 @@ class Costs:
 
     @property
     def warnings(self) -> list[str]:
-        """What went wrong with measurements so far: one sentence for each reason."""
+        """Problems of measurements so far: one sentence for each reason."""
         return [
             f"{number} forms of regions could not be measured: {reason}."
             if number > 1
@@ -161,7 +161,7 @@ class WorstOf:
 
     @property
     def warnings(self) -> list[str]:
-        """What went wrong with measurements, at whatever setting."""
+        """Problems of measurements, at any setting."""
         return list(dict.fromkeys(text for cost in self._costs for text in cost.warnings))
 
     def measure(

@@ -222,7 +222,7 @@ class Feeder:
         seed: int,
         draw: Callable[[ValueInfoProto, np.random.Generator], np.ndarray],
     ) -> dict[str, Any]:
-        """What `draw` makes for each tensor; in a sequence there are several."""
+        """The results of `draw` for each tensor; in a sequence there are several."""
         values: dict[str, Any] = {}
         for item in self.inputs:
             generator = np.random.default_rng([seed, zlib.crc32(item.name.encode())])
@@ -235,7 +235,7 @@ class Feeder:
         return values
 
     def role(self, name: str) -> Role:
-        """What the model does with an input."""
+        """The role of an input, see `input_roles`."""
         return self.roles.get(name, Role())
 
 

@@ -140,7 +140,7 @@ def _name_of(data: bytes) -> str:
 
 
 def _message(item: ValueInfoProto, data: bytes, path: Path) -> Any:
-    """What a message of the type of an input holds."""
+    """The value in a message of the type of an input."""
     kind = item.type.WhichOneof("value")
     try:
         if kind == "tensor_type":

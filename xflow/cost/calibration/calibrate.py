@@ -71,7 +71,7 @@ class _Took:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured for a target of so many threads."""
+    """The numbers of a target, measured or with the reason why not."""
 
     numbers: tuple[Number, ...]
 
@@ -230,7 +230,7 @@ class _Calibrator:
         return seconds / (1.0 if per is None else self.amount(probe, per))
 
     def amount(self, probe: Probe, measure: Measure) -> float:
-        """What the estimate counts in a probe."""
+        """The amount that the estimate counts in a probe, less that of its base."""
         return measure(probe.graph) - (0.0 if probe.base is None else measure(probe.base))
 
     def rate(self, probe: Probe, measure: Measure) -> float | Failed:
@@ -317,7 +317,7 @@ class _Calibrator:
 
 
 def _took(timing: Timing | Failed, reference: Timing | Failed, scale: float) -> _Took | Failed:
-    """What was timed, on the scale where the reference takes `scale`."""
+    """A timing on the scale where the reference takes `scale` seconds."""
     if isinstance(timing, Failed):
         return timing
     if isinstance(reference, Failed):
