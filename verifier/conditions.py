@@ -87,7 +87,7 @@ def sign_conditions(rule: Rule, low: int = 0) -> Iterator[str]:
 
 
 def sampled_conditions(rule: Rule) -> tuple[str, ...] | None:
-    """Conditions under which no sample tells the sides apart; None where none were found.
+    """Conditions under which the sides agree in all samples; None where none were found.
 
     One or two are looked for among all, the weakest first. If more are needed, greedily the
     condition is added that leaves the smallest part of the samples wrong, of those equal in this

@@ -106,7 +106,7 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         return Unknown("vacuous: the rule has no ranks")
     found: Proved | Unknown = _found(rule, infer, weaken=False, thorough=False)
     if isinstance(found, Unknown):
-        # Samples tell most of what is false in less time than a thorough search for a proof takes.
+        # Samples refute most false rules in less time than a thorough search for a proof takes.
         counterexample = search_counterexample(rule)
         refuted = Refuted(counterexample) if isinstance(counterexample, Counterexample) else None
         if refuted and not weaken:

@@ -26,7 +26,7 @@ GRID = float(2**20)
 BOUND = float(2**30)
 DIGITS = 7
 """Digits to which values that are not exact are compared: so few that rounding, which leaves
-twelve or more, all but never tells equal terms apart."""
+twelve or more, almost never makes equal terms differ."""
 CACHED = 2**14
 """Numbers that are hashed at a time: so many stay in the processor's cache."""
 

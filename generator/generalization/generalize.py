@@ -46,7 +46,7 @@ class Generalizer:
             rule = self._plausible(skeleton, numbers, example)
             if rule is not None:
                 # With padding, or without: a side may be undefined in what padding adds. And for
-                # any number of groups, or not: few channels seldom tell that there must be one.
+                # any number of groups, or not: few channels seldom show that there must be one.
                 made: list[Rule] = []
                 for fixed in ("", "pads", *(("group",) if example is not None else ())):
                     kinds = [name for name in LIFTED if name != fixed]

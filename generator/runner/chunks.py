@@ -129,12 +129,12 @@ class Judged:
 
     settled: tuple[Settled, ...]
     further: tuple[str, ...]
-    """Less general rules that were not looked at."""
+    """Less general rules that were not tried."""
 
 
 @dataclass(frozen=True)
 class Judge(Chunk[Judged]):
-    """Generalise a proposal, and prove what is plausible."""
+    """Generalise a proposal, and prove the plausible rules."""
 
     kind: ClassVar[str] = "prove"
     vocabulary: Vocabulary

@@ -115,7 +115,7 @@ class QueueingEngine:
         self.usage = usage
         self.outcomes: queue.Queue[tuple[str, Outcome]] = queue.Queue()
         self._lock = threading.Lock()
-        """Held while the queue or the items are looked at: a thread feeds the workers."""
+        """Held while the queue or the items are accessed: a thread feeds the workers."""
         self._queue = Queue()
         self._items: dict[str, Item] = {}
 

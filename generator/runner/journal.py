@@ -143,7 +143,7 @@ def _remove_stale(folder: Path) -> None:
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if not re.fullmatch("[0-9a-f]{40}", path.name):
-                continue  # none of ours
+                continue  # not a journal
             newest = max((entry.stat().st_mtime for entry in os.scandir(path)), default=0.0)
             if max(newest, path.stat().st_mtime) < limit:
                 shutil.rmtree(path, ignore_errors=True)

@@ -25,7 +25,7 @@ from xflow.generator.runner.source import source_digest
 from xflow.generator.runner.worker import serve
 
 SAMPLE_S = 0.1
-"""Seconds between two looks at the memory of the workers."""
+"""Seconds between two samples of the workers' memory."""
 
 
 @dataclass

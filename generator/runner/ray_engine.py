@@ -19,7 +19,7 @@ from xflow.generator.runner.outcome import Outcome, execute, pack, unpack
 from xflow.generator.runner.source import source_digest
 
 POLL_S = 0.1
-"""Seconds between two looks at what has finished."""
+"""Seconds between two polls for finished tasks."""
 
 CONNECT_S = 10.0
 """Seconds within which a cluster has to answer."""
@@ -56,7 +56,7 @@ class RayEngine(QueueingEngine):
         self._connect(address, workers)
         cores = int(ray.cluster_resources().get("CPU", 1))
         super().__init__(Usage(min(cores, workers or cores, _fitting(limit, cores)), limit or 0))
-        # Ray retries what is lost with its worker; an exception of the program is an outcome.
+        # Ray retries tasks that are lost with a worker; an exception of the program is an outcome.
         task = ray.remote(run_task)
         self._task: Any = task.options(num_cpus=1, max_retries=MAX_LOSSES - 1)
         self._source = source_digest()

@@ -153,7 +153,7 @@ def derive(
     """Whether `rules` lead from one side of `rule` to the other within `steps` steps.
 
     Each step is an equality where both its terms are defined. Where operators that are not defined
-    everywhere take part (`Derived.is_partial`), that alone does not tell that the right side is
+    everywhere take part (`Derived.is_partial`), that alone does not show that the right side is
     defined wherever the left side is.
     """
     database = rules if isinstance(rules, Database) else Database.of(rules)

@@ -33,7 +33,7 @@ MAX_MATCHES = 100_000
 
 MAX_EXPONENT = 64
 MAX_NUMBER = 2**100
-"""Of numbers that are computed: powers beyond the first take long, no type has the second."""
+"""Bounds of computed numbers: larger exponents take long, and no type has larger numbers."""
 
 
 @lru_cache(maxsize=10_000)
@@ -168,7 +168,7 @@ class Saturation:
     def is_fact(self, fact: Fact, value: Value) -> bool:
         """Whether all elements of a class are known to satisfy a condition.
 
-        They are numbers here: what is derived is an equation of numbers.
+        They are assumed to be numbers here, since an equation of numbers is derived.
         """
         if fact.relation not in SIGNS:
             return True

@@ -41,7 +41,7 @@ def _zeros(rank: int, axis: int, borders: Sequence[tuple[int, int]] = ((0, 0),))
 
 
 def _vocabulary(name: str, inputs: tuple[Input, ...], *productions: Production) -> Vocabulary:
-    """Biases are as long as there are channels; what is made of weights is free."""
+    """Biases have as many elements as there are channels; terms of weights alone are free."""
     return Vocabulary(
         name,
         (IMAGE, *inputs),

@@ -94,7 +94,7 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     extents = {packed: (BATCH, QUERIES), "weight": (INNER,), "bias": ()}
 
     def parts(source: str, axis: int) -> list[Production]:
-        """For each sort the part of what is packed into an axis of `source`."""
+        """For each sort the part of the tensors that are packed into an axis of `source`."""
         made = []
         for sort in SORTS:
             if not by_slice:

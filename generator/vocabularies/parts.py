@@ -143,7 +143,7 @@ def _pairs(layout: Layout) -> Vocabulary:
 
 
 def _cuts(layout: Layout) -> Vocabulary:
-    """Slices of slices, of paddings, of what is concatenated."""
+    """Slices of slices, of paddings and of concatenations."""
     whole = layout.input("x", extent=13)
     return Vocabulary(
         f"slices along {layout.name}",
@@ -288,4 +288,4 @@ INNER_PARTS = Family(
     _vocabularies(INNER),
     about="parts of tensors along the last axis but one: concatenated, split and sliced",
 )
-"""Apart, because in three axes it is the second, and what is known of that would hide it."""
+"""Apart, since in three axes it is the second axis, whose rules would make its own redundant."""

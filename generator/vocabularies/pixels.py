@@ -136,4 +136,4 @@ TOKENS_FAMILY = Family(
     (SEQUENCES, ROWS, VIEWS),
     about="products of tokens with matrices of weights, as convolutions of one pixel",
 )
-"""A family of its own: what acts on an image and on its tokens alike is one step, not two."""
+"""A family of its own: an operator on an image, or on its tokens, is one step, not two."""

@@ -118,7 +118,7 @@ class Arithmetic:
     def contradictory(
         self, conditions: Iterable[Constraint], effort: Effort = Effort.LINEAR
     ) -> bool:
-        """Whether `conditions` cannot all hold under what is assumed."""
+        """Whether `conditions` cannot all hold under the assumptions."""
         decided = [(c, c.decided) for c in conditions]
         if any(value is False for _, value in decided):
             return True
@@ -132,7 +132,7 @@ class Arithmetic:
     def implied(
         self, condition: Constraint, guards: Guards = (), effort: Effort = Effort.LEMMAS
     ) -> bool:
-        """Whether `condition` holds wherever `guards` and what is assumed hold."""
+        """Whether `condition` holds wherever `guards` and the assumptions hold."""
         if condition.decided is not None:
             return condition.decided or self.contradictory(guards)
         if condition in self._assumed or condition in guards:

@@ -128,9 +128,9 @@ class Comparisons:
     def sign(self, normal: Normal) -> Size:
         """The sign of a normal form, by an atom that is known already if there is one.
 
-        The two are shown to be equal wherever what is assumed at present holds, which is where
-        the atom is going to be read. Sums with the same summands in another order are the case
-        that the texts of normal forms do not tell.
+        The two are shown to be equal under the present assumptions, which is where the atom is
+        going to be read. This finds sums with the same summands in another order, whose normal
+        forms have different texts.
         """
         plain = sign_of(normal)
         atom = next(opaque_integers(plain), None)

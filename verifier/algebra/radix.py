@@ -50,7 +50,7 @@ from xflow.core.spec import (
 from xflow.verifier.algebra.arithmetic import Arithmetic, Guards
 
 MAX_SPLITS = 8
-"""Splits in one scalar; what is left then is compared as it stands."""
+"""Most splits in one scalar; remaining quotients are compared as they are."""
 
 
 NEUTRAL: dict[type[Scalar], Scalar] = {SumOver: ZERO, ProductOver: ONE, MaxOver: Bottom()}
@@ -176,7 +176,7 @@ class Radix:
         made = floor_divide(numerator, denominator)
         if isinstance(made, int):
             return made
-        # floor_divide may have split off whole multiples; what is left is one quotient.
+        # floor_divide may have split off whole multiples; the rest is one quotient.
         total: Size = 0
         for monomial, coefficient in made.terms:
             part: Size = coefficient

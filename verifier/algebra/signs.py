@@ -253,7 +253,7 @@ def split_size(normal: Normal) -> tuple[Size, list[Term]]:
 
 
 def apart(term: Term, guards: Guards) -> Term:
-    """The term with bound variables that no guard speaks of; a copy may share their names."""
+    """The term with bound variables renamed that occur in `guards`, as a copy's may."""
     clash = clashing(term.variables, guards)
     return rename(term, {name: fresh_name() for name in clash}) if clash else term
 

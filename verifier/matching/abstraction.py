@@ -83,7 +83,7 @@ class _Abstraction:
     """Normal forms as terms of Z3.
 
     Every fact is true of all reals if an expression that is not defined is given some value, but
-    for those of `side`, which speak of what is read at the top.
+    for those of `side`, which are about terms that are read at the top.
     """
 
     def __init__(self, equality: Compares, facts: Mapping[str, str]):

@@ -73,7 +73,7 @@ def _holds_at(term: Term, sign: Sign, value: int) -> bool:
 
 
 def _solved(normal: Normal) -> tuple[Base, list[Term]] | None:
-    """``(base, value)`` with ``base == value`` where `normal` is 0; None where it does not tell."""
+    """``(base, value)`` with ``base == value`` where `normal` is 0; None if not solvable."""
     for term in normal.terms:
         if len(term.powers) != 1 or term.powers[0][1] != 1 or term.variables or term.guards:
             continue

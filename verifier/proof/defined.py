@@ -132,7 +132,7 @@ def is_partial(scalar: Scalar) -> bool:
 
 
 def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
-    """Whether one of `values` compares what is not defined everywhere, down to `inputs`.
+    """Whether one of `values` compares operands not defined everywhere, down to `inputs`.
 
     At run time, such a comparison is made with an infinity or NaN and has a result. So here the
     operands of a left side cannot be assumed to be defined, as they can elsewhere.

@@ -136,7 +136,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
     readers = [reader(source) for source in node.inputs]
     markers = [_marker(position, source) for position, source in enumerate(node.inputs)]
     plain = at(markers)
-    # A conversion is an operation: what is computed before it is computed in another type.
+    # A conversion is an operation: its operand is computed in another type.
     kept = {node.inputs[k].type.dtype for k in _marked(plain)} <= {value.type.dtype}
     if kept and _selects(plain):
         try:
@@ -161,7 +161,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
 def _single_operation(
     at: Callable[[Sequence[Reader]], Scalar], markers: Sequence[Reader], args: Sequence[Scalar]
 ) -> Scalar | None:
-    """An elementwise operator as what is written in its specification; None where that fails.
+    """An elementwise operator as the operation in its specification; None where that fails.
 
     Numbers among the operands may be put in, as long as that makes no other one disappear, and no
     other function of it: ``x + 0`` is x, but ``x * 0`` is not always 0, and kernels do not compute

@@ -25,7 +25,7 @@ def hidden_inputs(left: Value, right: Value) -> frozenset[str]:
 
 
 def bounded_inputs(side: Value) -> frozenset[str]:
-    """The inputs of which the runtime may make numbers of what is -inf, where that would pass."""
+    """The inputs that kernels other than those of attention may hide where they are -inf."""
     return _under(node for node, op in _hiding(side) if op.role != "attention")
 
 

@@ -73,7 +73,7 @@ def _covered(value: Value, arithmetic: Arithmetic) -> Value | None:
     (source,) = leaves
     wanted = tuple(symbol(f"_q{axis}") for axis in range(len(source.shape)))
     unknown = frozenset(str(place) for place in places)
-    # Every element at q is that of `value` at p, if p can be told from q and lies in bounds.
+    # Every element at q is that of `value` at p, if p can be solved for and lies in bounds.
     found = solve_indices(element.index, wanted, unknown, {})
     if found is None:
         return None

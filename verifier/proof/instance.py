@@ -90,7 +90,7 @@ class InstanceProof:
             granted, outputs = made
             exact = weakest(self.exact)
             if self.arithmetic.contradictory((), Effort.LEMMAS):
-                # Either they hold nowhere, which took products to see, or the fault is ours.
+                # Either they hold nowhere, which only products show, or this is a bug.
                 words = "the conditions and the facts that the proof used contradict each other"
                 return Attempt(f"vacuous: {words}")
         record: dict[str, object] = {

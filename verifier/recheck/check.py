@@ -95,7 +95,7 @@ def statement_of(rule: Rule) -> dict[str, object]:
 
 
 def _says_enough(key: str, found: object, wanted: object) -> bool:
-    """Whether a certificate says what it must, or, of what is shown beyond equality, more."""
+    """Whether a certificate states what it must, or a stronger claim on bits and limits."""
     if key == "exact":
         return found in (BITS, wanted)
     if key == "limits":

@@ -82,7 +82,7 @@ def _maximum(values: Any) -> Any:
 
 
 class _Writer:
-    """Writes Python; `free` gives the parameters, `constants` what else it speaks of."""
+    """Writes Python; `free` gives the parameters, `constants` other names in it."""
 
     def __init__(self) -> None:
         self.free: dict[str, str] = {}

@@ -184,7 +184,7 @@ def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator
 
 
 def _needs_of_power(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
-    """A literal exponent asks for what roots and quotients ask; another for the same power."""
+    """The needs of roots and quotients for a literal exponent; else the power itself."""
     for guards, case in expansion.lifted(signed(without_nothing(scalar), expansion, path), path):
         here = (*path, *guards)
         assert isinstance(case, Call)
@@ -288,7 +288,7 @@ class Definedness:
         )
 
     def _proportional(self, left: Sum, given: Need, path: Guards, any_sign: bool) -> bool:
-        """Whether `left` is a multiple of what `given` is about, by what is not 0."""
+        """Whether `left` is a multiple of the argument of `given`, by a factor that is not 0."""
         left = without_exponentials(left, self._unbounded)
         # Where a product is not 0, its factors are not; that one is not negative tells nothing.
         vanishing = self._unbounded if given.function == "sqrt" else frozenset[str]()

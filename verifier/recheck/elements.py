@@ -350,8 +350,8 @@ def _solved(
             if value is not None:
                 yield from _solved(given, use, equations, {**known, name: value})
                 return
-    # What no equation tells is tried at its bounds, and at what the other side ranges over. A name
-    # that several equations speak of comes first: with it they tell of others.
+    # A variable in no equation is tried at its bounds, and at variables of the other side. A name
+    # in several equations comes first: with its value they can be solved for others.
     counts = {v: sum(v in free_symbols(a) for a, _ in rest) for v in unknown}
     name = max(unknown, key=lambda v: counts[v])
     for value in dict.fromkeys(_candidates(name, given, use, rest, known)):
@@ -378,7 +378,7 @@ def _candidates(
     if pinned:
         yield pinned[0]
         return
-    # Where the others that an equation speaks of are the least that they may be.
+    # With the least values for the other variables of an equation.
     lowest = {v: low[0] for v, (low, _) in bounds.items() if low and v != name}
     for a, b in equations:
         rest = substitute(a, lowest)

@@ -57,7 +57,7 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
 def value_of(scalar: Scalar, tensors: Tensors, at: Numbers) -> Enclosure | None:
     """The number that `scalar`, from `read_whole`, is; None for `Bottom`.
 
-    Raises UndecidedError where bounds do not tell how two numbers compare, IndexError for an
+    Raises UndecidedError where bounds do not decide a comparison, IndexError for an
     element out of bounds, ZeroDivisionError for a size that divides by 0, and Unreplayable.
     """
     match scalar:

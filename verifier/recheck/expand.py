@@ -262,7 +262,7 @@ def at(scalar: Scalar, values: Mapping[str, Size]) -> Scalar:
 
 
 def first_choice(scalar: Scalar, bound: frozenset[str]) -> Constraint | None:
-    """A condition of a choice inside `scalar` that speaks of nothing bound there."""
+    """A condition of a choice inside `scalar` without variables that are bound there."""
     match scalar:
         case If(conditions, then, other):
             for condition in conditions:

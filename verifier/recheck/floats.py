@@ -299,7 +299,7 @@ class _Run:
         wide = [_wide(array) for array in arrays]
         if not op.elementwise:
             return op.numpy(wide, node.attributes)
-        # For powers by one number numpy does as kernels may do or not, and takes a root for some.
+        # For powers by one number numpy may take a root, which kernels may do or not.
         spread = np.broadcast_arrays(*wide)
         flat = [array.reshape(-1).copy() for array in spread]
         return [array.reshape(spread[0].shape) for array in op.numpy(flat, node.attributes)]

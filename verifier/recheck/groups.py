@@ -62,7 +62,7 @@ def least_values(variables: Sequence[str], guards: Guards) -> Change | None:
 
 
 def occurring(group: Group, first: Term, terms: Sequence[Term]) -> list[Term] | None:
-    """The terms that the group speaks of, up to a factor for all; None if one is missing."""
+    """The terms of the group among others, up to a factor for all; None if one is missing."""
     (leader, _), *others = group.members
     if not leader.coefficient:
         return None

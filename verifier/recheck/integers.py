@@ -44,7 +44,7 @@ class Kind(Enum):
 class Integers:
     """Translates sizes; `facts` are true of all integers and of all inputs in range.
 
-    `met` is told of every sign that is met, and of the constant that stands for it.
+    `met` is called with every sign that is met, and the constant that stands for it.
     """
 
     def __init__(

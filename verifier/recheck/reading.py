@@ -64,7 +64,7 @@ SIGN = "_sign"
 
 
 class Reader:
-    """Reads the parts of a record that may speak of comparisons.
+    """Reads the parts of a record that may contain comparisons.
 
     `signs` maps each text of a comparison to the normal form whose sign it is. `sign` makes the
     integer that stands for a sign. Raises Unreplayable.

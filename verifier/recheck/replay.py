@@ -55,7 +55,7 @@ from xflow.verifier.recheck.unknowns import LAST_LIMIT, Given
 
 MAX_DEPTH = 12
 MAX_ORDERS = 24
-"""Orders in which the variables of two terms are paired where no record tells."""
+"""Orders in which the variables of two terms are paired without a record."""
 MAX_ABSTRACTED = 2
 """How deep inside of terms real arithmetic is asked."""
 MAX_WITNESSES = 6
@@ -342,7 +342,7 @@ class Replay:
                 rest.remove(same)
         if len(open_factors) != len(rest):
             return False
-        # An element tells in one question that the variables are not those; a function may take
+        # An element refutes a pairing of variables in one question; a function may take
         # thousands.
         for factor, exponent in sorted(open_factors, key=lambda f: not isinstance(f[0], Read)):
             for candidate in rest:

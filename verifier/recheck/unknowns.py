@@ -57,7 +57,7 @@ MAX_GIVEN = 8
 MAX_FACTORS = 12
 """Factors of a sum for which it is asked whether it is negative anywhere."""
 MAX_NESTED = 2
-"""How deep signs of what is summed, or what the greatest is taken of, are asked for."""
+"""Depth of sums and maxima down to which signs of their terms are asked for."""
 ONE = Fraction(1)
 Guards = tuple[Constraint, ...]
 
@@ -188,7 +188,7 @@ class Unknowns(RealTerms):
         return self.make(cvc5.Kind.ADD, *parts) if parts else self.number(0)
 
     def _term(self, part: Term) -> Any:
-        """A term; what is the same for all its summands stands outside of its sum."""
+        """A term; factors that all its summands share are taken out of its sum."""
         inner = set(part.variables)
         bound = [(f, e) for f, e in part.factors if free_in_factor(f) & inner]
         outside = [(f, e) for f, e in part.factors if not free_in_factor(f) & inner]

@@ -37,9 +37,9 @@ def is_real(left: Sequence[Value], right: Sequence[Value], inputs: Mapping[str, 
 def differ_exactly(
     left: Sequence[Value], right: Sequence[Value], inputs: Mapping[str, Array]
 ) -> bool | None:
-    """Whether they differ where the left one is defined; None where that cannot be told.
+    """Whether they differ where the left one is defined; None where that is undecided.
 
-    Nor is it told where the left one is not defined as a real number.
+    It is also undecided where the left one is not defined as a real number.
     """
     if any(array.size > MAX_ELEMENTS for array in inputs.values()):
         return None

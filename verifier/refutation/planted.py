@@ -169,7 +169,7 @@ def plantable(instance: Instance) -> dict[str, tuple[float, ...]]:
 
 
 def _plant(instance: Instance, inputs: dict[str, Array], rng: random.Random) -> bool:
-    """Put what is no number into `inputs`; whether that is -inf in inputs of ``limits`` alone."""
+    """Plant NaN or infinities in `inputs`; whether only -inf, in inputs of ``limits``."""
     allowed = {name: kinds for name, kinds in plantable(instance).items() if inputs[name].size}
     limits = sorted(instance.limits & allowed.keys())
     only_limits = bool(limits) and rng.random() < 0.5
@@ -203,7 +203,7 @@ def compare_on_planted(
 ) -> Counterexample | int:
     """A counterexample with these very elements, or how many cases (0 or 1) were run.
 
-    `only_limits` says that what is no number in `inputs` is -inf in inputs of ``limits``.
+    `only_limits`: `inputs` are numbers, but for -inf in inputs of ``limits``.
     """
     values: dict[str, Array | Fraction] = {**reals, **inputs}
     if not all(fact.holds(values[fact.name]) for fact in instance.facts):

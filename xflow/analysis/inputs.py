@@ -27,7 +27,7 @@ from xflow.ops.shape import Movement
 FARTHEST = 12
 """Most operators between a mask and the softmax that reads it."""
 FOLDED = 2**20
-"""Most elements of a constant that is looked at."""
+"""Most elements of a constant that is examined."""
 ENORMOUS = {"FLOAT16": 6.5e4, "BFLOAT16": 1e38, "FLOAT": 1e38, "DOUBLE": 1e308}
 """Magnitude from which a constant in a comparison counts as infinite."""
 

@@ -42,7 +42,7 @@ class Observed(IntFlag):
 
     NOWHERE = 0
     LOST = 1
-    """Something may make a number of what is none."""
+    """Some operator may give a number for NaN or an infinity."""
     DISCRETE = 2
     """Something compares it, or makes integers of it, with nothing but elementwise operators and
     movements between."""

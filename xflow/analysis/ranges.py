@@ -236,7 +236,7 @@ class Ranges:
     def _padded(self, node: Node, inputs: Sequence[Range]) -> Range:
         """The range of a tensor with a border of any elements, as before a pooling by maximum.
 
-        The widths and what they consist of are inputs since opset 11; before, nothing tells them.
+        The widths and what they consist of are inputs since opset 11; before, they are unknown.
         """
         others = list(zip(node.inputs, inputs, strict=True))[1:]
         widths = [self.data(v) for v, _ in others if v.type.dtype not in FLOATS]
@@ -333,7 +333,7 @@ class Ranges:
     def _under(
         self, value: Value, told: Mapping[Value, Range], known: Mapping[Value, Range], depth: int
     ) -> Range:
-        """The range of a value where values are as `told`, that are read element by element."""
+        """The range of a value where values that it reads element by element have ranges `told`."""
         if value in told:
             return known[value].meet(told[value])
         node = value.node
@@ -704,7 +704,7 @@ def _is_extent(e: OfSize) -> bool:
 
 
 def _below_maximum(value: Value) -> int | None:
-    """The axis, counted from the last, of ``x - max(x)`` along it; None for what is not that."""
+    """The axis, counted from the last, of ``x - max(x)`` along it; None for others."""
     node = value.node
     if len(node.inputs) != 2 or not isinstance(node.op, Operator) or not node.op.elementwise:
         return None

@@ -41,7 +41,7 @@ Guards: TypeAlias = frozenset[tuple[int, bool]]
 OVERFLOWING = PARTIAL | {"exp"}
 """Functions that may give NaN or infinities for numbers."""
 MOST = 4_000
-"""Most places that are looked at."""
+"""Most values that are examined, each once for the choices by which it is read."""
 
 
 @dataclass(frozen=True)

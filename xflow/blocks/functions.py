@@ -147,7 +147,7 @@ def _is_quick(node: Node) -> bool:
 
 
 def _is_straight(values: Array) -> bool:
-    """Whether a function is a line, as far as its values tell."""
+    """Whether a function is a line, judged by its values."""
     return _is_close(_LINES @ (_LINES.T @ values), values)
 
 

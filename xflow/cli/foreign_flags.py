@@ -17,7 +17,7 @@ SAME = {
 """Flags with the same meaning as one of xflow's."""
 
 DONE = frozenset({"--model-check", "--include-subgraph", "--enable-fuse-bn"})
-"""Flags without a value that ask for what is done anyway; onnxslim's and onnxsim's."""
+"""Flags without a value, of onnxslim and onnxsim, for behaviour that xflow has by default."""
 
 SHAPES = ("--input-shapes", "--test-input-shape")
 """Flags behind which these tools take the shapes of several inputs at once."""

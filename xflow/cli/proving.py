@@ -274,7 +274,7 @@ def save(found: Counterexample, folder: Path, quiet: bool) -> None:
 
 
 def write_certificates(outcomes: Sequence[Outcome], path: str) -> None:
-    """Write the certificate, or those of several rules by name; null for what is not proved."""
+    """Write the certificate, or those of several rules by name; null for rules not proved."""
     found = {
         outcome.name: outcome.verdict.certificate if isinstance(outcome.verdict, Proved) else None
         for outcome in outcomes

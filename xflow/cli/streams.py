@@ -70,7 +70,7 @@ def receive(
 def _named(
     optimize: Callable[[argparse.Namespace], ExitCode], path: str
 ) -> Callable[[argparse.Namespace], ExitCode]:
-    """`optimize`, whose errors speak of the standard input and not of the file `path` for it."""
+    """`optimize`, whose errors name the standard input instead of the file `path` for it."""
 
     def run(options: argparse.Namespace) -> ExitCode:
         try:

@@ -235,7 +235,7 @@ class Pages:
 def giving_back(files: list[str]) -> Iterator[None]:
     """While models run in this block, give back the pages of these files, where that can be done.
 
-    Sessions must neither be made nor end in it: what is unmapped may become something else.
+    Sessions must neither be made nor end in it: unmapped addresses may be used again.
     """
     pages = None
     if files and sys.platform == "linux":
@@ -426,7 +426,7 @@ def main(bookmark: str) -> None:
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def listen() -> None:
-        # A thread of its own, so that the parent's end is noticed in the middle of a run too.
+        # A thread of its own, which detects the parent's end in the middle of a run, too.
         try:
             while True:
                 requests.put(receive(sys.stdin.buffer))

@@ -57,7 +57,7 @@ class Estimator:
         total = sum(self._conversion(image, image.node in transposed) for image in converted)
         total += len(transposed) * self.target.fused_overhead
         chains: dict[Value, tuple[str, Stage]] = {}
-        """For values that may be fused into: the operator at the head, and what followed it."""
+        """For values that may be fused into: the first operator of the chain, and its stage."""
         for node in graph.nodes:
             if node.constant or isinstance(node.op, Leaf) or node in inside or node in transposed:
                 continue

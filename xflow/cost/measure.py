@@ -268,7 +268,7 @@ def check_provider(target: Target, worker: Worker) -> None:
     """Raise `ProviderError` unless the target's provider works on this machine.
 
     The runtime names the providers that it was built with, whether or not their libraries and
-    devices are there; only a session tells.
+    devices are there; only a session shows whether they work.
     """
     name = PROVIDERS[target.provider]
     if name not in worker.providers:

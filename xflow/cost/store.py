@@ -34,7 +34,7 @@ ATTEMPTS = 40
 STATEMENT_S = 60.0
 """Seconds after which a statement is given up: a table may be a view that never ends."""
 STEPS = 100_000
-"""Instructions of SQLite between two looks at the clock."""
+"""Instructions of SQLite between two checks of the time."""
 LONGEST_TEXT = 2**24
 """Bytes of the longest value that is read: solutions have some kilobytes."""
 SECONDS = (1e-9, 1e5)
@@ -116,7 +116,7 @@ class Store:
         self._connection = self._open()
 
     def get(self, place: Place, region: str) -> Cost | None:
-        """Return what is known about a region, or None."""
+        """Return the stored measurement of a region, or None."""
 
         def read(connection: sqlite3.Connection) -> Cost | None:
             row = connection.execute(
@@ -364,7 +364,7 @@ def _key(place: Place) -> tuple[str, str, int, str]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another of the same name, or None if there is none."""
+    """Return an identity of a file that differs for another of the same name, or None."""
     with contextlib.suppress(OSError):
         status = path.stat()
         return status.st_dev, status.st_ino
@@ -372,7 +372,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a damaged database, so that it can be looked at, and drop what belongs to it."""
+    """Rename a damaged database, so that it can be examined, and delete its side files."""
     number = 1
     while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1

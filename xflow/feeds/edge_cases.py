@@ -247,7 +247,7 @@ class EdgeCases:
         return draw
 
     def _offsets(self) -> int:
-        """How many inputs there are with small differences from what is subtracted."""
+        """How many sets of inputs differ by little from subtracted constants."""
         most = max((len(_subtracted(each)) for each in self.meetings.values()), default=0)
         return min(MOST_OFFSETS, most)
 

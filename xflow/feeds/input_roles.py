@@ -266,7 +266,7 @@ class Tracer:
         return Role(choices=tuple(sorted(choices)), extent=extent) if choices or extent else None
 
     def walk(self, name: str) -> Iterator[tuple[NodeProto, int, "_View"]]:
-        """Yield each use of a tensor's elements, however they got there."""
+        """Yield each use of a tensor's elements, also after operators that move them."""
         start = _View(name)
         pending, seen = [start], {start}
         while pending:

@@ -212,7 +212,7 @@ class Flatten(Composite):
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         cut = attributes["axis"]
         assert isinstance(cut, int)
-        # Not -1 for the columns: numpy cannot tell their number where there are no rows.
+        # Not -1 for the columns: numpy cannot infer their number where there are no rows.
         return [arrays[0].reshape(prod(arrays[0].shape[:cut]), prod(arrays[0].shape[cut:]))]
 
     def flops(

@@ -313,7 +313,7 @@ class _Draft:
         return False
 
     def is_own(self, step: Step) -> bool:
-        """Whether all parts and concatenations that a step speaks of are the wave's own."""
+        """Whether all parts and concatenations in a step are the wave's own."""
         met = {node for node in step.match.nodes if not node.constant and _is(node, PART, JOIN)}
         return bool(met) and met <= self.own
 

@@ -98,7 +98,7 @@ def search(
 
 
 class _Search:
-    """One search: its budget, and what is known about regions so far."""
+    """One search: its budget, and the solutions of regions so far."""
 
     def __init__(
         self,

@@ -229,9 +229,9 @@ def cut(
 def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[Region]:
     """The parts of `graph` with images that are outside of the target's layout for their channels.
 
-    However large: with all that has to take part where such images are to fill blocks of the
-    layout, from the convolutions that make them to those that make others of them, and with what
-    lies between two such images. In an order as that of `cut`.
+    However large: with all nodes that have to take part if such images are to fill blocks of the
+    layout, from the convolutions that make them to those that read them, and with the nodes on
+    ways between two such images. In an order as that of `cut`.
     """
     layout = layouts.target.layout
     if layout is None:
@@ -325,8 +325,8 @@ def _between(nodes: Sequence[Node], some: set[Node]) -> list[Node]:
 def _levels(graph: Graph, late: bool) -> list[list[Node]]:
     """Registry nodes parted by the opaque ones: on no level does a way lead through one of them.
 
-    Each as early as it may come, or as `late`. Only then what is read together is on one level,
-    where an opaque node has made one part of it, such as a mask, and the other depends on none.
+    Each is on its earliest level, or on its latest if `late`: only then two operands of an operator
+    are on one level if one of them depends on an opaque node, as a mask may, and the other on none.
     Constant expressions are left out.
     """
     level_of = _level_of(graph, late)

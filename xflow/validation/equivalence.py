@@ -33,7 +33,7 @@ SUSPECTS = 3
 """Sets of inputs on which nothing is wrong but that a sign or an order turned, and that are
 nevertheless compared with more exact results."""
 NOISE_SETS = 2
-"""Sets of ordinary inputs on which a small model's own error is told without need."""
+"""Sets of ordinary inputs on which a small model's own error is always computed."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _Found(Difference):
     """The differences of all outputs on one set of inputs."""
 
     named: bool = True
-    """Whether the reason speaks of an output's values."""
+    """Whether the reason is a difference in an output's values."""
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ class Reference:
         if self.yardstick in ("", FLOAT64):
             model = self._in_double(shapes, until)
             if model is not None:
-                # An ordinary set tells whether it still is the same model.
+                # An ordinary set shows whether it still is the same model.
                 first = [
                     number
                     for number, each in enumerate(self.sets[: self.needed])

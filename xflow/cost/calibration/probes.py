@@ -228,8 +228,8 @@ FUSED_CONSTANTS: Mapping[tuple[str, str], Mapping[str, float]] = {
     },
     ("QuickGelu", "Sigmoid"): {"c": 1.702},
 }  # fmt: skip
-"""The constants for which the runtime fuses a pattern, since it looks at their values: by the
-kernel, and by an operator that tells its patterns apart."""
+"""The values of constants for which the runtime fuses a pattern: by the kernel, and by an
+operator in which its patterns differ."""
 
 
 def fused(target: TargetModel, constants: Constants) -> Iterator[Probe]:
