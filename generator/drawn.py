@@ -1,4 +1,4 @@
-"""How the elements of random inputs are drawn."""
+"""The distributions from which elements of random inputs are drawn."""
 
 from __future__ import annotations
 

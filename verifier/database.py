@@ -1,4 +1,4 @@
-"""Proving whole directories of rules again, from their text alone."""
+"""Proves whole directories of rules again, from their text alone."""
 
 from __future__ import annotations
 

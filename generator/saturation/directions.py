@@ -1,4 +1,4 @@
-"""Rules as equality saturation uses them: from either side.
+"""Directions of rules: equality saturation applies each rule from either side.
 
 A proved rule is an equation, so it can also be read from right to left at sizes at which its
 conditions hold and its left side is defined. Often a match of the right side does not determine

@@ -1,4 +1,4 @@
-"""Elementwise functions at any shape: activations, powers, and the forms that exporters write.
+"""Vocabularies of elementwise functions at any shape: activations, powers, exporters' spellings.
 
 Where a function is computed in many steps, its sorts are the stages: an intermediate result is
 used as the next stage would, and nowhere else.

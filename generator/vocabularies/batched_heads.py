@@ -1,4 +1,4 @@
-"""Heads that are batches, which products of rank 3 multiply, and heads with scales of their own.
+"""Vocabularies of attention with heads as batches, in products of rank 3, and of scales by head.
 
 Many models merge batches and heads into one axis, so that their products are of rank 3. These are
 an attention of one head, and one of all heads where the axis is taken apart again. Keys may lie in

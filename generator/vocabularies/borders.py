@@ -1,4 +1,4 @@
-"""Zeros around images: before pools, and where channels come last."""
+"""Vocabularies of zeros around images: before pools, and where channels come last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices and Booleans under a constant condition, as where an analysis of values decided it."""
+"""Vocabularies of choices and Booleans under a constant condition, as an analysis decides them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images padded with channels of zeros, for one operator alone.
+"""Vocabularies of images padded with channels of zeros, for one operator alone.
 
 Where a runtime computes an operator well only on whole blocks of channels, an image may be padded
 with zeros and the result cut. That pays by itself, wherever the image comes from; the operator that

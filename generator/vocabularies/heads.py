@@ -1,4 +1,4 @@
-"""Heads that are shared, packed or masked by windows, and the products that they come from.
+"""Vocabularies of heads that are shared, packed or masked by windows, and of their projections.
 
 Completes `attention`: the operators around an attention, and the form of inputs that it reads.
 """

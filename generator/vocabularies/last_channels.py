@@ -1,4 +1,4 @@
-"""Images with channels last, transposed to first and back: scales and shifts by channel."""
+"""Vocabularies of images with channels last, transposed and back: scales and shifts by channel."""
 
 from __future__ import annotations
 

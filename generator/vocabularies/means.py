@@ -1,4 +1,4 @@
-"""Means of all rows or pixels, moved before operators that act on each alone and then run once.
+"""Vocabularies of means of rows or pixels, moved before operators that then run only once.
 
 `means` are means of `x`, `out` are means of what an operator made of `x`, or what the operator
 makes of `means`.

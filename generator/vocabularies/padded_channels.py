@@ -1,4 +1,4 @@
-"""Images that carry more channels than are read: parts of them, past what acts channel by channel.
+"""Vocabularies of images with surplus channels: slices moved past operators on each channel.
 
 A runtime that computes images in blocks of channels pays for the last block as for a full one. So a
 convolution may as well make more channels than are needed (`p` more, with kernels of zeros), and

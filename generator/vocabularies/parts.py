@@ -1,4 +1,4 @@
-"""Parts of tensors along one axis, wherever it stands: concatenated, split, sliced and padded.
+"""Vocabularies of parts of tensors along any one axis: concatenated, split, sliced and padded.
 
 A rule has one vector, so the axis is stated to be the first, the second, the last but one or the
 last; together these are all axes of tensors of up to four.

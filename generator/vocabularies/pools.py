@@ -1,4 +1,4 @@
-"""Pooling by windows and of everything, and what commutes with it."""
+"""Vocabularies of pooling, by windows and global, and of operators that commute with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images enlarged by repeating pixels, and the operators that commute with that.
+"""Vocabularies of images enlarged by repeating pixels, and of operators that commute with that.
 
 A pixel that is broadcast over an image can be enlarged first; a runtime may keep one form in its
 layout and not the other. An operator before enlarging computes each pixel only once.

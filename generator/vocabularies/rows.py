@@ -1,4 +1,4 @@
-"""Selections of rows, moved before operators that compute row by row: other rows are not computed.
+"""Vocabularies of selected rows, moved before operators by rows: the others are not computed.
 
 Rows lie along the last axis but one, behind any batch axes. A model that reads one token selects it
 at its very end; each rule here takes the selection past one operator. `rows` is selected of `x`,

@@ -1,4 +1,4 @@
-"""Operators that change shapes or the order of axes, and what commutes with them."""
+"""Vocabularies of operators on shapes and axis order, and of those that commute with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators over which TASO's generator enumerates, as vocabularies.
+"""Vocabularies of the operators over which TASO's generator enumerates.
 
 These are the ones that its program registers (table 2 of Jia et al., TASO, SOSP 2019): matrix
 products, convolutions of stride 1 with SAME padding and 3x3, 1x3 and 3x1 kernels, with or without

@@ -1,4 +1,4 @@
-"""Whether the sides of a rule agree to the last bit, and not only as real numbers.
+"""Bitwise equality: whether the sides of a rule agree in floats and not only as real numbers.
 
 Two classes, each with a proof of its own:
 

@@ -1,4 +1,4 @@
-"""Which elements of its inputs a side reads, and whether a NaN or infinity there can be hidden.
+"""The elements of inputs that a side reads, and whether a NaN or infinity there can be hidden.
 
 A rule is proved for inputs of numbers, and applied to inputs that are terms, which need not be
 numbers: a quotient by 0 is none, which has no effect if a choice does not select it. So the right

@@ -1,4 +1,4 @@
-"""For which element types a rule holds, from the specifications of its sides.
+"""The element types for which a rule holds, from the specifications of its sides.
 
 A proof is over the reals. Fix sizes, Booleans and indices: both sides are then functions of the
 elements in the place of ``REAL``, equal for all real numbers. That carries over in three cases.

@@ -1,4 +1,4 @@
-"""Evaluates both sides of a rule at random sizes, in exact arithmetic as far as it goes.
+"""Evaluates both sides of a rule at random sizes, in exact arithmetic where possible.
 
 Functions are approximated. A difference found so counts only if it is confirmed by numbers that are
 exact or enclosed by bounds; a point at which these do not decide is ignored.

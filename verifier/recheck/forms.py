@@ -1,4 +1,4 @@
-"""Sums of terms, as the checker understands them: its own reading of normal forms.
+"""Sums of terms: the checker's own implementation of normal forms.
 
 A term is ``coefficient * sum over variables in Z of [guards] * product of factor^exponent``.
 Every object has a `key`: a text in which bound variables are numbered, so that equal keys mean

@@ -1,4 +1,4 @@
-"""Questions about integers, put to cvc5.
+"""Decides questions about integers by cvc5.
 
 Only ``unsat`` counts as an answer; ``sat``, ``unknown``, an exhausted resource limit and an error
 of the solver all mean "does not follow". Limits count solver steps, so that a verdict does not

@@ -1,4 +1,4 @@
-"""Cross-check of a proof on inputs of which some elements are no numbers.
+"""Cross-check of a proof on inputs with NaN and infinities in some elements.
 
 Both sides are run at random small sizes with NaN and infinities in a few elements, where the rule's
 conditions do not forbid them:

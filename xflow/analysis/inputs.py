@@ -1,4 +1,4 @@
-"""Which inputs of a model may hold NaN or infinities, judged by how the model reads them.
+"""The inputs of a model that may hold NaN or infinities, judged by how the model reads them.
 
 Float inputs are assumed to be numbers, see `xflow.analysis.assumptions`: images and features are.
 The model itself shows two exceptions. It *tests* an input: asks whether it is NaN or infinite,

@@ -1,4 +1,4 @@
-"""Objectives that a graph alone decides, without a clock: memory, size, operators.
+"""Objectives that are computed from a graph without timing: memory, size, operators.
 
 Each is a `CostModel` whose estimate is exact, so that the least gain counts.
 """

@@ -1,4 +1,4 @@
-"""Operators that rearrange a tensor without choosing among its elements."""
+"""Transpose, Reshape and Flatten: operators that rearrange all elements of a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much two values of a model's output differ, and whether that is too much.
+"""Comparison of two values of a model's output: their difference, judged by tolerances.
 
 Tolerances are relative: to each element, to the typical magnitude of its row, and to that of the
 output.  Where a more exact value of the output is known, it separates the runtime's rounding errors

@@ -1,4 +1,4 @@
-"""The habits of exporters, quantizers and pipelines: layouts, types, names, duplicates."""
+"""Miniatures with the layouts, types, names and duplicates of exporters and quantizers."""
 
 from __future__ import annotations
 
