@@ -128,7 +128,7 @@ def _exchange(new: Path, out: Path) -> None:
         return
     if _swap(new, out):
         return
-    # Two steps, where the system has no such call; `prepare` mends what a kill leaves between.
+    # Two steps, where the system has no such call; `prepare` repairs a kill between them.
     old = _beside(out, _OLD)
     out.rename(old)
     try:

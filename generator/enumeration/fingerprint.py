@@ -171,5 +171,5 @@ def rounded(array: Array, digits: int = 9) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         exponent = np.floor(np.log10(np.abs(array)))
     exponent = np.where(np.isfinite(exponent), exponent, -12.0)
-    scale = 10.0 ** np.maximum(exponent - (digits - 1), -12.0)  # what cancels is 0
+    scale = 10.0 ** np.maximum(exponent - (digits - 1), -12.0)  # cancelled sums are 0
     return np.asarray(np.rint(array / scale) * scale)

@@ -165,7 +165,7 @@ def _solve_by_example(built: Built, concrete: Built, known: dict[str, int]) -> M
                 return {name: -split[1] if split[0] == 1 else split[1]}
     if all(_has_quotient(equation) for equation in equations if isinstance(equation, Expr)):
         return {}
-    # What is equal to what hangs on the parts into which an extent is divided.
+    # Which sizes are equal depends on the parts into which an extent is divided.
     for extent, divisor in divided(equations):
         fresh = f"b{len(known)}"
         known[fresh] = known[extent] // evaluate(divisor, known)

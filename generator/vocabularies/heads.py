@@ -154,7 +154,7 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
                 for rows in ([f"{sort} of {packed}" for sort in SORTS], made.values())
             ),
         ),
-        (18 if by_slice else 12,) * 17,  # what three arguments share counts three times
+        (18 if by_slice else 12,) * 17,  # terms shared by three arguments count three times
         free=frozenset(
             {"weight", "bias", "parts of weight", "parts of bias"}
             | {f"place of {sort}" for sort in SORTS}

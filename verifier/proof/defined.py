@@ -412,7 +412,7 @@ class Domain:
                 continue
             if self._multiple(normal, given.argument, path, given.function):
                 return True
-            # A product that is not 0 has no factor that is. That what it divides by is not 0 is a
+            # A product that is not 0 has no factor that is. That its divisors are not 0 is a
             # demand of its own.
             for base, exponent in common_powers(given.argument.terms).items():
                 if exponent < 0:

@@ -141,7 +141,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
     if kept and _selects(plain):
         try:
             return at(readers)
-        except ShapeError:  # a choice on what was made by a kernel
+        except ShapeError:  # a choice by results of a kernel
             pass
     if not op.elementwise:
         return Element(f"{id(node)}.{value.index}", tuple(index))

@@ -343,7 +343,7 @@ class Definedness:
                 if not only.variables and not only.guards:
                     for factor, exponent in only.factors:
                         if exponent < 0:
-                            continue  # what is divided by is a need of its own, masked perhaps
+                            continue  # the divisor has a need of its own, masked perhaps
                         alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
                         if self._replay.equal(total, alone, path):
                             return True

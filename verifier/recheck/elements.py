@@ -172,7 +172,7 @@ def _uses_of_comparison(choice: If, expansion: Expansion, around: _Context) -> I
             yield from uses(side, expansion, inside)
     try:
         made = decided(choice, expansion, around.path)
-    except Unreplayable:  # without a reading of what is compared, either branch may be read
+    except Unreplayable:  # if an operand cannot be read, either branch may be selected
         for branch in (choice.then, choice.other):
             yield from uses(branch, expansion, inside)
     else:

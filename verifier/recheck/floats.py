@@ -132,7 +132,7 @@ def find_difference(
                 IndexError,
                 ShapeError,
                 ZeroDivisionError,
-            ):  # a place, or an extent, that is none
+            ):  # an invalid place or extent
                 break
             compared |= bool(left.size)
             if left.shape != right.shape or not _same(left, right):

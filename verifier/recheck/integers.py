@@ -167,7 +167,7 @@ class Integers:
                 self._met(atom, value)
         if not isinstance(atom, Quotient):
             return value  # of another opaque integer nothing is known
-        # d*q <= n < d*q + d is what the floor is for d >= 1; nothing is said of other d.
+        # d*q <= n < d*q + d defines the floor for d >= 1; other d are not constrained.
         quotient = Expr((((atom,), 1),))
         rest = atom.numerator - quotient * atom.denominator
         make, kinds = self._manager.mkTerm, cvc5.Kind

@@ -121,7 +121,7 @@ class Output:
         """Whether the equation is one of real numbers that the solver shows as it stands."""
         try:
             return equal_over_reals(*self._scalars)
-        except Unreplayable:  # it is none
+        except Unreplayable:  # not an equation of real numbers
             return False
 
     def _check_defined(self) -> None:
@@ -169,7 +169,7 @@ class Output:
         groups = entry(steps, "groups") or []
         made = [Group(tuple(map(member, group))) for group in groups if group]
         for group in made:
-            # Not only terms of the two normal forms: those of what is nested in them, too.
+            # Terms of the two normal forms, and those nested in their factors.
             if not is_finite(Sum(tuple(t for t, _ in group.members)), self._questions):
                 raise Unreplayable("a group may have a sum without end")
         return made

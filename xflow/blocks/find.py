@@ -415,7 +415,7 @@ class _Finder:
 
     def activation_at(self, node: Node) -> Found | None:
         """The activation that ends at `node`."""
-        if node in self.taken or _named(node, "Cast", "Identity"):  # what ends before them counts
+        if node in self.taken or _named(node, "Cast", "Identity"):  # blocks end before these
             return None
         seems = None
         whole = self.operator_at(node, "activation")

@@ -422,7 +422,7 @@ def main(bookmark: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     channel = os.fdopen(os.dup(1), "wb")
     silence = open(os.devnull, "r+b")  # noqa: SIM115 - stays open as long as the process
-    os.dup2(silence.fileno(), 1)  # what the runtime prints must not get between the answers
+    os.dup2(silence.fileno(), 1)  # the runtime's prints must not mix with the answers
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def listen() -> None:

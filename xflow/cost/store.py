@@ -376,7 +376,7 @@ def _set_aside(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1
-    # First what belongs to it: once the file is gone, another process may create a new one.
+    # First the side files: once the file is gone, another process may create a new one.
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     os.replace(path, aside)

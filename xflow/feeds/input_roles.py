@@ -192,7 +192,7 @@ class Tracer:
         self.dimensions: dict[str, tuple[int | str, ...]] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.uses: dict[str, list[tuple[NodeProto, int]]] = {}
-        with contextlib.suppress(Exception):  # a model that defies inference keeps what it says
+        with contextlib.suppress(Exception):  # if inference fails, the declared shapes are used
             model = infer_shapes(model)
         for graph in _graphs(model.graph):
             self._read(graph)

@@ -86,7 +86,7 @@ class Pool(Operator):
         padded, beyond = self._padded(shapes, attributes), self._beyond(shapes, attributes)
         counted = flag(attributes, "count_include_pad") if "count_include_pad" in attributes else 0
         if counted and not all(n == 0 for n in beyond):
-            # Pads count, and what lies beyond them does not: only without pads that is the same.
+            # Pads count as elements, positions beyond them do not: only without pads it is equal.
             if any(p != 0 for p in sizes(attributes, "pads")):
                 return attributes
             attributes = {**attributes, "count_include_pad": 0}

@@ -128,7 +128,7 @@ class Reshape(Movement):
             flat: Size = 0
             for axis in after:
                 flat = flat * target[axis] + index[axis]
-            # The first axis takes what is left, so that an axis on its own needs no quotient.
+            # The first axis takes the rest, so that a single axis needs no quotient.
             for axis in before[:0:-1]:
                 position[axis] = flat % source[axis]
                 flat = flat // source[axis]

@@ -80,7 +80,7 @@ class Policy:
     """Seconds without work after which a process ends: it stays if this process is killed.
     No less than the measurements between two passes take, or it has to read the rules again."""
 
-    # Deciding what a measurement or an estimate means
+    # Deciding by a measurement or an estimate
 
     least_gain: float = 0.02
     """Least relative gain for which a region is rewritten by the estimate."""

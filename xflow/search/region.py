@@ -431,7 +431,7 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int, most: int) -> 
     while len(nodes) - start > limit:
         middle = start + limit // 2
         # Before the middle only where all behind it is inside of one kernel. Where everything is,
-        # an attention is rather cut from what scales its factors than in two.
+        # an attention is rather cut from the scales of its factors than in two.
         badness = {
             i: (seams[i].within, i < middle, seams[i].width, -i)
             for i in range(start, start + limit)

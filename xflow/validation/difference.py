@@ -242,7 +242,7 @@ class _Real:
                 what = "NaN" if nan.any() else "infinite"
                 first = _first(nan if nan.any() else wrong, a, b)
                 reason = f"is {what} in only one of the models{first}"
-                # A more exact value changes nothing about what was a number and is none.
+                # A more exact value does not excuse a number that became NaN or infinite.
                 doubtful = self.e is None and not lost.any()
                 found = self._of_finite(np.isfinite(a) & np.isfinite(b))
                 return Difference(

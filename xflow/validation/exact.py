@@ -463,7 +463,7 @@ def _static_shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """The shapes of all values of the main graph of which all sizes are known."""
     try:
         graph = infer_shapes(model).graph
-    except Exception:  # inference throws what its C++ side throws
+    except Exception:  # inference raises exceptions of its C++ side
         graph = model.graph
     found = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for item in (*graph.input, *graph.value_info, *graph.output):

@@ -166,7 +166,7 @@ class Validator:
         write_temporary(model, self.after)
         try:
             check_model(self.after)
-        except Exception as error:  # the checker raises what its C++ side throws
+        except Exception as error:  # the checker raises exceptions of its C++ side
             return Broken(f"the ONNX checker refuses it: {' '.join(str(error).split())[:300]}")
         fault = check_interface(interface(self.imported.model), interface(model))
         if fault is not None:
