@@ -37,7 +37,7 @@ def bias(name: str, size: int) -> Tensor:
 NAS_HIDDEN = 512
 NAS_STEPS = 5
 NAS_GATES = ("Relu", "Sigmoid", "Tanh", "Sigmoid", "Sigmoid", "Tanh", "Sigmoid", "Relu")
-"""The function of each of the eight sums of the cell's input and state."""
+"""The functions of the eight sums of the cell's input and state."""
 
 
 def nas_cell(x: Tensor, state: Tensor, step: str) -> Tensor:
@@ -170,7 +170,7 @@ def bert_large() -> onnx.ModelProto:
 BUILT: dict[str, Callable[[], onnx.ModelProto]] = {
     build.__name__: build for build in (nasrnn, vgg19, bert_large)
 }
-"""What builds each network, by its name."""
+"""The builder of each network, by its name."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The chart of the benchmark: how many times as fast each model is, by each tool."""
+"""Draws the benchmark's chart: the speedup of each model by each tool."""
 
 import importlib.util
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ UNSTATED = "not stated"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a figure stands: what to look for, and the address."""
+    """The source of a figure: a text to search for, and the address."""
 
     place: str
     url: str

@@ -44,7 +44,7 @@ TOO_MANY = 2_000_000
 
 @dataclass
 class Run:
-    """What one enumeration found and took."""
+    """The counts and costs of one enumeration."""
 
     found: Enumeration
     proposals: list[Proposal]
@@ -142,7 +142,7 @@ class Reader:
 
     @staticmethod
     def _orders(value: Value, args: Sequence[Value]) -> list[Value]:
-        """The term on other arguments, in both orders where that does not matter."""
+        """The term on other arguments, in both orders if the operator is commutative."""
         op = value.node.op
         assert isinstance(op, Operator)
         orders = [args, args[::-1]] if op.commutative else [args]
@@ -152,7 +152,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Line:
-    """What came of one substitution."""
+    """The result for one substitution."""
 
     shipped: taso.Shipped
     how: str
@@ -282,7 +282,7 @@ def add_rows(table: Table, vocabulary: Vocabulary, depths: Sequence[int], rules:
 
 
 def families(console: Console, names: Sequence[str], depths: Sequence[int]) -> None:
-    """What each depth adds to every vocabulary."""
+    """The table of what each depth adds to every vocabulary."""
     rules = Reducer()
     for rule in load_rules(default_directory()):
         rules.add(rule)

@@ -25,9 +25,9 @@ FOLDER = Path(__file__).resolve().parent / "dynamic"
 SMALL = 64
 """Elements of a constant that is kept."""
 FEW = 8
-"""Different numbers of a constant that is kept however large it is: a mask, say."""
+"""Most distinct numbers of a constant that is kept whatever its size: a mask, say."""
 LEAST_STD = 0.02
-"""Of weights that start all alike, in which those of a trained model would differ."""
+"""Deviation of weights that are all equal initially, as those of a trained model differ."""
 
 LLAMA = {
     "vocab_size": 1000,
@@ -49,7 +49,7 @@ class Export:
 
 
 def of_transformers(kind: str, *inputs: str, **settings: object) -> Export:
-    """A text model with random weights, fed as many tokens as one likes."""
+    """A text model with random weights, for any number of tokens."""
 
     def build() -> Any:
         import transformers  # noqa: PLC0415
@@ -127,7 +127,7 @@ def main() -> None:
             model = onnx.load(whole)
         for tensor in model.graph.initializer:
             empty(tensor)
-        # Where a node stood in somebody's source; as large as all the rest.
+        # The place of a node in source code; as large as all the rest.
         for node in model.graph.node:
             del node.metadata_props[:]
         onnx.save(model, FOLDER / f"{name}.onnx")

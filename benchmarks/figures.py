@@ -157,7 +157,7 @@ NEEDS: Mapping[str, Callable[[Rule, Set[str]], bool]] = {
     "inputs without NaN and +inf (`m < inf`)": lambda _, needs: FINITE not in needs,
     "inputs that are numbers (`finite(x)`)": lambda *_: True,
 }
-"""What the directions of rules need of their inputs, the first that is true of each."""
+"""Needs of directions of rules, of which the first that applies counts."""
 
 
 def needs_block(rules: Sequence[Rule]) -> str:

@@ -1,7 +1,7 @@
-"""Networks of any depth, with small weights: what `scaling.py` lets the search grow on.
+"""Networks of any depth, with small weights, for the scaling benchmark.
 
 A depth is a number of layers, cells or nodes; the networks have the operators and the wiring of
-the exported models, and as little width as keeps what the search does there the same.
+the exported models, and the least width with which the search does the same there.
 """
 
 from __future__ import annotations

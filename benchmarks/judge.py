@@ -34,7 +34,7 @@ TOLERANCE = 1e-3
 """Largest accepted difference, as a part of the largest magnitude of the output concerned."""
 
 SEEDS = (101, 102, 103)
-"""Of the inputs to compare on: others than those that xflow checks on."""
+"""Seed of the inputs to compare on, which differ from those that xflow checks on."""
 
 MIN_ROUNDS = 3
 PASSES = 4
@@ -46,7 +46,7 @@ Feeds = dict[str, np.ndarray]
 
 
 class Fault(StrEnum):
-    """What may be wrong with an output."""
+    """The kinds of faults of an output."""
 
     NOT_VALID = "not valid"
     NO_LOAD = "does not load"

@@ -57,7 +57,7 @@ def onnxoptimizer(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Peer:
-    """One of the other tools: `run` reads a file and writes another."""
+    """Another optimizer: `run` reads a file and writes another."""
 
     package: str
     run: Callable[[Path, Path], None]

@@ -241,7 +241,7 @@ class Ranking:
     def predicted(
         self, regions: Sequence[Region], original: State, state: State, graph: Graph
     ) -> dict[str, float] | None:
-        """What each cost says that a variant takes more; None if its regions cannot be timed."""
+        """The difference to the original by each cost; None if a region cannot be timed."""
         forms = [regions[0].in_place(each.graph.outputs) for each in (original, state)]
         before, after = self.costs.measure(forms, REGION_S)
         if before is None or after is None:
@@ -271,7 +271,7 @@ class Ranking:
         return float(total)
 
     def timed(self, graphs: Sequence[Graph]) -> list[tuple[float, float, float] | None]:
-        """What each graph takes more than the original, and the interval of their ratio."""
+        """The seconds that each graph takes more than the original, and the ratio's interval."""
         with tempfile.TemporaryDirectory() as name:
             paths = [Path(name) / f"{number}.onnx" for number in range(len(graphs))]
             for graph, path in zip(graphs, paths, strict=True):

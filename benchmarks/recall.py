@@ -29,7 +29,7 @@ WANTED = {3: 118, 4: 120}
 
 @dataclass(frozen=True)
 class Line:
-    """What came of one substitution."""
+    """The result for one substitution."""
 
     shipped: taso.Shipped
     found: Derived | NotDerived

@@ -155,7 +155,7 @@ def with_headroom(
 
 
 def failure(row: Row, options: argparse.Namespace) -> str:
-    """Return in what xflow has failed on a model, in one sentence, or nothing."""
+    """Return how xflow has failed on a model, in one sentence, or nothing."""
     made = row.attempt(XFLOW)
     if made.fault:
         return made.wrong or made.fault
@@ -168,7 +168,7 @@ def failure(row: Row, options: argparse.Namespace) -> str:
 
 
 def machine(options: argparse.Namespace) -> str:
-    """Name what the figures hold for."""
+    """Name the machine and the software that the figures hold for."""
     threads = f"{options.threads} thread{'' if options.threads == 1 else 's'}"
     return (
         f"{processor_name()}, {usable_cores()} cores; {options.provider}, {threads}; "

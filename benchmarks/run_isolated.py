@@ -67,7 +67,7 @@ UNCHANGED = {"wrong": "", "ratio": 1.0, "low": 1.0, "high": 1.0}
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one graph. Verdicts are those of `judge.py`, empty where nothing is timed.
+    """The results for one graph. Verdicts are those of `judge.py`, empty where nothing is timed.
 
     `chain` are the rules that lead to the hand-made form, None where none were found; `rules`
     those that the search applied.
@@ -86,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What xflow made of a graph; `model` is None where nothing was timed."""
+    """The output of xflow for a graph; `model` is None where nothing was timed."""
 
     form: Hashable
     rules: tuple[str, ...]
@@ -119,7 +119,7 @@ class Runner:
         return dataclasses.replace(row, seconds=time.monotonic() - start)
 
     def measured(self, row: Row, before: Path, best: Path, after: Path) -> Row:
-        """The row with what the rules can do, and what they did."""
+        """The row with the chain of rules that was found, and the result of xflow."""
         source, target = (import_model(ir.load(path)) for path in (before, best))
         goal = form(target.graph)
         outcome = self.estimated(source) if self.options.estimated else self.optimized(before)
@@ -149,7 +149,7 @@ class Runner:
         return row
 
     def optimized(self, before: Path) -> Outcome:
-        """What `xflow.optimize` makes of a model."""
+        """The result of `xflow.optimize` for a model."""
         result = xflow.optimize(
             before, rules=self.rules, budget=self.options.budget, threads=THREADS
         )
@@ -157,7 +157,7 @@ class Runner:
         return Outcome(form(import_model(result.model).graph), rules, result.model)
 
     def estimated(self, source: Imported) -> Outcome:
-        """What the search makes of a graph by the estimate alone."""
+        """The result of a search by the estimate alone for a graph."""
         found = search(
             source.graph,
             self.rules,

@@ -89,7 +89,7 @@ SERIES: Mapping[str, Series] = {
 
 @dataclass(frozen=True)
 class Point:
-    """What the search of one model took, and the bytes of the whole process at its peak.
+    """The costs of the search of one model, and the peak memory of its process in bytes.
 
     `import_s` and `search_s` are seconds of the processor, `clock_s` is the search's on the clock.
     `regions` are those of the first pass, `distinct` those that are not equal to another of them,

@@ -21,7 +21,7 @@ NO_GAIN = 1.01
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one model.
+    """The results for one model.
 
     `is_built` tells the networks that are built after papers from the exported ones; `profiles`
     are of the original and, if xflow changed it, of its output.  `headroom`, `removed` and
@@ -46,7 +46,7 @@ class Row:
     profiles: list[Profile] = dataclasses.field(default_factory=list)
 
     def attempt(self, tool: str) -> Attempt:
-        """What one tool has made of the model."""
+        """The result of one tool."""
         return next(made for made in self.attempts if made.tool == tool)
 
     def by(self, tools: Sequence[str]) -> "Row":

@@ -1,11 +1,11 @@
-"""TASO's shipped substitutions as rules of ours, with every size a symbol.
+"""TASO's shipped substitutions as rules of xflow, with every size a symbol.
 
 The left side is typed alone, by first-order unification: a variable has one shape wherever it
-occurs, what concat makes is a sum of extents, a kernel has odd extents ``2*r + 1``, and the
-channels of a convolution's input are a number of groups times those of its kernel. What the right
-side needs beyond that is not put in: it is for the verifier to find.
+occurs, the extent of a concatenation is a sum of extents, a kernel has odd extents ``2*r + 1``, and
+the channels of a convolution's input are a number of groups times those of its kernel. Further
+requirements of the right side are not put in: the verifier has to find them.
 
-As a program it prints what the verifier says of every rule, and the time that it takes.
+As a program it prints the verifier's verdict on every rule, and the time that it takes.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Typing:
                 own = int(expression.options["numdim"])
             case _:
                 own = rank
-        for _ in range(2):  # what one argument tells holds for the others
+        for _ in range(2):  # the rank of one argument is that of the others
             for argument in expression.arguments:
                 own = self._rank(argument, own) or own
         return own
@@ -262,13 +262,13 @@ class Shipped:
     guarded: bool
     """It holds only under a condition on shapes."""
     repeats: int | None
-    """The number of an earlier one that it says again."""
+    """The number of an earlier one that it repeats."""
     counterexample: Mapping[str, Sequence[int]]
     """Shapes of the variables at which it is false; empty where none are known."""
 
     @cached_property
     def rule(self) -> Rule:
-        """The substitution as a rule of ours."""
+        """The substitution as a rule of xflow."""
         typing = Typing(self.left, self.right)
         text = ", ".join(_text(e, typing) for e in self.left)
         other = ", ".join(_text(e, typing) for e in self.right)
@@ -363,7 +363,7 @@ def excludes(where: Sequence[str], shipped: Shipped) -> bool:
 
 @dataclass(frozen=True)
 class Line:
-    """What the verifier says of one substitution."""
+    """The verdict on one substitution."""
 
     shipped: Shipped
     verdict: Verdict
@@ -398,7 +398,7 @@ class Line:
 
 
 def judge(shipped: Shipped) -> Line:
-    """Ask the verifier; one direction, conditions inferred."""
+    """Prove or refute one direction, with conditions inferred."""
     rule = shipped.rule
     start = time.perf_counter()
     verdict = prove(rule, both_ways=False)

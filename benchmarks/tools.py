@@ -24,10 +24,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     f"{XFLOW} --domains ort": ("--domains", "ort"),
     f"{XFLOW} --keep-opset": ("--keep-opset",),
 }
-"""xflow with other options, by the name that the tables have for it."""
+"""Variants of xflow with other options, by their names in the tables."""
 
 HANG_S = 600.0
-"""What a process may take, beyond its budget if it has one, before it is ended."""
+"""Seconds after which a process is ended, beyond its budget if it has one."""
 
 
 class Failure(StrEnum):
@@ -40,7 +40,7 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one tool made of one model; times in seconds, memory in bytes.
+    """The result of one tool on one model; times in seconds, memory in bytes.
 
     `fault` is a `Failure`, or a `Fault` of the judge, or empty, and `wrong` a sentence on it.  The
     figures of an output are those of `judge.py`; one that is the input, byte for byte, is as fast
@@ -132,7 +132,7 @@ def judged(
 ) -> list[dict[str, Any]]:
     """Return the verdicts of `judge.py`, run in a process of its own.
 
-    Where the runtime dies of one of the outputs, or does not end, each is judged alone.
+    Where the runtime crashes or hangs on one of the outputs, each is judged alone.
     """
     command = [sys.executable, str(HERE / "judge.py"), str(before), *map(str, outputs)]
     command += ["--threads", str(options.threads), "--provider", options.provider, *at(shapes)]

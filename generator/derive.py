@@ -1,10 +1,9 @@
-"""One family: what is proposed is taken in a fixed order, smaller equations first, and kept
-where it is proved and does not follow from what was kept before.
+"""Derives the rules of one family: proposals are decided in a fixed order, smaller ones first.
 
-Enumeration, proofs and measurements are chunks that run elsewhere, also ahead of time; what is
-decided here are redundancy and acceptance, in the one order, so that the outcome does not depend
-on when a chunk comes back. A proof that was made ahead of time and turns out not to be needed is
-not looked at.
+A rule is kept if it is proved and does not follow from the rules kept before. Enumeration, proofs
+and measurements are chunks that run elsewhere, also ahead of time; only redundancy and acceptance
+are decided here, in that one order, so that the outcome does not depend on when a chunk is
+finished. A proof that was made ahead of time and turns out not to be needed is ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Dropped:
 
 @dataclass
 class Derivation:
-    """What a family gave: the rules kept, in the order of acceptance, and how it went."""
+    """The result for one family: rules kept, in the order of acceptance, counts and costs."""
 
     family: str
     kept: list[Kept] = field(default_factory=list)
@@ -58,7 +57,7 @@ class Derivation:
     seconds: float = 0.0
     """Processor time of its chunks, in whichever processes, and of the decisions."""
     deciding: float = 0.0
-    """Of these, spent on what follows from what: one after the other."""
+    """Of these, seconds spent deciding which proposals follow from rules, sequentially."""
     unknown: list[tuple[str, str]] = field(default_factory=list)
     """Text of plausible rules that were neither proved nor refuted, and the reason."""
 
@@ -89,12 +88,12 @@ class _Candidate:
     judge: Judge
     ticket: Ticket[Judged] | None = None
     state: str = ""
-    """The state of knowledge in which it was last compared with the rules."""
+    """The digest of the accepted rules (`FamilyJob._state`) for which `derived` was computed."""
     derived: bool = False
 
 
 class FamilyJob:
-    """The work on one family."""
+    """Derives the rules of one family step by step, while its chunks run elsewhere."""
 
     def __init__(self, family: Family, desk: Desk) -> None:
         self.family = family
@@ -103,16 +102,16 @@ class FamilyJob:
         self._desk = desk
         self._reducer = Reducer()
         self._state = ""
-        """Names the rules that the reducer knows, in their order."""
+        """A digest of the rules added to the reducer and removed from it, in order."""
         self._seen: set[tuple[str, str, str]] = set()
         self._origins: dict[int, Judge] = {}
-        """By the identity of a kept rule; none for definitions and rules of several outputs."""
+        """The proposal of each kept rule, by `id`; none for definitions and split rules."""
         self._explores: deque[Ticket[Explored]] = deque()
         self._line: deque[_Candidate] = deque()
         self.idle: list[Judge] = []
-        """Proposals that the search has no use for, see `fill`."""
+        """Proposals that no search needs, though a derivation may, see `fill`."""
         self._looked: int = 0
-        """How many of the line, from its head, were looked at ahead of their turn."""
+        """How many proposals, from the head of the line, were examined ahead of their turn."""
 
     @property
     def left(self) -> int:
@@ -126,7 +125,7 @@ class FamilyJob:
         return sum(not ticket.ready for ticket in self._explores)
 
     def prefetch(self, urgency: Urgency) -> None:
-        """Ask for what does not depend on other families."""
+        """Request the chunks that do not depend on other families."""
         desk, name = self._desk, self.family.name
         if self.family.definitions:
             desk.ask(Define(desk.seed), name, urgency)
@@ -136,9 +135,9 @@ class FamilyJob:
         )
 
     def steps(self, known: Iterable[Rule] = ()) -> Steps[Derivation]:
-        """Everything but the measurement of what was kept, which is asked for already.
+        """All work but the measurements of the kept rules, which are requested already.
 
-        Needs `prefetch` before it.
+        `prefetch` must have been called.
         """
         for rule in known:
             self._add(rule)
@@ -204,7 +203,7 @@ class FamilyJob:
         self._looked = max(0, self._looked - 1)
 
     def _look_ahead(self) -> bool:
-        """Have a later proposal proved that does not follow from the rules known now.
+        """Request the proof of a later proposal that does not follow from the rules known now.
 
         False where nothing was done: the workers are busy, or far enough ahead.
         """
@@ -256,7 +255,7 @@ class FamilyJob:
             if kept is not None:
                 self._origins[id(kept)] = judge
                 return
-        for text in judged.further:  # the one that was proved is there already
+        for text in judged.further:  # the proved one had been accepted before
             chunk = Settle(text, self._desk.seed)
             ticket = self._desk.ask(chunk, self.family.name, Urgency.NOW)
             kept = self._accept((yield from wait_for(ticket)))
@@ -267,7 +266,7 @@ class FamilyJob:
     def _accept(self, settled: Settled) -> Rule | None:
         """Keep a proven rule, with those of several outputs that follow.
 
-        None where it was not proved, or is there already.
+        None where it was not proved, or had been accepted before.
         """
         if settled.identity in self._seen:
             return None
@@ -286,7 +285,7 @@ class FamilyJob:
         return rule
 
     def _leave_one_out(self) -> Steps[None]:
-        """Drop what follows from rules that were accepted after it."""
+        """Drop the rules that follow from rules accepted later."""
         for item in list(self.result.kept):
             judge = self._origins.get(id(item.rule))
             if judge is None:
@@ -301,9 +300,9 @@ class FamilyJob:
             yield True
 
     def fill(self, gaps: Sequence[Judge], known: Database) -> Steps[list[Rule]]:
-        """Prove what no rule explains, unless `known` with what is proved before it does.
+        """Prove the gaps that `known` and the gaps proved before do not derive.
 
-        What is proved is of the base and not searched. Returns it.
+        Returns the rules proved; they belong to the base and are not searched.
         """
         added: list[Rule] = []
         tickets = [self._desk.ask(judge, self.family.name, Urgency.SOON) for judge in gaps]
@@ -326,7 +325,7 @@ class FamilyJob:
         return added
 
     def _is_unexplained(self, judge: Judge, rules: Database) -> bool:
-        """Whether `rules` leave a gap a gap."""
+        """Whether `rules` do not derive a proposal, see `is_gap`."""
         start = time.process_time()
         source, target = decode(judge.proposal.pair)
         found = is_gap(source, target, rules)
@@ -339,7 +338,7 @@ class FamilyJob:
 
 
 def measure(derivation: Derivation, desk: Desk) -> Steps[Derivation]:
-    """Note of each rule that was kept what rounding does to it."""
+    """Add its measured `numerics` to each rule that was kept."""
     for number, item in enumerate(derivation.kept):
         chunk = Measure(str(replace(item.rule, notes={})))
         numerics = yield from wait_for(desk.ask(chunk, derivation.family, Urgency.NOW))
@@ -349,7 +348,7 @@ def measure(derivation: Derivation, desk: Desk) -> Steps[Derivation]:
 
 
 def add_costs(derivations: Iterable[Derivation], desk: Desk) -> None:
-    """Fill in what the families cost, once all their chunks are back."""
+    """Fill in the families' processor seconds, once all their chunks are finished."""
     for derivation in derivations:
         chunks = (
             tally.seconds for (name, _), tally in desk.tallies.items() if name == derivation.family

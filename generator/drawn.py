@@ -1,4 +1,4 @@
-"""How the elements of random inputs are drawn."""
+"""The distributions from which elements of random inputs are drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Drawn:
     positive: frozenset[str] = frozenset()
     """Names of the inputs without negative elements."""
     reach: int = 1
-    """What the other elements are multiplied by."""
+    """A factor of the dyadics."""
     ties: bool = False
     """Whether elements of different inputs are often equal, and often 0."""
 

@@ -1,4 +1,4 @@
-"""Which equations nobody needs: those that save nothing and are not plain either."""
+"""Decides which equations are idle: they save nothing, are not plain, and do not help a search."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from xflow.generator.vocabulary import Vocabulary
 def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
     """Whether an equation saves nothing and is not plain either.
 
-    An equation between sides that cost the same only helps search to get elsewhere; of these
-    the ones are kept that read each activation once, and do more than exchange inputs, and those
-    that say that one operator is another. One operator, on views of weights too, may stand for
-    what repeats a term, as a rotation of heads does.
+    An equation between sides of equal cost only helps the search to reach other forms. Of these,
+    the ones are kept that read each activation once and do more than exchange inputs, and those
+    between two single operators. A single operator, on views of weights too, may replace a term
+    that repeats itself, as a rotation of heads does.
     """
     source, target = proposal.source, proposal.target
     free = {item.name for item in vocabulary.inputs if item.sort in vocabulary.free}
@@ -37,7 +37,8 @@ def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
 def may_matter(proposal: Proposal) -> bool:
     """Whether a derivation may need an idle equation.
 
-    What repeats a term is an instance of an equation between different inputs, or a curiosity.
+    A side that repeats a term is an instance of an equation between different inputs, or of no
+    practical use.
     """
     sides = (proposal.source, proposal.target)
     return not any(
@@ -64,7 +65,7 @@ def _is_view(value: Value, free: Collection[str]) -> bool:
 
 
 def is_trivial(value: Value) -> bool:
-    """Whether a term is ``t - t`` or ``t / t``: no model computes that."""
+    """Whether a term is ``t - t`` or ``t / t``, which models do not compute."""
     node = value.node
     return (
         isinstance(node.op, Operator)

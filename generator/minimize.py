@@ -40,7 +40,7 @@ class _Usable:
 
 @dataclass
 class Reducer:
-    """Knows the accepted rules."""
+    """Decides whether the accepted rules derive an equation by steps that make terms smaller."""
 
     usable: dict[int, list[_Usable]] = field(default_factory=dict)
 
@@ -61,10 +61,10 @@ class Reducer:
             self.usable[rank] = [item for item in usable if item.rule is not rule]
 
     def derives(self, source: Value, target: Value, vocabulary: Vocabulary) -> bool:
-        """Whether rules lead downhill from `source` to what costs no more than `target`.
+        """Whether rules lead downhill from `source` to a term that costs no more than `target`.
 
-        What saves an operator out of two is kept even where a detour without gain leads there:
-        search should not need one for what is that simple.
+        An equation that saves one operator of two is not derived by detours without gain: the
+        search should make such a simple step at once.
         """
         start, goal = order(source, vocabulary), order(target, vocabulary)[:2]
         steps = 1 if goal[0] < start[0] <= 2 else 2
@@ -116,7 +116,7 @@ class Reducer:
 
 
 def is_linear(value: Value, free: Collection[str] = ()) -> bool:
-    """Whether every input is read once at most; those in `free` as often as one likes."""
+    """Whether every input is read at most once; those in `free` any number of times."""
     seen: set[Value] = set()
 
     def read_once(term: Value) -> bool:
@@ -131,10 +131,10 @@ def is_linear(value: Value, free: Collection[str] = ()) -> bool:
 
 
 def repeats_itself(value: Value) -> bool:
-    """Whether a term of several operators applies one of them to twice the same.
+    """Whether a term of several operators applies one of them to the same value twice.
 
-    What is to be known of ``f(t, t)`` an equation of that one operator says; larger ones that
-    contain it are instances of equations between different inputs, or curiosities.
+    A fact about ``f(t, t)`` is an equation of that one operator; larger equations that contain it
+    are instances of equations between different inputs, or of no practical use.
     """
     nodes = [node for node in walk([value]) if isinstance(node.op, Operator) and node.inputs]
     return len(nodes) > 1 and any(len(set(node.inputs)) < len(node.inputs) for node in nodes)

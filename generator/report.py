@@ -1,4 +1,4 @@
-"""What a job did: the rows of its table, and the report that a machine reads."""
+"""The report of a generation: counts and costs by family, as rows of a table and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = ("graphs", "proposed", "proved", "refuted", "unknown", "kept")
 
 @dataclass
 class Summary:
-    """What the job did, in total and for each family."""
+    """Counts, times and memory of a generation, in total and for each family."""
 
     families: list[Derivation] = field(default_factory=list)
     seconds: float = 0.0
@@ -52,7 +52,7 @@ class Summary:
 
     @property
     def false_rate(self) -> float:
-        """Refuted rules among those that were tried: how often fingerprints deceive."""
+        """The part of the rules tried that were refuted: false positives of fingerprints."""
         counts = self.counts
         tried = counts["proved"] + counts["refuted"] + counts["unknown"]
         return counts["refuted"] / tried if tried else 0.0
@@ -97,7 +97,7 @@ class Summary:
         return derivation.deciding + sum(tally.longest for tally in kinds.values())
 
     def to_json(self) -> str:
-        """The report for machines; seconds are seconds, memory and sizes are bytes."""
+        """The report as JSON: times in seconds, memory and sizes in bytes."""
         return json.dumps(self._document(), indent=1) + "\n"
 
     def _document(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _chunks(tallies: Iterable[tuple[tuple[str, str], Tally]]) -> dict[str, dict[
 
 
 def unknown_pairs(families: Iterable[Derivation]) -> list[dict[str, str]]:
-    """What was neither proved nor refuted, by family and cause."""
+    """How many rules were neither proved nor refuted, by family and cause."""
     pairs = [
         {"family": d.family, "cause": cause_of(reason), "reason": reason, "rule": text}
         for d in families

@@ -1,4 +1,4 @@
-"""The whole job: every family, on all workers, and the database written to a folder."""
+"""Generates the database of rules: derives every family on all workers and writes the folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from xflow.generator.vocabulary import Family
 from xflow.rewriting.rule import Rule
 
 BASE = "elementwise"
-"""The family whose rules all others take as known."""
+"""The family whose rules all other families assume."""
 
 
 def generate(
@@ -140,7 +140,7 @@ def _derive_all(
     for name, job in jobs.items():
         job.prefetch(Urgency.NOW if name == BASE else Urgency.EXPLORE)
     made: dict[str, Derivation] = {}
-    # What states definitions alone compares nothing, so it need not wait for the base.
+    # A family of definitions alone compares nothing, so it need not wait for the base.
     tasks: dict[str, Steps[Derivation]] = {
         name: job.steps()
         for name, job in jobs.items()

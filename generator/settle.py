@@ -1,6 +1,6 @@
-"""What becomes of one plausible rule: proved, refuted or neither, with the rules that follow.
+"""The verdict on one plausible rule: proved, refuted or unknown, with the rules that follow.
 
-All here is a function of the rule's text and the seed. It does not ask what is known already.
+It is a function of the rule's text and the seed alone, whatever rules are known.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, Refuted, prove
 
 NOT_EMPTY = re.compile(r"\w+ >= 1")
-"""A condition that there is something along an axis."""
+"""A condition that a size is at least 1."""
 
 
 class Fate(Enum):
-    """What the prover said; the values are the names under which this is counted."""
+    """The prover's verdict; the values are the names of its counters."""
 
     PROVED = "proved"
     REFUTED = "refuted"
@@ -42,7 +42,7 @@ class Settled:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What rules that say the same share, whatever their names."""
+        """Equal for rules that state the same, whatever their names."""
         return (self.rule.inputs, self.rule.lhs, self.rule.rhs)
 
 
@@ -73,9 +73,9 @@ def settle(rule: Rule, seed: int) -> Settled:
 
 
 def _of_something(rule: Rule) -> Proved | None:
-    """A proof for where sizes are not 0, as which all were drawn, if no more is lacking.
+    """A proof under the condition that sizes are not 0, as all drawn ones are, if that suffices.
 
-    What else there might be to ask for, of data say, makes a rule of an accident.
+    Other conditions, on data say, would make a rule of an accidental equality.
     """
     verdict = prove(rule, weaken=True)
     if isinstance(verdict, Proved) and all(map(NOT_EMPTY.fullmatch, verdict.where)):

@@ -1,4 +1,4 @@
-"""Where a job stands while it runs, and how long it will take."""
+"""The progress of a job: counts by family, memory, and an estimate of the seconds left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTERVAL_S = 0.2
 
 @dataclass(frozen=True)
 class FamilyStanding:
-    """Where a family stands: its counts so far, and what is left."""
+    """The progress of one family: its counts so far, and what is left."""
 
     name: str
     counts: Counter[str]
@@ -35,7 +35,7 @@ class FamilyStanding:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the job stands."""
+    """The progress of a job at one moment."""
 
     seconds: float
     """Since this run began."""
@@ -44,7 +44,7 @@ class Standing:
     memory: int
     """Largest number of bytes that all processes held together."""
     latest: str
-    """What was done last."""
+    """The last thing that was done, for people."""
     families: tuple[FamilyStanding, ...]
 
 
@@ -52,7 +52,7 @@ Watch = Callable[[Standing], None]
 
 
 class Observer:
-    """Tells a `Watch` where the job stands, not too often."""
+    """Reports a job's progress to a `Watch`, at most every `INTERVAL_S` seconds."""
 
     def __init__(self, watch: Watch | None, desk: Desk, jobs: Sequence[FamilyJob]) -> None:
         self._watch = watch
@@ -62,7 +62,7 @@ class Observer:
         self._told = 0.0
 
     def tell(self, latest: str, at_once: bool = False) -> None:
-        """Report, unless it was done a moment ago."""
+        """Report, unless the last report was less than `INTERVAL_S` ago and it is not `at_once`."""
         now = time.monotonic()
         if self._watch is None or (now - self._told < INTERVAL_S and not at_once):
             return

@@ -1,4 +1,4 @@
-"""What a part of a family is built from: inputs of concrete sizes and productions over sorts.
+"""Vocabularies: inputs of concrete sizes and productions over sorts, from which terms are built.
 
 Sizes are *collapsed*: axes that a rule tells apart share a size (square matrices, as many output
 channels as input channels), because otherwise few graphs would type. Generalisation takes the
@@ -22,7 +22,7 @@ DTYPE = "FLOAT"
 
 
 def type_made(op: str) -> str:
-    """The element type of what an operator makes of nothing: integers where it knows no others."""
+    """The element type of an operator without inputs: integers where it supports no other."""
     return "INT64" if operator(op).sorts == frozenset({INT}) else DTYPE
 
 
@@ -95,18 +95,18 @@ class Vocabulary:
     """Its sorts are stages of one computation: deep terms are few, so a limit on the operators of
     a run does not cut them off."""
     reach: int = 1
-    """What inputs are multiplied by, where constants of the vocabulary are large."""
+    """A factor of all elements of inputs, where constants of the vocabulary are large."""
     ties: bool = False
-    """Draw elements that are often equal, and often 0: for comparisons."""
+    """Draw elements that are often equal and often 0, for comparisons."""
     reals: Mapping[Fraction, str] = field(default_factory=dict)
     """Numbers that stand for real symbols of rules, such as an epsilon: they mean nothing else."""
     literal: frozenset[str] = frozenset()
     """Operators whose integers stand for themselves in every rule."""
     by_example: bool = False
-    """What operators leave open of sizes is as enumerated: which axes a `Reshape` splits and
-    merges, which channels a convolution groups, which extents a constant has. Sizes that mean
-    different things must differ then. The end of a slice is free from the start, and a convolution
-    may have to have one group."""
+    """Whether what operators leave open of sizes is taken from the enumerated pair: which axes a
+    `Reshape` splits and merges, which channels a convolution groups, which extents a constant has.
+    Sizes that mean different things must differ then. The end of a slice is free from the start,
+    and a convolution may be required to have one group."""
 
     @property
     def drawn(self) -> Drawn:

@@ -1,13 +1,13 @@
-"""Certificates: what a proof found, written down so that another program can check it.
+"""Certificates: records of proofs, which an independent program can check.
 
-The prover searches; what it found (which terms cancel, which change of variables takes one to
-another, which value a maximum is reached at) goes to a `Recorder`, and from there into a record
-of plain lists, dictionaries and texts, the same bytes for the same rule. `xflow.verifier.recheck`
+The prover searches; its findings (which terms cancel, which change of variables takes one to
+another, which value a maximum is reached at) go to a `Recorder`, and from there into a record of
+plain lists, dictionaries and texts, the same bytes for the same rule. `xflow.verifier.recheck`
 reads it. A normal form is a list of terms:
 
     {"times": "1/2", "sum": "_k0 _k1", "where": "_k0 >= 0, n >= _k0 + 1", "of": ["x[_k0]", ...]}
 
-with nothing written where there is nothing to say. A factor is an element of an input, one of
+with empty parts left out. A factor is an element of an input, one of
 ``{"size": ...}``, ``{"function": ..., "args": [...]}``, ``{"inverse of": ...}`` and ``{"maximum":
 [{"over": ..., "where": ..., "value": ...}]}``, or a pair of one of these and its exponent. A
 condition that compares real numbers speaks of the sign of a normal form, ``sign(...)``; a table
@@ -43,7 +43,7 @@ Mark: TypeAlias = tuple[int, int]
 
 @dataclass
 class Recorder:
-    """What a search for a proof found, as far as it led anywhere."""
+    """Records the steps of a search for a proof that were successful."""
 
     groups: list[tuple[tuple[Term, Change], ...]] = field(default_factory=list)
     """Terms that cancel: each with the change of its bound variables to those of the first."""
@@ -55,7 +55,7 @@ class Recorder:
         return len(self.groups), len(self.witnesses)
 
     def rewind(self, mark: Mark) -> None:
-        """Forget what was recorded since `mark`: it led nowhere."""
+        """Forget what was recorded since `mark`, when the search backtracks."""
         groups, witnesses = mark
         del self.groups[groups:]
         del self.witnesses[witnesses:]
@@ -79,9 +79,9 @@ class Recorder:
                 yield from (guard.substitute(change) for guard in part.guards)
 
     def record(self, start: Mark, middle: Mark, left: Normal, right: Normal) -> Record:
-        """What was found, for the certificate.
+        """The record of one output, for the certificate.
 
-        From `start` to `middle` it was for the right side being defined, since then for the
+        From `start` to `middle` it is about the right side being defined, after that about the
         equation of normal forms ``left == right``.
         """
         named = {_identity(t): f"left {n}" for n, t in enumerate(left.terms)}
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def signs_record(conditions: Iterable[Constraint]) -> Record:
-    """What the comparisons in `conditions` compare with 0: normal forms, by their texts."""
+    """The normal forms that the comparisons in `conditions` compare with 0, by their texts."""
     found: Record = {}
     for condition in conditions:
         for atom in opaque_integers(condition.difference):
@@ -154,7 +154,7 @@ def _unique(items: Iterable[object]) -> list[object]:
 
 
 def statement(rule: Rule) -> Record:
-    """What a certificate of `rule` is about: its text, without its name and what was measured."""
+    """The part of a rule's text that its certificate is about: no name, no measurements."""
     return {
         "in": rule.inputs,
         "param": rule.params,
@@ -221,7 +221,7 @@ def _base_record(base: Base) -> object:
             return {"inverse of": normal_record(body)}
         case Maximum(options):
             return {"maximum": [_option_record(option) for option in options]}
-    # a kind that came later: the checker will say that it has no replay
+    # a new kind of factor: the checker will say that it has no replay
     return {"unknown": type(base).__name__}
 
 

@@ -2,8 +2,8 @@
 
 The language: what the right side's operators require; ``p >= 0`` for a symbol; equations of sizes
 without common factors; ``s != 0``, ``s > 0``, ``s >= 0`` for the values of a constant; and, where a
-rule is false without, ``p == 0``, ``p == 1``, ``p == q`` and ``n >= 1`` as far as samples ask for
-them. A condition is never trusted: the proof is repeated under it.
+rule is false without, ``p == 0``, ``p == 1``, ``p == q`` and ``n >= 1`` if samples require them.
+A condition is never trusted: the proof is repeated under it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_SAMPLED = 4
 
 
 def is_readable(condition: Constraint) -> bool:
-    """Whether a condition may be inferred: an equation of products tells a reader nothing."""
+    """Whether a condition may be inferred; an equation of products is too hard to read."""
     linear = isinstance(condition.difference, Expr) and all(
         len(monomial) <= 1 for monomial, _ in condition.difference.terms
     )
@@ -88,7 +88,7 @@ def sign_conditions(rule: Rule, low: int = 0) -> Iterator[str]:
 
 
 def sampled_conditions(rule: Rule) -> tuple[str, ...] | None:
-    """Conditions under which no sample tells the sides apart; None where none were found.
+    """Conditions under which the sides agree in all samples; None where none were found.
 
     One or two are looked for among all, the weakest first. If more are needed, greedily the
     condition is added that leaves the smallest part of the samples wrong, of those equal in this
@@ -159,13 +159,13 @@ def _wrong_part(
 ) -> float | None:
     """The part of samples under `extra` at which the sides differ; None for too few samples.
 
-    If more than `bound` are wrong, what it is of those until then.
+    If more than `bound` are wrong, the part of the samples up to then.
     """
     conditioned = replace(rule, where=(*rule.where, *extra))
     rank = min(filter(None, rule.ranks), default=rule.ranks[0])
     try:
         instance: Instance = conditioned.instance(rank)
-    except Exception:  # the condition makes no sense for this rule
+    except Exception:  # the condition is not meaningful for this rule
         return None
     conditions = left_conditions(instance)
     if any(condition.decided is False for condition in conditions):

@@ -1,4 +1,4 @@
-"""Proving whole directories of rules again, from their text alone."""
+"""Proves whole directories of rules again, from their text alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refute_rule(rule: Rule) -> Failure | None:
 def verify_rule(rule: Rule) -> Failure | None:
     """Prove `rule` as it stands, in every direction that it claims; conditions are not inferred.
 
-    What it says of rounding, if anything, must be what is measured.
+    Its line `numerics`, if any, must be the result of a measurement.
     """
     if claims_too_much(rule):
         return Failure(rule.name, f"not shown for the types {rule.types}, but {types_of(rule)}")

@@ -1,5 +1,4 @@
-"""What may be assumed of the sizes of a rule: preconditions that its left side and its text
-give."""
+"""Preconditions on the sizes of a rule, from its left side and its text, which a proof assumes."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def size_names(instance: Instance, conditions: Iterable[Constraint] = ()) -> lis
 
 
 def left_conditions(instance: Instance) -> list[Constraint]:
-    """What may be assumed of the sizes: dimensions, the left side's requirements, `where`."""
+    """The assumptions on sizes: dimensions, the left side's requirements, `where`."""
     conditions = [
         at_least(size, 0)
         for value in instance.inputs
@@ -35,7 +34,7 @@ def left_conditions(instance: Instance) -> list[Constraint]:
 
 
 def definitions(conditions: Sequence[Constraint]) -> dict[str, Size]:
-    """Symbols that equalities give in terms of others, by those."""
+    """Symbols that equations determine, with their values over other symbols."""
     found: dict[str, Size] = {}
     for condition in conditions:
         if condition.relation is not Relation.EQUAL:
@@ -54,7 +53,7 @@ def definitions(conditions: Sequence[Constraint]) -> dict[str, Size]:
 
 
 def lower_bounds(conditions: Sequence[Constraint]) -> dict[str, int]:
-    """The least value of each symbol of which a condition of its own tells one."""
+    """The least value of each symbol that a condition on it alone bounds from below."""
     lows: dict[str, int] = {}
     for condition in conditions:
         if condition.relation is Relation.AT_LEAST and len(condition.symbols) == 1:

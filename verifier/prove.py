@@ -1,4 +1,4 @@
-"""The prover: is a rule true at every size, and its right side defined wherever the left is?
+"""The prover: shows that a rule is true at every size, its right side defined where the left is.
 
 Verdicts are values. As in Alive2 it is refinement: what the left side requires is assumed, what
 the right side requires must be shown; what cannot be shown becomes a condition, if conditions
@@ -108,7 +108,7 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         return Unknown("vacuous: the rule has no ranks")
     found: Proved | Unknown = _found(rule, infer, weaken=False, thorough=False)
     if isinstance(found, Unknown):
-        # Samples tell most of what is false in less time than a thorough search for a proof takes.
+        # Samples refute most false rules in less time than a thorough search for a proof takes.
         counterexample = search_counterexample(rule)
         refuted = Refuted(counterexample) if isinstance(counterexample, Counterexample) else None
         if refuted and not weaken:

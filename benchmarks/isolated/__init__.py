@@ -1,7 +1,7 @@
 """Isolated graphs: rewrites that the runtime misses, each on its own.
 
-Every case of `CASES` is a graph as exporters emit it and the better one that somebody would write
-by hand. Both read the same inputs and weights, so that what the rules can do is an equation.
+Every case of `CASES` is a graph as exporters emit it and a better one written by hand. Both read
+the same inputs and weights, so that the rewrite is an equation that rules may derive.
 """
 
 from isolated import activations, convolutions, movements, normalizations, products

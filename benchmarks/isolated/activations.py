@@ -1,4 +1,4 @@
-"""Functions of single elements that exporters spell out."""
+"""Cases of elementwise functions that exporters spell out."""
 
 from __future__ import annotations
 

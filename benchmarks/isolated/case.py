@@ -1,4 +1,4 @@
-"""A case: a graph as exporters emit it, and the better one that somebody would write by hand."""
+"""A case of the isolated graphs: a graph as exporters emit it, and a better one written by hand."""
 
 from __future__ import annotations
 

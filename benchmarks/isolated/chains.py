@@ -1,4 +1,4 @@
-"""Whether rules lead from one graph to another, whatever anything costs."""
+"""Searches a chain of rules from one graph to another, without regard to costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xflow.rewriting.index import RuleIndex
 from xflow.search.steps import Steps
 
 STATES = 4000
-"""Graphs that are looked at before the search gives up."""
+"""Graphs that are visited before the search gives up."""
 
 
 def chain(

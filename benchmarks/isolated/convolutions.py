@@ -1,4 +1,4 @@
-"""Convolutions that merge with each other and with what stands before and behind them."""
+"""Cases of convolutions that merge with each other and with the operators around them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ IR_VERSION = 10
 """Old enough for every runtime that knows the operators, and new enough for all of them."""
 
 Operand: TypeAlias = "Tensor | float | Sequence[int] | np.ndarray[Any, Any]"
-"""What a node reads. Floats become constants of shape [], sequences of integers vectors."""
+"""Inputs of a node. Floats become constants of shape [], sequences of integers vectors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ Source: TypeAlias = Variable | Weight | Emptied | Call
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """What a variable, a weight or an output of a node holds."""
+    """The value of a variable, a weight or an output of a node."""
 
     source: Source
     index: int = 0
@@ -177,7 +177,7 @@ def _renamed(name: str, old: Sequence[str], new: Sequence[str]) -> str:
 
 
 def _walk(outputs: Sequence[Tensor]) -> Iterator[Source]:
-    """What `outputs` depend on, each once, sources before users."""
+    """The nodes and inputs that `outputs` depend on, each once, sources before users."""
     seen: set[Source] = set()
     waiting = [value.source for value in reversed(outputs)]
     while waiting:  # no recursion: a network is deeper than Python's stack

@@ -1,4 +1,4 @@
-"""The form of a graph: what it is made of, whatever its weights are and however they are made."""
+"""The form of a graph: its operators and wiring, without the data of weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that only move data."""
+"""Cases of operators that only move data."""
 
 from __future__ import annotations
 

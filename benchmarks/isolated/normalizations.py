@@ -1,4 +1,4 @@
-"""Normalizations that exporters spell out."""
+"""Cases of normalizations that exporters spell out."""
 
 from __future__ import annotations
 

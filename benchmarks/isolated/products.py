@@ -1,4 +1,4 @@
-"""Matrix products, and sums of things that have a factor in common."""
+"""Cases of matrix products, and of sums with a common factor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two databases: rules are compared by what they say, not by their names."""
+"""The difference between two databases of rules, which are compared by content, not by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Statement = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """A rule that says something else of the same two sides, and which of its lines differ."""
+    """A rule with the same two sides in both databases, and the names of its lines that differ."""
 
     before: Rule
     after: Rule
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """The rules that are new, the ones that are gone, and the ones that say something else."""
+    """The rules that were added, those that were removed, and those whose other lines changed."""
 
     gained: tuple[Rule, ...]
     lost: tuple[Rule, ...]
@@ -55,7 +55,7 @@ def compare(before: Iterable[Rule], after: Iterable[Rule]) -> Difference:
     everything = [_statement(rule) for rule in old], [_statement(rule) for rule in new]
     _cancel(old, new, *everything)
     changes: list[Change] = []
-    # First those of the same inputs, since the same two sides may be stated of several.
+    # First rules with the same inputs, since one pair of sides may be stated for several.
     for narrow in (True, False):
         for rule in list(new):
             match = next((other for other in old if _alike(other, rule, narrow)), None)
@@ -87,7 +87,7 @@ def _as_read(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def _facets(rule: Rule) -> dict[str, str]:
-    """What a rule says besides its two sides, by the names of its lines."""
+    """The other lines of a rule than its two sides, by their names."""
     return {
         "in": rule.inputs,
         "param": rule.params or "-",

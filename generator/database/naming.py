@@ -1,4 +1,4 @@
-"""Names and proof lines: what makes a kept rule a stanza of the database."""
+"""The names and proof lines that accepted rules get in the files of the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database on disk: a folder that is replaced as a whole, or stays as it was."""
+"""Writes the database of rules to a folder, which is replaced as a whole or left unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEW, _OLD = ".xflow-new", ".xflow-old"
 
 @dataclass(frozen=True)
 class Page:
-    """The rules of one family under their names, and what is to be told of it."""
+    """The contents of one family's file: its comment, its rules and the rules left undecided."""
 
     about: str
     kept: Sequence[Kept]
@@ -43,7 +43,7 @@ def prepare(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError("this is not a folder", str(out))
     here = Path.cwd()
-    if out in (here, *here.parents):  # whoever stands in it would stand in a deleted folder
+    if out in (here, *here.parents):  # this process would be left in a deleted folder
         raise OutputError(
             "it is replaced as a whole, and this is run from within", str(out), "change the folder"
         )
@@ -128,7 +128,7 @@ def _exchange(new: Path, out: Path) -> None:
         return
     if _swap(new, out):
         return
-    # Two steps, where the system has no such call; `prepare` mends what a kill leaves between.
+    # Two steps, where the system has no such call; `prepare` repairs a kill between them.
     old = _beside(out, _OLD)
     out.rename(old)
     try:

@@ -1,7 +1,7 @@
-"""What becomes of the rules of all families together: which of them make up the base.
+"""Divides the rules of all families into the base, shortcuts, and consequences that are dropped.
 
-A family's rules are held against its own and those of the families before it, so that a family
-that is generated again alone gets what it had.
+A family's rules are compared with its own and those of the families before it, so that a family
+that is generated again alone gets the same rules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def sort_out(
     order: Iterable[str],
     desk: Desk,
 ) -> Steps[None]:
-    """Drop what follows plainly, and note of the rest what follows from what.
+    """Drop plain consequences, and record from which rules each other consequence follows.
 
     `others` are the rules of families that are not generated in this run.
     """
@@ -57,7 +57,7 @@ def sort_out(
 
 
 def sources_of(number: int, found: Mapping[int, Consequence]) -> Iterator[int]:
-    """What a rule follows from; in the place of what is dropped, what that follows from."""
+    """The rules that a rule follows from; for a dropped one, those that it follows from."""
     for source in found[number].numbers if number in found else ():
         if source in found and found[source].is_plain:
             yield from sources_of(source, found)
@@ -80,7 +80,7 @@ def fill_gaps(
     rules: Sequence[Rule],
     desk: Desk,
 ) -> Steps[None]:
-    """Put into the base of the families of `jobs` what saves nothing and no rule explains.
+    """Add to the base of the families of `jobs` the idle equations that the rules do not derive.
 
     `rules` are those of all families that the search uses.
     """

@@ -1,1 +1,1 @@
-"""From a vocabulary to classes of terms that agree: terms, level by level, and fingerprints."""
+"""Enumeration of the terms of a vocabulary, level by level, and their classes by fingerprints."""

@@ -1,4 +1,4 @@
-"""One operator on many tuples of inputs at once: the operator's numpy reading, lifted.
+"""Vectorized evaluation: an operator's numpy implementation on many tuples of inputs at once.
 
 An operator declares what it does to one tuple of arrays. Called once for each of a million terms
 that would be slow; so it is called on stacked arrays, with attributes changed to suit, in one of
@@ -24,9 +24,9 @@ Stack: TypeAlias = Array
 Way: TypeAlias = Callable[[Sequence[Stack]], list[Stack]]
 
 FEW = 64
-"""So many elements are taken one by one before it is worth while to look for a way."""
+"""For up to so many elements, evaluating one by one is cheaper than looking for a way."""
 TRIED = 11
-"""How many elements a way is tried on: a number that is no extent of what is enumerated."""
+"""How many elements a way is tried on: a number that is no extent in an enumeration."""
 CELLS = 2**20
 """Elements of the largest array of one call, so that memory stays bounded."""
 
@@ -78,7 +78,7 @@ class Batch:
         for way in _ways(self.op, self.attributes):
             try:
                 made = way(sample)
-            except Exception:  # an operator may fail in any manner on what is not meant for it
+            except Exception:  # an operator may raise anything on inputs not meant for it
                 continue
             if len(made) == len(wanted) and all(map(_same, made, wanted)):
                 return way
@@ -88,7 +88,7 @@ class Batch:
 def _sample(stack: Stack) -> Stack:
     """Elements to try a way on: random reals, or elements of the stack where these are integers.
 
-    What is tried must not be all alike, which a stack may be.
+    Reals are not taken from the stack, since its elements may all be equal.
     """
     if stack.dtype.kind == "f":
         return np.random.default_rng(TRIED).standard_normal((TRIED, *stack.shape[1:]))

@@ -14,7 +14,7 @@ from xflow.core.registry import Array
 
 @cache
 def salt(kind: str, type: TensorType) -> Array:
-    """Two integers that tell sorts and types apart in fingerprints."""
+    """Two integers that make fingerprints of different sorts and types differ."""
     digest = hashlib.blake2b(f"{kind} {type}".encode(), digest_size=16).digest()
     return np.frombuffer(digest, np.uint64)
 

@@ -4,8 +4,8 @@ A term whose fingerprint is new represents its class, and larger terms are built
 representatives alone: what contains another member follows from a smaller equation. Every term
 that falls into a known class is a candidate: it may equal the representative.
 
-All terms of one operator and level are evaluated together. The graph of a term is made only when
-somebody asks for it: most terms, at the last level nearly all, are no more than a fingerprint.
+All terms of one operator and level are evaluated together. The graph of a term is made only on
+demand: of most terms, at the last level nearly all, the fingerprint alone is needed.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _enumerate(vocabulary: Vocabulary, seed: int, max_ops: int, exact: bool) -> 
 
 
 def draws_for(vocabulary: Vocabulary) -> int:
-    """How many draws a fingerprint takes: 3 or more, so that small tensors are not told too early
-    to be equal. A maximum or a choice looks like one of its arguments on a few elements.
+    """How many draws a fingerprint takes: at least 3, and enough for small tensors to have many
+    elements, since a maximum or a choice equals one of its arguments on a few.
     """
     sizes = [prod(item.sizes) for item in vocabulary.inputs if item.sort in vocabulary.roots]
     return max(DRAWS, -(-ELEMENTS // max(1, min(sizes, default=1))))
@@ -92,7 +92,7 @@ def _levels(vocabulary: Vocabulary, max_ops: int) -> Iterator[Level]:
 def _produce(state: State, number: int, below: Level) -> None:
     """Apply an operator to arguments that have `below` operators together, shared ones once.
 
-    Sharing is met where one argument is a part of another or the same.
+    Nodes are shared where one argument is a part of another, or the same.
     """
     sorts = state.vocabulary.productions[number].args
     for levels in _levels_below(state, sorts, below):
@@ -106,7 +106,7 @@ def _produce(state: State, number: int, below: Level) -> None:
 
 
 def _levels_below(state: State, sorts: Sequence[str], below: Level) -> Iterator[list[Level]]:
-    """The levels of arguments of these sorts that add up to `below`, as far as there are any."""
+    """The combinations of levels at which these sorts have terms and that add up to `below`."""
     known: dict[str, dict[int, list[int]]] = {sort: {} for sort in sorts}
     for height, free_height, sort in sorted(state.pools):
         if sort in known:
@@ -195,8 +195,8 @@ Member: TypeAlias = tuple[Pool, int]
 def _wholes(state: State, key: tuple[int, int, str]) -> Iterator[tuple[Member, Member]]:
     """Terms of one level and sort, each with a part of it.
 
-    A term that represents nothing is a whole, too, where its representative does not have that
-    part: what shares it would not be met as a term of so few operators.
+    A term that represents no class counts, too, where its representative does not have that part:
+    a term that shares it would otherwise not be found with so few operators.
     """
     for _, row, member in sorted(_members(state.pools.get(key, ()))):
         for part in _parts(state, row):

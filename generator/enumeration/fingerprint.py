@@ -1,4 +1,4 @@
-"""Fingerprints: what a term evaluates to on a few random inputs.
+"""Fingerprints: digests of the values of a term on a few random inputs.
 
 Inputs are dyadic rationals k/4 with 1 <= |k| <= 7, held in float64. Sums, products and maxima of
 them are exact at the depths enumerated here, which is checked; so equal fingerprints differ from
@@ -26,13 +26,13 @@ GRID = float(2**20)
 BOUND = float(2**30)
 DIGITS = 7
 """Digits to which values that are not exact are compared: so few that rounding, which leaves
-twelve or more, all but never tells equal terms apart."""
+twelve or more, almost never makes equal terms differ."""
 CACHED = 2**14
 """Numbers that are hashed at a time: so many stay in the processor's cache."""
 
 
 class InexactError(AssertionError):
-    """A value that float64 has not computed without rounding, where all are to be exact."""
+    """A value that float64 may have rounded, where all values must be exact."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Evaluator:
     draws: int = 3
     exact: bool = True
     drawn: Drawn = field(default_factory=Drawn)
-    """What inputs hold."""
+    """The distribution of the elements of inputs."""
     first: int = 0
     _memo: dict[Node, list[Stack]] = field(default_factory=dict)
     _calls: dict[object, Batch] = field(default_factory=dict)
@@ -118,8 +118,8 @@ def evaluate_stacks(call: Batch, inputs: Sequence[Stack], count: int) -> list[St
 def digests(stack: Stack, exact: bool) -> tuple[Array, Array]:
     """For each array of a stack 128 bits, as two integers, and whether all of it is finite.
 
-    Equal arrays have equal ones, others all but never. Values that are to be `exact` are small
-    multiples of 2^-20, else InexactError is raised; others are rounded to seven digits.
+    Equal arrays have equal digests, unequal ones almost never. With `exact`, values must be small
+    multiples of 2^-20, else InexactError is raised; otherwise they are rounded to seven digits.
     """
     flat = np.asarray(stack, np.float64).reshape(len(stack), -1)
     made = np.zeros((len(flat), 2), np.uint64)
@@ -171,5 +171,5 @@ def rounded(array: Array, digits: int = 9) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         exponent = np.floor(np.log10(np.abs(array)))
     exponent = np.where(np.isfinite(exponent), exponent, -12.0)
-    scale = 10.0 ** np.maximum(exponent - (digits - 1), -12.0)  # what cancels is 0
+    scale = 10.0 ** np.maximum(exponent - (digits - 1), -12.0)  # cancelled sums are 0
     return np.asarray(np.rint(array / scale) * scale)

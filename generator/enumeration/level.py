@@ -1,4 +1,4 @@
-"""One level of an enumeration: terms of as many operators are evaluated and put into classes."""
+"""One level of an enumeration: evaluates terms of equally many operators and classifies them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Candidate:
 
 @dataclass
 class Enumeration:
-    """What an enumeration found."""
+    """The result of an enumeration: its candidates, and counts for each level."""
 
     graphs: int = 0
     classes: int = 0
@@ -55,7 +55,7 @@ class Enumeration:
 
 @dataclass
 class State:
-    """An enumeration as far as it has come."""
+    """The state of an enumeration between levels."""
 
     vocabulary: Vocabulary
     evaluator: Evaluator
@@ -69,7 +69,7 @@ class State:
     places: dict[int, tuple[Pool, int]] = field(default_factory=dict)
     """Where representatives stand that are arguments of larger terms."""
     others: dict[tuple[int, int, str], list[Pool]] = field(default_factory=dict)
-    """Terms that represent nothing."""
+    """Terms that are not the representative of their class."""
     rivals: dict[int, int] = field(default_factory=dict)
     """For each of these its representative."""
     parts: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class State:
     shared: dict[int, set[int]] = field(default_factory=dict)
     """For a production the pairs of arguments one of which is a part of the other."""
     pending: list[tuple[Segment, Array]] = field(default_factory=list)
-    """Of the present level, with numbers that tell the order of enumeration."""
+    """The segments of the present level, with the place of each term in the enumeration."""
     order: int = 0
     serial: int = 0
     found: Enumeration = field(default_factory=Enumeration)

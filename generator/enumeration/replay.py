@@ -1,4 +1,4 @@
-"""Terms evaluated again: at draws of their own, and with inputs of other sizes."""
+"""Evaluates enumerated terms again, at independent draws and with inputs of other sizes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MANY = 61
 def other_sizes(vocabulary: Vocabulary, *, apart: bool = False) -> dict[str, Value]:
     """For each input one that is larger along each axis: by 1, or `apart`, by the axis's name.
 
-    What is enumerated has the same extent along axes of different names, and may hold by that
-    alone; but few terms fit where these are apart. The extents of kernels stay, for padding
-    depends on them; so does an extent of 1.
+    In an enumeration, axes of different names have the same extent, and an equation may hold for
+    that reason alone; but few terms fit where the extents differ. The extents of kernels stay,
+    since padding depends on them; so does an extent of 1.
     """
     names = dict.fromkeys(name for item in vocabulary.inputs for name in item.names)
     more = {name: i + 2 if apart else 1 for i, name in enumerate(names)}
@@ -44,9 +44,9 @@ def _larger(item: Input, vocabulary: Vocabulary, more: Mapping[str, int]) -> tup
 
 
 def other_constants(vocabulary: Vocabulary, inputs: Mapping[str, Value]) -> dict[int, int]:
-    """What the sizes of constants become, such as those of ones: as those of the inputs do.
+    """The sizes of constants such as ones, mapped as `other_sizes` maps those of the inputs.
 
-    Only where sizes that mean different things differ; elsewhere they stay.
+    Empty where sizes that mean different things may be equal: then constants stay.
     """
     if not vocabulary.by_example:
         return {}
@@ -95,10 +95,10 @@ class Replay:
             self._evaluate(table.segments[number], by_segment[number])
 
     def agree(self, source: int, target: int) -> bool:
-        """Whether nothing is found at which both terms are defined and differ."""
+        """Whether the terms are equal at all draws where both are defined."""
         left, right = self._values[source], self._values[target]
         if left is None or right is None or left.shape != right.shape:
-            return True  # nothing is said where one of them does not fit
+            return True  # undecided where one of them does not fit
         if left.dtype.kind != "f":
             return bool(np.array_equal(left, right))
         with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Enumerated terms, kept as rows of a table: graphs are made only of those that are asked for.
+"""Enumerated terms, stored as rows of a table; the graph of a term is made on demand.
 
 A *pool* holds the representatives of one level and one sort, with their values; a *segment* holds
 terms that apply one operator with fixed attributes to members of two pools. So a term is a number
@@ -25,11 +25,11 @@ from xflow.ops import operator
 
 
 class Call:
-    """What a production does with attributes to inputs of fixed types. Raises ShapeError."""
+    """A production applied with fixed attributes to inputs of fixed types. Raises ShapeError."""
 
     def __init__(self, op: str, attributes: Attributes, types: Sequence[TensorType], then: str):
         self.written = (op, tuple(sorted(attributes.items())), then)
-        """What the production says, whatever the types."""
+        """The attributes as the production has them, before they are adapted to the types."""
         leaves = [leaf("{}", type) for type in types]
         node = apply(op, leaves, attributes, dtype=type_made(op))[0].node
         assert isinstance(node.op, Operator)
@@ -37,7 +37,7 @@ class Call:
         self._then = operator(then) if then else None
         self._second = Batch(self._then, {}) if self._then else None
         self.identity = (op, tuple(sorted(node.attributes.items())), tuple(types), then)
-        """Calls with equal ones make the same terms of the same arguments."""
+        """Calls with equal keys make the same terms of the same arguments."""
         outputs = self._finish(node.outputs)
         self.types = tuple(output.type for output in outputs)
         self._texts = [str(output) for output in outputs]

@@ -1,1 +1,1 @@
-"""From pairs of concrete graphs to rules over symbols: proposals, skeletons, sizes, words."""
+"""Generalisation of pairs of concrete graphs to proposed rules over symbols."""

@@ -48,7 +48,7 @@ def definitional_rules(seed: int, among: Iterable[Operator] | None = None) -> It
 
 
 def _rules(op: Composite, dims: Mapping[int, str], seed: int) -> list[tuple[Shapes, Rule]]:
-    """The rules of which something can be said, with the shapes that they were made from."""
+    """The rules that can be stated, with the shapes that they were made from."""
     made = []
     for shapes, attributes in _cases(op, max(dims)):
         rule = _rule(op, _inputs(op, shapes, attributes, dims), attributes, seed)
@@ -133,7 +133,7 @@ def _cases(
 def _divisors(op: Composite) -> Iterator[str]:
     """The attributes that say into how many parts axes are split, as heads and groups.
 
-    What that means for the sizes only an example with different ones shows, as families have.
+    How the sizes depend on these, only an example with different sizes shows, as families have.
     """
     for name, spec in op.attributes.items():
         if spec.kind is Kind.INT and not spec.flag:

@@ -1,4 +1,4 @@
-"""What types leave open, closed as in an example: equations that hold of the numbers of one pair.
+"""Guesses for what types leave open: equations between sizes that hold in one concrete pair.
 
 A `Reshape` requires no more than as many elements, and a convolution in groups that the channels
 divide into them. Which axes become one, and what a group has, only an example shows. The equations
@@ -21,7 +21,7 @@ from xflow.generator.generalization.skeleton import Built
 
 
 def merged_axes(built: Built, concrete: Built) -> Iterator[Size]:
-    """For each run of axes that a `Reshape` of `concrete` makes of another, what is then zero."""
+    """For each run of axes that a `Reshape` of `concrete` makes of another, what is 0 then."""
     for value, example in zip(built.steps, concrete.steps, strict=True):
         if isinstance(value.node.op, Operator) and value.node.op.name == "Reshape":
             before, after = value.node.inputs[0].shape, value.shape
@@ -51,7 +51,7 @@ def runs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[slice, s
 
 
 def without_common_factor(equation: Size) -> Size:
-    """An equation divided by what all its terms have in common, which is no zero."""
+    """An equation divided by the common factor of all its terms, which is not 0."""
     if not isinstance(equation, Expr):
         return equation
     monomials = [Counter(monomial) for monomial, _ in equation.terms]
@@ -125,13 +125,13 @@ def pieces(built: Built, known: Mapping[str, int]) -> Iterator[Size]:
 
 
 def _free_extents(value: Value) -> Sequence[Size]:
-    """The sizes that the operator of a value has of its own accord."""
+    """The sizes that come from attributes of a value's operator and not from its inputs."""
     node = value.node
     if not isinstance(node.op, Operator):
         return ()
     if node.op.name == "Split":
         return cast("tuple[Size, ...]", node.attributes["split"])
-    # A literal one, as that of Eye(n=2), is what it is.
+    # A literal size, as that of Eye(n=2), is not free.
     return () if node.inputs else tuple(size for size in value.shape if free_symbols(size))
 
 

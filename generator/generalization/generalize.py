@@ -48,7 +48,7 @@ class Generalizer:
             rule = self._plausible(skeleton, numbers, example)
             if rule is not None:
                 # With padding, or without: a side may be undefined in what padding adds. And for
-                # any number of groups, or not: few channels seldom tell that there must be one.
+                # any number of groups, or not: few channels seldom show that there must be one.
                 made: list[Rule] = []
                 for fixed in ("", "pads", *(("group",) if example is not None else ())):
                     kinds = [name for name in LIFTED if name != fixed]
@@ -108,7 +108,7 @@ class Generalizer:
         for key, members in sorted(groups.items(), key=str):
             values = {numbers[j] if isinstance(numbers[j], int) else None for j in members}
             if key[0] == "scales" and values == {1}:
-                continue  # an axis that is not enlarged: few know what to do with one that is
+                continue  # an axis that is not enlarged: few operators support enlarging it
             if len(values) == 1 and None not in values and self._may_vary(skeleton, key, members):
                 for j in members:
                     result[j] = slot_symbol(members[0], skeleton.slots[members[0]])
@@ -172,7 +172,7 @@ def is_determined(rule: Rule) -> tuple[bool, bool]:
 def reads_all(rule: Rule) -> bool:
     """Whether the right side is a term that reads all inputs of the left one.
 
-    Numbers that only the left side has may be chosen by whoever goes from right to left: by how
+    Numbers that only the left side has may be chosen when rewriting from right to left: by how
     much to pad, say. An input alone is not a term: every value is one.
     """
     return (

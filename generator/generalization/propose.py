@@ -46,9 +46,9 @@ def propose(
 ) -> list[Proposal]:
     """Proposals, smaller ones first, and among these the ones with more inputs.
 
-    A side that reads an input which the other does not is the left one; where both do, neither
-    side could be computed from what the other is given. Candidates that other draws or sizes
-    refute are dropped, and counted as ``accidental``.
+    A side that reads an input which the other does not is the left one; where both read such an
+    input, neither side can replace the other. Candidates that other draws or sizes refute are
+    dropped, and counted as ``accidental``.
     """
     groups: dict[str, Proposal] = {}
     names = _Names(vocabulary)
@@ -127,7 +127,7 @@ class _Names:
         self._pattern = re.compile(rf"(?<!')\b(?:{words})\b(?![(='])")
 
     def distinct(self, candidates: Iterable[Candidate]) -> list[tuple[str, Candidate]]:
-        """The candidates one side of which reads all inputs, and what they say.
+        """The candidates one side of which reads all inputs, with canonical texts of both sides.
 
         Smaller ones come first. Pairs that differ in the names of inputs alone have one skeleton
         and the same numbers: the first stands for all.

@@ -1,4 +1,4 @@
-"""Evaluation of rules at random sizes: a quick filter before the prover, and nothing more."""
+"""Evaluation of rules at random sizes: a quick filter before the prover, which decides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xflow.verifier.refutation.refute import index_ranges, real_symbols
 
 EXTENTS = (2, 3, 4, 5, 7, 11)
 NUMBERS = (0, 0, 1, 1, 1, 2, 2, 2, 3)
-"""What sizes and other numbers are drawn from."""
+"""The values from which sizes and other numbers are drawn."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:
 
 
 def _solution(equation: Size, name: str, values: dict[str, int]) -> int | None:
-    """What a symbol has to be for `equation` to be 0, all others as they are; None if not found.
+    """The value of a symbol at which `equation` is 0, all others as they are; None if not found.
 
     Where the symbol is divided, as in ``M = n * (M // n)``, the values of the others are tried, and
     its own value times each of them.

@@ -127,7 +127,7 @@ def _end(value: Value, attributes: Mapping[str, Attribute], position: int) -> Si
 
 
 def _generic(value: Attribute, vocabulary: Vocabulary) -> Attribute:
-    """What a rule has for an attribute: a symbol for a number that stands for any, a sort."""
+    """The form of an attribute in rules: a symbol for a number that stands for any, a sort."""
     if isinstance(value, Fraction) and value in vocabulary.reals:
         return RealSymbol(vocabulary.reals[value])
     return (sort_of(value) or value) if isinstance(value, str) else value

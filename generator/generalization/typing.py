@@ -102,7 +102,7 @@ def _with_plain_extents(skeleton: Skeleton, typing: Typing) -> Typing:
     """`typing` with a symbol in the place of an extent ``a - q``, and ``a + q`` in that of ``a``.
 
     That is the same rule, but a match says what the extent is, and leaves `q` open where nothing
-    else in the pattern speaks of it.
+    else in the pattern contains it.
     """
     for size in dict.fromkeys(size for shape in typing.shapes for size in shape):
         if not isinstance(size, Expr) or sorted(c for _, c in size.terms) != [-1, 1]:
@@ -130,7 +130,7 @@ def _plain(shapes: Sequence[Sequence[Size]]) -> int:
 
 
 def _values(skeleton: Skeleton, example: Point) -> dict[str, int]:
-    """What the symbols of slots and extents are in the example."""
+    """The values of the symbols of slots and extents in the example."""
     extents = {
         extent_name(i, axis): size
         for i, shape in enumerate(example.shapes)
@@ -165,7 +165,7 @@ def _solve_by_example(built: Built, concrete: Built, known: dict[str, int]) -> M
                 return {name: -split[1] if split[0] == 1 else split[1]}
     if all(_has_quotient(equation) for equation in equations if isinstance(equation, Expr)):
         return {}
-    # What is equal to what hangs on the parts into which an extent is divided.
+    # Which sizes are equal depends on the parts into which an extent is divided.
     for extent, divisor in divided(equations):
         fresh = f"b{len(known)}"
         known[fresh] = known[extent] // evaluate(divisor, known)
@@ -185,7 +185,7 @@ def _solve(built: Built, extents: set[str]) -> Mapping[str, Size] | None:
             continue
         linear = all(len(monomial) <= 1 for monomial, _ in equation.terms)
         # Extents in attributes (b), then extents of inputs (n), then other numbers (a); the last
-        # made first, so that rules speak of what they meet first.
+        # made first, so that rules name sizes by the inputs that they meet first.
         for name in sorted(free_symbols(equation), key=lambda n: ("bna".index(n[0]), _late(n))):
             split = coefficient_of(equation, name)
             if split is None or abs(split[0]) != 1 or (name in extents and not linear):

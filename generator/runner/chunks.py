@@ -39,7 +39,7 @@ class Chunk(Generic[Result_co]):
 
     @property
     def about(self) -> str:
-        """What it is about, for messages."""
+        """Its subject in words, for messages."""
         raise NotImplementedError
 
     def run(self) -> Result_co:
@@ -57,12 +57,12 @@ class ProposalCode:
 
 @dataclass(frozen=True)
 class Explored:
-    """What a vocabulary gave: how much, and the proposals that are worth a look, in order."""
+    """The result of enumerating a vocabulary: counts, and proposals in the order of decision."""
 
     counts: Counter[str]
     proposals: tuple[ProposalCode, ...]
     idle: tuple[ProposalCode, ...] = ()
-    """Those that the search has no use for, but that a derivation may need."""
+    """Idle proposals: no search needs them, but a derivation may."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ _keys: dict[int, tuple[Vocabulary, str]] = {}
 def vocabulary_key(vocabulary: Vocabulary) -> str:
     """A digest of a vocabulary, worked out once for each object, since many chunks hold it."""
     found = _keys.get(id(vocabulary))
-    if found is None:  # the object is held, so that no other takes its identity
+    if found is None:  # the object is kept, so that its id is not reused
         found = _keys[id(vocabulary)] = (vocabulary, digest(vocabulary))
     return found[1]
 
@@ -129,12 +129,12 @@ class Judged:
 
     settled: tuple[Settled, ...]
     further: tuple[str, ...]
-    """Less general rules that were not looked at."""
+    """Less general rules that were not tried."""
 
 
 @dataclass(frozen=True)
 class Judge(Chunk[Judged]):
-    """Generalise a proposal, and prove what is plausible."""
+    """Generalise a proposal, and prove the plausible rules."""
 
     kind: ClassVar[str] = "prove"
     vocabulary: Vocabulary
@@ -177,7 +177,7 @@ class Settle(Chunk[Settled]):
 
 @dataclass(frozen=True)
 class Consequence:
-    """That a rule follows from others, which are given by their numbers."""
+    """The numbers of the rules that a rule follows from, and whether it does so plainly."""
 
     numbers: tuple[int, ...]
     is_plain: bool
@@ -185,7 +185,7 @@ class Consequence:
 
 @dataclass(frozen=True)
 class Compare(Chunk[dict[int, Consequence]]):
-    """Find out which of a family's rules follow from others; all numbered from the first `own`."""
+    """Which of a family's rules follow from others; `own` and `known` are numbered in one row."""
 
     kind: ClassVar[str] = "compare"
     own: tuple[str, ...]
@@ -207,7 +207,7 @@ class Compare(Chunk[dict[int, Consequence]]):
 
 @dataclass(frozen=True)
 class FindGaps(Chunk[tuple[bool, ...]]):
-    """Find out which of some equations the rules do not explain."""
+    """Which of some equations the rules do not derive, see `is_gap`."""
 
     kind: ClassVar[str] = "gaps"
     pairs: tuple[Code, ...]

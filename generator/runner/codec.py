@@ -1,7 +1,7 @@
-"""Graphs and other inputs of chunks as plain data: to send, and to make keys of.
+"""Graphs and other inputs of chunks as plain data, which can be pickled and hashed.
 
-Interned nodes do not pickle: a copy would be equal to nothing. They are taken apart into tuples,
-and applied again where they arrive.
+Interned nodes cannot be pickled: equality is identity, so a copy would equal no other node. They
+are encoded as tuples, and rebuilt in the process that receives them.
 """
 
 from __future__ import annotations

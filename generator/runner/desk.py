@@ -1,4 +1,4 @@
-"""The desk: where families ask for chunks, and the one place that knows what has come back."""
+"""The desk: takes families' requests for chunks, submits each once, and keeps the outcomes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Result = TypeVar("Result")
 Made = TypeVar("Made")
 
 Steps = Generator[bool, None, Made]
-"""Work that is done bit by bit: it yields whether it got on, or else waits for a ticket."""
+"""A coroutine of steps: yields True after progress, and False while it waits for a ticket."""
 
 
 class Urgency(IntEnum):
-    """What is asked for first, from what is waited for to what will be needed at the end."""
+    """The priority of a chunk, smaller first: `NOW` is awaited, `LAST` needed at the end."""
 
     NOW = 0
     SOON = 1
@@ -34,7 +34,7 @@ class Urgency(IntEnum):
 
 @dataclass
 class Ticket(Generic[Result]):
-    """A claim to the result of a chunk."""
+    """A future: the result of a chunk, once it is there."""
 
     chunk: Chunk[Result]
     family: str
@@ -63,10 +63,10 @@ class Tally:
     seconds: float = 0.0
     longest: float = 0.0
     memory: int = 0
-    """Largest number of bytes that were resident in a process behind a chunk."""
+    """Largest number of bytes that were resident in a process after a chunk."""
 
     def add(self, outcome: Outcome, recalled: bool) -> None:
-        """Count an outcome. What was recalled cost its time in an earlier run."""
+        """Count an outcome. The seconds of one that was recalled were spent in an earlier run."""
         self.chunks += 1
         self.recalled += recalled
         self.seconds += outcome.seconds
@@ -76,24 +76,24 @@ class Tally:
 
 @dataclass
 class Desk:
-    """Hands chunks to an engine, each once, and remembers their outcomes in a journal."""
+    """Submits chunks to an engine, each once, and stores their outcomes in a journal."""
 
     engine: Engine
     seed: int
     max_ops: int
     journal: Journal | None = None
     finished: Callable[[str, Chunk[Any]], None] = lambda family, chunk: None
-    """Told of each chunk that has come back, with its family."""
+    """Called with the family and the chunk when one is finished."""
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
     """By family and kind of chunk."""
     workers: Counter[str] = field(default_factory=Counter)
     """Microseconds that each worker process was busy, in this run."""
     _tickets: dict[str, Ticket[Any]] = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)
-    """Chunks that are in the tallies: one that was let go may be asked for again."""
+    """Keys of chunks that are in the tallies: one that was forgotten may be requested again."""
 
     def ask(self, chunk: Chunk[Result], family: str, urgency: Urgency) -> Ticket[Result]:
-        """A claim to the chunk's result; a chunk that was asked for before is not run again."""
+        """The ticket of a chunk; one that was requested before is not run again."""
         key = chunk.key
         ticket = self._tickets.get(key)
         if ticket is None:
@@ -109,11 +109,11 @@ class Desk:
         return ticket
 
     def forget(self, ticket: Ticket[Any]) -> None:
-        """Let go of a result that nobody will ask for again."""
+        """Free a result that will not be requested again."""
         self._tickets.pop(ticket.chunk.key, None)
 
     def decide(self, key: str, answer: Callable[[], bool]) -> bool:
-        """The answer to a question of which `key` says everything: from the journal, if there."""
+        """`answer()`, or the journal's answer under `key`, which must determine it."""
         known = self.journal.decided(key) if self.journal else None
         if known is None:
             known = answer()
@@ -122,7 +122,7 @@ class Desk:
         return known
 
     def collect(self, timeout: float) -> None:
-        """Take what has come back; wait for the first for so many seconds."""
+        """Take the outcomes that have arrived; wait up to `timeout` seconds for the first."""
         try:
             arrived = [self.engine.outcomes.get(timeout=timeout) if timeout else None]
         except queue.Empty:
@@ -137,7 +137,7 @@ class Desk:
                 return
 
     def _take(self, key: str, outcome: Outcome) -> None:
-        if not key:  # of the engine itself
+        if not key:  # an error of the engine itself
             raise WorkerError(outcome.error)
         if self.journal and not self.engine.journals and not outcome.error:
             self.journal.write(key, outcome)
@@ -162,7 +162,7 @@ def wait_for(ticket: Ticket[Result]) -> Steps[Result]:
 
 
 def complete(desk: Desk, tasks: dict[str, Steps[Made]], done: Callable[[str, Made], None]) -> None:
-    """Let all tasks get on in turn until each is done; `done` may add tasks."""
+    """Run all tasks by turns, step by step, until each is done; `done` may add tasks."""
     while tasks:
         moved = False
         for name, task in list(tasks.items()):

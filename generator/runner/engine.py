@@ -1,4 +1,4 @@
-"""Engines: what runs chunks. This is what they have in common, and the one that runs them here."""
+"""Engines, which run chunks: their interface, their queue, and the engine within this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xflow.generator.runner.chunks import Chunk
 from xflow.generator.runner.outcome import Outcome, execute
 
 MAX_LOSSES = 3
-"""A chunk that ends its worker so often is not tried again."""
+"""A chunk during which so many workers ended is not tried again."""
 
 
 @dataclass(order=True)
@@ -28,12 +28,12 @@ class Item:
     losses: int = field(default=0, compare=False)
 
     def lost(self, why: str) -> Outcome | None:
-        """Note that its worker ended; an outcome where that is enough."""
+        """Count a worker that ended; the outcome where the chunk is given up."""
         self.losses += 1
         return self.given_up(why) if self.losses >= MAX_LOSSES else None
 
     def given_up(self, why: str) -> Outcome:
-        """That there is no result, with the family and what it was about."""
+        """The outcome without a result, which names the family and the chunk."""
         times = f"{MAX_LOSSES} workers that did it ended ({why})"
         return Outcome(None, f"family {self.family}, {self.chunk.about}: {times}")
 
@@ -71,11 +71,11 @@ class Queue:
 
 @dataclass
 class Usage:
-    """What an engine used."""
+    """The resources that an engine has and has used."""
 
     workers: int
     limit: int = 0
-    """Bytes that they may hold; 0 where nobody bounds it."""
+    """Bytes that they may hold together; 0 where there is no limit."""
     peak_memory: int = 0
     """Bytes resident in all processes of this machine together, at the worst moment sampled."""
     lost: int = 0
@@ -96,7 +96,7 @@ class Engine(Protocol):
 
     @property
     def hungry(self) -> bool:
-        """Whether workers may soon have nothing to do."""
+        """Whether workers may soon be idle."""
 
     def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
         """Have a chunk run; one that is urgent goes first."""
@@ -105,17 +105,17 @@ class Engine(Protocol):
         """Make a chunk more urgent that has not begun."""
 
     def close(self) -> None:
-        """End all workers at once, whatever they do."""
+        """End all workers at once, even those that run a chunk."""
 
 
 class QueueingEngine:
-    """What engines have in common that keep chunks waiting until a worker is free."""
+    """Base class of engines that queue chunks until a worker is free."""
 
     def __init__(self, usage: Usage) -> None:
         self.usage = usage
         self.outcomes: queue.Queue[tuple[str, Outcome]] = queue.Queue()
         self._lock = threading.Lock()
-        """Held while the queue or the items are looked at: a thread feeds the workers."""
+        """Held while the queue or the items are accessed: a thread feeds the workers."""
         self._queue = Queue()
         self._items: dict[str, Item] = {}
 
@@ -134,7 +134,7 @@ class QueueingEngine:
                 self._queue.hurry(self._items[key], urgency)
 
     def _wake(self) -> None:
-        """Have the thread look for work."""
+        """Wake the thread that feeds the workers."""
         raise NotImplementedError
 
     def _deliver(self, item: Item, outcome: Outcome) -> None:
@@ -144,7 +144,7 @@ class QueueingEngine:
 
 
 class InlineEngine:
-    """Runs each chunk here and now: for small jobs, and for tests."""
+    """Runs each chunk within `submit`, in this process: for small jobs, and for tests."""
 
     name = "inline"
     hungry = False

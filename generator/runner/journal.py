@@ -1,4 +1,4 @@
-"""The journal: results of chunks on disk, so that a killed run is taken up where it was.
+"""The journal: results of chunks on disk, from which a run that was killed is resumed.
 
 It lies in the user's folder for caches, never among the rules. Each job has a folder of its own,
 named by all that its chunks depend on besides themselves; it is deleted when the job is done.
@@ -29,14 +29,14 @@ from xflow.generator.runner.outcome import Outcome
 from xflow.generator.runner.source import source_digest
 
 STALE_DAYS = 14
-"""Journals of runs that nobody took up for so long are deleted."""
+"""Seconds after which the journal of a run that was not resumed is deleted."""
 
 DECISIONS = "decisions"
 _LINE = 42  # 40 digits, the answer, a line feed
 
 
 def journal_folder(seed: int, max_ops: int, families: tuple[str, ...]) -> Path:
-    """Where the journal of such a job lies."""
+    """The folder of the journal of a job, named by a digest of all that its results depend on."""
     name = digest(source_digest(), seed, max_ops, sorted(families))
     return default_path().parent / "generate" / name
 
@@ -87,11 +87,11 @@ class Journal:
         self._append.flush()
 
     def close(self) -> None:
-        """Keep it for another run."""
+        """Close the files, which stay for another run."""
         self._append.close()
 
     def delete(self) -> None:
-        """The job is done."""
+        """Delete the journal, since the job is done."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -138,12 +138,12 @@ def _read_decisions(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Delete the journals that nobody has written to for long."""
+    """Delete the journals that were not written to for a long time."""
     limit = time.time() - STALE_DAYS * 86400
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if not re.fullmatch("[0-9a-f]{40}", path.name):
-                continue  # none of ours
+                continue  # not a journal
             newest = max((entry.stat().st_mtime for entry in os.scandir(path)), default=0.0)
             if max(newest, path.stat().st_mtime) < limit:
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Outcomes as data, to be kept in a file: what is read is checked, and nothing in it is run.
+"""Outcomes as JSON: what is read from a file is checked against types, and no code in it is run.
 
-Whoever can write to the journal could put anything there. So it holds JSON, in which the classes of
-a fixed list stand by their names, and each value has to be of the type that its field says.
+A file of the journal is not trusted. So it holds JSON, in which the classes of a fixed list stand
+by their names, and each value has to be of the type that its field declares.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def to_text(outcome: Outcome) -> str:
 
 
 def from_text(text: str) -> Outcome:
-    """What `to_text` was given. Raises ValueError for a text that it did not write."""
+    """The inverse of `to_text`. Raises ValueError for a text that it did not write."""
     try:
         found = _value(json.loads(text))
     except (TypeError, LookupError, ArithmeticError, RecursionError, AttributeError) as error:
@@ -68,7 +68,7 @@ def _plain(value: object) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """What `_plain` was given. Raises one of several errors for anything else."""
+    """The inverse of `_plain`. Raises one of several errors for anything else."""
     if not isinstance(plain, dict):
         if isinstance(plain, list):
             raise ValueError("a list of no kind")
@@ -104,7 +104,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is of the type that an annotation says, all that it holds included."""
+    """Whether a value, with all that it contains, is of the annotated type."""
     if hint in (Any, object):
         return True
     if hint is None or hint is types.NoneType:

@@ -22,7 +22,7 @@ from xflow.generator.runner.source import source_digest
 from xflow.generator.runner.worker import serve
 
 SAMPLE_S = 0.1
-"""Seconds between two looks at the memory of the workers."""
+"""Seconds between two samples of the workers' memory."""
 
 
 class _Worker(Worker):
@@ -62,7 +62,7 @@ class LocalEngine(QueueingEngine):
         self._wake_there.send_bytes(b"")
 
     def _guarded(self) -> None:
-        """The thread. What goes wrong in it ends the job rather than leave it waiting."""
+        """The thread's body. An error in it ends the job, which would wait forever otherwise."""
         try:
             while not self._closing:
                 self._hand_out()
@@ -130,11 +130,11 @@ class LocalEngine(QueueingEngine):
             self._alone.popleft()
         self._deliver(item, outcome)
         share = (self._limit - resident()) // self.usage.workers
-        if outcome.memory > share:  # what it holds is little use to the next chunk
+        if outcome.memory > share:  # its memory is of little use to the next chunk
             self._end(worker)
 
     def _lost(self, worker: _Worker) -> None:
-        """A worker ended by itself, or somebody ended it: its chunk is run again."""
+        """A worker has ended or was ended: its chunk is run again."""
         self._end(worker)
         if worker.item is None:
             return

@@ -1,4 +1,4 @@
-"""Memory: what the machine grants, what the processes hold, and how many may run at once."""
+"""Memory in bytes: what the machine grants, what processes hold, and how many workers fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKER = 400_000_000
 """Bytes that a worker needs at least: the program, its libraries and the proof of a convolution."""
 
 SHARE = 0.75
-"""The part of the granted memory that is used where nobody says how much."""
+"""The part of the granted memory that is used unless a limit is given."""
 
 
 def granted() -> int:
@@ -47,7 +47,7 @@ def _group_limits(root: Path = Path("/sys/fs/cgroup")) -> Iterable[int]:
 
 
 def default_limit() -> int:
-    """Bytes that the job may use if nobody says."""
+    """Bytes that the job may use unless a limit is given."""
     return int(granted() * SHARE)
 
 

@@ -1,4 +1,4 @@
-"""What comes of running a chunk: its result, or why there is none, and what it cost."""
+"""Outcomes: the result of running a chunk, or its error, with processor time and memory."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Outcome:
     wall: float = 0.0
     """Seconds from start to end."""
     memory: int = 0
-    """Bytes resident in the process behind it."""
+    """Bytes resident in the process afterwards."""
     worker: str = ""
     """The process that ran it: machine and number."""
 
 
 def execute(chunk: Chunk[Any]) -> Outcome:
-    """Run a chunk here. An exception of its own is an outcome: it would come again."""
+    """Run a chunk. An exception that it raises is an outcome, since it would be raised again."""
     start, used = time.perf_counter(), time.process_time()
     error, result = "", None
     try:
         result = chunk.run()
     except MemoryError:
-        raise  # says nothing of the chunk: another time there may be enough
+        raise  # not the chunk's fault: another time there may be enough
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
     return Outcome(
@@ -51,10 +51,10 @@ def execute(chunk: Chunk[Any]) -> Outcome:
 
 
 def pack(value: object) -> bytes:
-    """`value` as bytes that travel."""
+    """`value` as compressed bytes."""
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpack(data: bytes) -> Any:
-    """What `pack` was given."""
+    """The inverse of `pack`."""
     return pickle.loads(data)

@@ -1,6 +1,6 @@
 """The engine of a Ray cluster: the same chunks, as Ray tasks.
 
-Ray runs a task again whose worker or machine is lost. Every machine must have the same program
+Ray runs a task again if its worker or machine is lost. Every machine must have the same program
 installed, which is checked: another version could find other rules. The journal is written where
 the job is conducted, as outcomes arrive.
 """
@@ -19,7 +19,7 @@ from xflow.generator.runner.outcome import Outcome, execute, pack, unpack
 from xflow.generator.runner.source import source_digest
 
 POLL_S = 0.1
-"""Seconds between two looks at what has finished."""
+"""Seconds between two polls for finished tasks."""
 
 CONNECT_S = 10.0
 """Seconds within which a cluster has to answer."""
@@ -29,7 +29,7 @@ AHEAD = 2
 
 
 def run_task(data: bytes, source: str) -> bytes:
-    """What a Ray task does."""
+    """Run one packed chunk; the body of a Ray task."""
     if source_digest() != source:
         return pack(Outcome(None, "a machine of the cluster has another version of xflow"))
     return pack(execute(unpack(data)))
@@ -56,7 +56,7 @@ class RayEngine(QueueingEngine):
         self._connect(address, workers)
         cores = int(ray.cluster_resources().get("CPU", 1))
         super().__init__(Usage(min(cores, workers or cores, _fitting(limit, cores)), limit or 0))
-        # Ray retries what is lost with its worker; an exception of the program is an outcome.
+        # Ray retries tasks that are lost with a worker; an exception of the program is an outcome.
         task = ray.remote(run_task)
         self._task: Any = task.options(num_cpus=1, max_retries=MAX_LOSSES - 1)
         self._source = source_digest()
@@ -133,7 +133,7 @@ class RayEngine(QueueingEngine):
     def _fetch(self, reference: Any, item: Item) -> Outcome:
         try:
             data: bytes = self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:  # before the chunk, or behind it
+        except self._ray.exceptions.RayTaskError as error:  # before the chunk, or after it
             reason = " ".join(str(error.cause).split())[:200]
             return Outcome(None, f"family {item.family}: a Ray task failed ({reason})")
         except self._ray.exceptions.RayError as error:
@@ -145,7 +145,7 @@ class RayEngine(QueueingEngine):
 
 
 def _knock(address: str | None) -> None:
-    """See that somebody listens at ``host:port``: Ray waits for minutes. Raises OSError."""
+    """Connect to ``host:port`` as a test, since Ray waits for minutes. Raises OSError."""
     host, _, port = (address or "").rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host, int(port)), CONNECT_S).close()

@@ -1,4 +1,4 @@
-"""Which program this is: a digest of its source and of the versions that verdicts depend on."""
+"""The identity of the program: a digest of its source and of the versions verdicts depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import xflow.generator
 import xflow.verifier
 
 PACKAGES = ("mpmath", "numpy", "onnx", "sympy", "z3-solver")
-"""What verdicts, certificates and measured roundings may depend on, besides the source."""
+"""Packages on which verdicts, certificates and measured roundings may depend."""
 
 
 @cache

@@ -16,7 +16,7 @@ from xflow.generator.runner.source import source_digest
 def serve(connection: Connection, folder: Path | None, source: str) -> None:
     """Run chunks until the other end closes, writing each outcome into the journal at once.
 
-    So what was computed is not lost with the process that asked for it.
+    So a result is not lost if the parent process ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

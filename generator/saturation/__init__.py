@@ -1,1 +1,1 @@
-"""What follows from rules: an e-graph that grows by them, derivations, the base and its gaps."""
+"""Consequences of rules: equality saturation in an e-graph, derivations, the base and its gaps."""

@@ -1,10 +1,10 @@
-"""Two databases in one: the base, and the working set.
+"""The division of the rules into the base and the working set of the search.
 
-The *base* is what has to be known: no rule of it follows from the others within a few steps of
-saturation. The *working set* is what the search uses, and has rules that follow as well, where the
-way there leads through what is larger: ``Conv(x, w) + Conv(x, v) = Conv(x, w + v)`` follows from
-the rules on concatenations, but a search would have to concatenate first. Each of these names the
-rules that it follows from. What follows without such a detour is in neither: the search finds it.
+No rule of the *base* follows from the others within a few steps of saturation. The *working set*
+is what the search uses. It also has rules that follow from others by a detour through larger terms:
+``Conv(x, w) + Conv(x, v) = Conv(x, w + v)`` follows from the rules on concatenations, but a search
+would have to concatenate first. Each of these names the rules that it follows from. A rule that
+follows without a detour is in neither: the search finds it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from xflow.rewriting.index import adds_operators
 from xflow.rewriting.rule import Rule
 
 STEPS = 2
-"""Within so many steps of saturation a rule follows from others, or is one of the base."""
+"""A rule that does not follow from others within so many steps of saturation is in the base."""
 
 MAX_NODES = 4_000
-"""Nodes of an e-graph at which the question is given up; the rule is one of the base then."""
+"""Nodes of an e-graph at which a derivation is given up; the rule is in the base then."""
 
 MAX_SAVED = 1
-"""Operators that a rule may save which follows from several others without a detour, and is left
-out for that: what saves more, the search should find in one step, whatever stands around it."""
+"""Most operators saved by a rule that is dropped since it follows from several others without a
+detour; what saves more, the search should find in one step, whatever surrounds it."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Follows:
     rules: tuple[str, ...]
     """Their names."""
     is_plain: bool
-    """Whether they lead from side to side, as far as the rule does, by terms that are no larger,
-    and in a step or so."""
+    """Whether they lead from side to side, in the directions of the rule, by terms that are no
+    larger and within few steps."""
 
 
 def consequences(rules: Sequence[Rule], known: Sequence[Rule] = ()) -> dict[str, Follows]:
@@ -81,7 +81,7 @@ def _size(rule: Rule) -> tuple[int, int]:
 
 def _is_plain(rule: Rule, found: Derived, database: Database) -> bool:
     if any(not i.is_determined for d in rule.directions() for i in d.instances()):
-        return False  # the search chooses the numbers, which nothing it follows from does
+        return False  # the search chooses the numbers, which no rule that it follows from does
     large, small = _size(rule)
     if len(found.rules) > 1 and large - small > MAX_SAVED:
         return False
@@ -93,14 +93,14 @@ def _is_plain(rule: Rule, found: Derived, database: Database) -> bool:
 
 
 def _adds(rule: Rule) -> bool:
-    """Whether it adds elementwise operators, which the search does where that gains by itself."""
+    """Whether it adds elementwise operators, which the search does only for a gain at once."""
     return any(map(adds_operators, rule.usable_instances()))
 
 
 def _as_searched(rule: Rule) -> list[Direction]:
     """The directions in which the search can use a rule; derivations use it from either side.
 
-    The search leaves out what matches everywhere, and what does not say all that it needs.
+    The search leaves out patterns that match everywhere or do not determine the replacement.
     """
     return [
         Direction(direction, rule.name)

@@ -44,7 +44,7 @@ class Derived:
     inputs: Mapping[str, Value]
     """The inputs of the terms in the chains, by their names in the equation."""
     where: tuple[str, ...] = ()
-    """The conditions under which the equation was taken."""
+    """The conditions on sizes under which the equation was derived."""
 
     @property
     def is_partial(self) -> bool:
@@ -105,13 +105,12 @@ def derive_claim(
     seed: int = 0,
     infer: bool = True,
 ) -> Derived | NotDerived:
-    """As `derive`, for an equation of which nobody has shown that it holds.
+    """As `derive`, for an equation that is not known to hold.
 
-    What the verifier proves besides is derived as it stands. Else it is asked for conditions on
-    sizes (with `infer`), and the equation is derived under these, which `Derived.where` then names:
-    it may be false without, at sizes at which it was not tried. What the verifier refutes for all
-    that is not derived, and what partial operators take part in, or is claimed of any rank, only if
-    it is proved.
+    An equation that the verifier proves is derived as it stands. Else, with `infer`, the verifier
+    is asked for conditions on sizes, under which the equation is derived; `Derived.where` names
+    them. Without them it may be false at sizes that were not tried. An equation that the verifier
+    refutes all the same is not derived; one with partial operators, or at any rank, only if proved.
     """
     found = derive(rule, rules, steps, seed)
     is_derived = isinstance(found, Derived)
@@ -119,7 +118,7 @@ def derive_claim(
     if isinstance(shown, Proved) or (shown is None and not infer):
         return found
     if infer:
-        # What was derived is worth a search among conditions for which samples have to ask.
+        # Only for what was derived is a search among conditions by samples worth its time.
         under = prove(rule, both_ways=False, weaken=is_derived)
         of_sizes = not isinstance(under, Proved) or not _speaks_of_values(rule, under.where)
         shown = under if shown is None or of_sizes else shown
@@ -140,7 +139,7 @@ def derive_claim(
 def _speaks_of_values(rule: Rule, where: Sequence[str]) -> bool:
     """Whether one of the conditions that the rule lacks is about signs of elements of an input.
 
-    That elements are numbers is taken for granted: what is derived is an equation of numbers.
+    That elements are numbers is assumed: an equation of numbers is derived.
     """
     names = rule.value_names
     facts = (fact_of(text, names) for text in set(where) - set(rule.where))
@@ -157,7 +156,7 @@ def derive(
     """Whether `rules` lead from one side of `rule` to the other within `steps` steps.
 
     Each step is an equality where both its terms are defined. Where operators that are not defined
-    everywhere take part (`Derived.is_partial`), that alone does not tell that the right side is
+    everywhere take part (`Derived.is_partial`), that alone does not show that the right side is
     defined wherever the left side is.
     """
     database = rules if isinstance(rules, Database) else Database.of(rules)

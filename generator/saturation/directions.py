@@ -1,9 +1,9 @@
-"""Rules as equality saturation uses them: from either side.
+"""Directions of rules: equality saturation applies each rule from either side.
 
 A proved rule is an equation, so it can also be read from right to left at sizes at which its
-conditions hold and its left side makes sense. Often the right side does not say all that the left
-side needs: ``Concat(Split(x)[0], Split(x)[1]) = x`` does not say where to split. Then a part of the
-left side that does is looked for, too: ``x`` is such a concat if ``Split(x)`` is there already.
+conditions hold and its left side is defined. Often a match of the right side does not determine
+the left side: ``Concat(Split(x)[0], Split(x)[1]) = x`` leaves open where to split. Then a part of
+the left side is matched, too: ``x`` is such a concat if the e-graph has ``Split(x)`` already.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def both_ways(rule: Rule) -> tuple[Rule, Rule]:
 
 
 def anchored(instance: Instance) -> Instance | None:
-    """`instance` such that a match says all that the right side needs; None if that cannot be.
+    """`instance` such that a match determines the right side; None if that is not possible.
 
-    Where the left side does not, the smallest part of the right side that does is put before it,
-    on both sides.
+    Where the left side alone does not, the smallest part of the right side that does is added in
+    front, on both sides.
     """
     if _says_all(instance):
         return instance
@@ -131,7 +131,7 @@ def _operators(values: Iterable[Value]) -> frozenset[Operator]:
 
 
 class Database:
-    """Rules, ready to be matched from either side."""
+    """Rules in both directions, prepared for matching in an e-graph."""
 
     def __init__(self, directions: Iterable[Direction]):
         self.directions = tuple(directions)
@@ -151,6 +151,6 @@ class Database:
         return Database(item for item in self.directions if item.name in wanted)
 
     def within(self, values: Iterable[Value]) -> Database:
-        """The rules that speak of no other operators than those under `values`."""
+        """The rules that have no other operators than those under `values`."""
         known = _operators(values)
         return Database(item for item in self.directions if item.vocabulary <= known)

@@ -1,4 +1,4 @@
-"""Sizes at which an equation is looked at: general ones, and those at the edge of what it claims.
+"""Sizes at which an equation is derived: general ones, and the smallest its conditions allow.
 
 In general sizes whatever is independent is different, so that nothing holds because two sizes
 happen to be equal. At the edges each symbol in turn is as small as the conditions let it be, and
@@ -22,7 +22,7 @@ from xflow.verifier.preconditions import left_conditions, lower_bounds, size_nam
 from xflow.verifier.refutation.refute import Sampler, real_symbols
 
 ELEMENTS = {REALS_ONLY: "FLOAT", AND_INTEGERS: "INT64", ANY_TYPE: BOOL}
-"""What stands for ``REAL``: a type for which few other rules hold than those that hold for all."""
+"""In place of ``REAL``, a type for which hardly any rules hold but those for all types claimed."""
 
 SIGNS = (1, -1, 0, 1)
 """Of the real attributes, from draw to draw, as far as the conditions allow."""
@@ -32,7 +32,7 @@ TRIES = 200
 
 
 def draws(instance: Instance, rng: random.Random, general: int) -> Iterator[Match]:
-    """What the inputs and symbols of `instance` may be: `general` draws, then the edges."""
+    """Values for the inputs and symbols of `instance`: `general` draws, then the edges."""
     conditions = left_conditions(instance)
     names = size_names(instance, conditions)
     if instance.broadcast:  # its shapes are drawn apart

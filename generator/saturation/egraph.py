@@ -1,4 +1,4 @@
-"""An e-graph: many equal terms at once, and for each equality the reason why it holds.
+"""An e-graph: classes of equal terms, with the reason for each equality.
 
 Terms are the hash-consed values of `xflow.core.node`. A *class* holds terms that are known to be
 equal; it is named by its oldest term. Two nodes of one operator with equal attributes whose inputs
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass
 class _Class:
-    """What is known of a class: its nodes by operator, and the nodes that read it."""
+    """A class of equal values: its nodes by operator, and the nodes that read it."""
 
     nodes: dict[object, list[Value]] = field(default_factory=dict)
     users: list[Node] = field(default_factory=list)
@@ -175,7 +175,7 @@ class EGraph:
         return self._union(self._number(left), self._number(right), reason)
 
     def rebuild(self) -> None:
-        """Unite what has become congruent."""
+        """Unite the classes of nodes that have become congruent."""
         while self._worklist:
             nodes, self._worklist = list(dict.fromkeys(self._worklist)), []
             for node in nodes:
@@ -200,7 +200,7 @@ class EGraph:
             self._union(left, right, Congruence(order))
 
     def _key(self, static: Hashable, op: object, inputs: Sequence[Value]) -> Hashable:
-        """What is the same for congruent nodes."""
+        """A key that is equal for congruent nodes."""
         numbers = [self._find(self._numbers[value.node] + value.index) for value in inputs]
         if isinstance(op, Operator) and op.commutative:
             numbers.sort()

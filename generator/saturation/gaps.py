@@ -1,9 +1,9 @@
-"""Gaps: proposals that save nothing, and that the rules which were kept do not explain.
+"""Gaps: proposals that save nothing and do not follow from the rules that were kept.
 
-An equation between sides that cost the same is no step that the search wants, but it may be what a
-derivation needs. So where the rules do not lead from one side to the other, it is proved and put
-into the base. The question is asked at the sizes of the enumeration, where axes share sizes: what
-is no consequence there is none at all.
+The search does not want an equation between sides of equal cost, but a derivation may need it. So
+where the rules do not lead from one side to the other, it is proved and put into the base. This is
+decided at the sizes of the enumeration, where axes share sizes: an equation that does not follow
+there does not follow in general.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from xflow.generator.saturation.saturate import Saturation
 from xflow.rewriting.text import parse_rules
 
 STEPS, STEPS_ASIDE = 3, 2
-"""Within so many steps of saturation a proposal is explained, or there is a gap: steps by rules on
-its own operators, and by all rules."""
+"""Steps of saturation, by rules on its own operators and by all rules, within which a proposal must
+follow; otherwise it is a gap."""
 
 MAX_NODES = 3_000
-"""Nodes of an e-graph at which the question is given up; the proposal counts as explained then, as
-what has so many forms is no lack of rules."""
+"""Nodes of an e-graph at which saturation is given up; the proposal counts as no gap then, since
+where there are so many forms, rules are not missing."""
 
 
 def is_gap(source: Value, target: Value, database: Database) -> bool:
-    """Whether the rules lead from `source` to `target` in no way that is short."""
+    """Whether the rules do not lead from `source` to `target` within few steps."""
     own = database.within([source, target])
     return not (
         _is_explained(source, target, own, STEPS)

@@ -1,4 +1,4 @@
-"""Equality saturation: all that rules make of terms, step by step, in one e-graph.
+"""Equality saturation: applies all rules to terms, step by step, in one e-graph.
 
 In a step every rule, from either side and at every rank (see `directions`), is matched against all
 classes, and only then are all matches applied. A rule is applied where `xflow.rewriting.match` says
@@ -37,7 +37,7 @@ MAX_MATCHES = 100_000
 
 MAX_EXPONENT = 64
 MAX_NUMBER = 2**100
-"""Of numbers that are computed: powers beyond the first take long, no type has the second."""
+"""Bounds of computed numbers: larger exponents take long, and no type has larger numbers."""
 
 
 @lru_cache(maxsize=10_000)
@@ -134,8 +134,8 @@ _NOTHING = Graph(())
 class Saturation:
     """An e-graph that grows by rules.
 
-    Several `outputs` are what it is about: rules of several outputs that have no input in common
-    are tried on these alone, since any two values would do. `facts` are known of leaves.
+    Rules of several outputs that have no input in common are tried on the given `outputs` alone,
+    since they match any two values. `facts` are known of leaves.
     """
 
     def __init__(
@@ -166,13 +166,13 @@ class Saturation:
 
     @property
     def outputs(self) -> list[Value]:
-        """The classes of the values that it is about."""
+        """The classes of the given outputs."""
         return list(dict.fromkeys(map(self.egraph.canonical, self._outputs)))
 
     def is_fact(self, fact: Fact, value: Value) -> bool:
         """Whether all elements of a class are known to satisfy a condition.
 
-        They are numbers here: what is derived is an equation of numbers.
+        They are assumed to be numbers here, since an equation of numbers is derived.
         """
         if fact.relation not in SIGNS:
             return True
@@ -237,7 +237,7 @@ class Saturation:
                 break
             if self._apply(place):
                 self.is_finished = False
-                self.egraph.rebuild()  # at once, so that the next ones are seen to be known
+                self.egraph.rebuild()  # at once, so that later matches are recognised as known
         self.egraph.rebuild()
         self._compute()
         self.is_finished |= self.is_full
@@ -287,7 +287,7 @@ class Saturation:
     def _is_known(
         self, instance: Instance, roots: tuple[Value, ...], leaves: Mapping[Value, Value]
     ) -> bool:
-        """Whether the right side is there and equal already, as far as that is easily seen."""
+        """Whether the right side is there and equal already; False where that is hard to see."""
         found = dict(leaves)
         for node in _nodes(instance.rhs):
             if isinstance(node.op, Leaf):

@@ -1,1 +1,1 @@
-"""What is enumerated together, by theme. `xflow.generator.families` lists the families."""
+"""The vocabularies, a module for each theme. `xflow.generator.families` lists the families."""

@@ -1,4 +1,4 @@
-"""Elementwise functions at any shape: activations, powers, and the forms that exporters write.
+"""Vocabularies of elementwise functions at any shape: activations, powers, exporters' spellings.
 
 Where a function is computed in many steps, its sorts are the stages: an intermediate result is
 used as the next stage would, and nowhere else.
@@ -225,8 +225,8 @@ SIGMOIDS = Vocabulary(
 def _gelus(name: str, by: str, constant: str, *, complement: bool = False) -> Vocabulary:
     """Gelu by the error function of the input divided by the root of 2, or by its complement.
 
-    Models hold 1/sqrt(2) as a number, in which nobody sees a reciprocal, and -1/sqrt(2) likewise:
-    each form has a vocabulary of its own, where no shorter one stands for it.
+    Models hold 1/sqrt(2) as a number, which is not recognised as a reciprocal, and -1/sqrt(2)
+    likewise: each form has a vocabulary of its own, where no shorter form represents it.
     """
     scaled: tuple[Production, ...] = (applied(by, X, constant, "scaled"),)
     factor, sign = applied("Add", "error", "one", "factor"), "Add"

@@ -1,4 +1,4 @@
-"""Attention, step by step as exporters write it, and how its heads are laid out.
+"""Vocabularies of attention, step by step as exporters write it, and of the layout of its heads.
 
 Sorts are the stages of a computation, so that terms may be deep and yet be few. Sizes differ where
 they mean different things.

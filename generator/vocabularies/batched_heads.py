@@ -1,4 +1,4 @@
-"""Heads that are batches, which products of rank 3 multiply, and heads with scales of their own.
+"""Vocabularies of attention with heads as batches, in products of rank 3, and of scales by head.
 
 Many models merge batches and heads into one axis, so that their products are of rank 3. These are
 an attention of one head, and one of all heads where the axis is taken apart again. Keys may lie in
@@ -172,7 +172,7 @@ ADDED = Vocabulary(
     chain=True,
     by_example=True,
 )
-"""What is done to scores whose heads are batches, as to those whose heads are an axis."""
+"""Operators on scores whose heads are batches, as on those whose heads are an axis."""
 
 AREA = {"h": 2, "w": 3, "k": 5, "m": 7}
 """Rows and columns of queries, and of keys."""

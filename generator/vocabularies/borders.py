@@ -1,4 +1,4 @@
-"""Zeros around images: before pools, and where channels come last."""
+"""Vocabularies of zeros around images: before pools, and where channels come last."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ AROUND: list[Attribute] = [(0, 0, p, 0, 0, q) for p in WIDTHS for q in WIDTHS]
 WITHIN: list[Attribute] = list(product(WIDTHS, WIDTHS))
 
 MAXIMA = choices(kernel_shape=[(3,)], pads=WITHIN, dilations=[(1,)])
-"""Dilations stay 1, as in models. Pads that a pool of what is positive takes over are proved where
-somebody writes that down; the generalization of what is enumerated here does not reach it yet."""
+"""Dilations stay 1, as in models. That a pool of positive values takes over a Pad is true, but the
+generalization does not find it yet from the terms that are enumerated here."""
 
 POOLS = Vocabulary(
     "zeros before pools",

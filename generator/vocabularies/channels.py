@@ -1,4 +1,4 @@
-"""Images: normalisation by channel, slopes, transposed convolutions, and batches."""
+"""Vocabularies of images: normalisation by channel, slopes, transposed convolutions, batches."""
 
 from __future__ import annotations
 

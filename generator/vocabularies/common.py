@@ -7,7 +7,7 @@ from fractions import Fraction
 from xflow.generator.vocabulary import Input, Production, choices
 
 X = "x"
-"""The sort of activations: what is computed at run time."""
+"""The sort of activations: tensors that are computed at run time."""
 SYMBOL = Fraction(3, 8)
 OTHER_SYMBOL = Fraction(5, 8)
 """Numbers that stand for real symbols: no sum or product of few numbers meets them by chance."""

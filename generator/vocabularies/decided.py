@@ -1,4 +1,4 @@
-"""Choices and Booleans where a condition is a constant, as where a fact about values decided it."""
+"""Vocabularies of choices and Booleans under a constant condition, as an analysis decides them."""
 
 from __future__ import annotations
 

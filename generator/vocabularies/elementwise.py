@@ -1,4 +1,4 @@
-"""Arithmetic at any shape: what every other family takes as known."""
+"""Vocabularies of arithmetic at any shape, whose rules all other families assume."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Images padded with channels of zeros, for one operator alone.
+"""Vocabularies of images padded with channels of zeros, for one operator alone.
 
-Where a runtime computes an operator well only on whole blocks of channels, zeros may be put behind
-an image and taken off what is made of it. That pays by itself, wherever the image comes from; what
+Where a runtime computes an operator well only on whole blocks of channels, an image may be padded
+with zeros and the result cut. That pays by itself, wherever the image comes from; the operator that
 makes the image may then make the zeros as well, by kernels of zeros.
 """
 
@@ -41,7 +41,7 @@ def _zeros(rank: int, axis: int, borders: Sequence[tuple[int, int]] = ((0, 0),))
 
 
 def _vocabulary(name: str, inputs: tuple[Input, ...], *productions: Production) -> Vocabulary:
-    """Biases are as long as there are channels; what is made of weights is free."""
+    """Biases have as many elements as there are channels; terms of weights alone are free."""
     return Vocabulary(
         name,
         (IMAGE, *inputs),

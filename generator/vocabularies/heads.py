@@ -1,6 +1,6 @@
-"""Heads that are shared, packed or masked by windows, and the products that they come from.
+"""Vocabularies of heads that are shared, packed or masked by windows, and of their projections.
 
-Completes `attention`: how what surrounds an attention is brought into the form that it reads.
+Completes `attention`: the operators around an attention, and the form of inputs that it reads.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     extents = {packed: (BATCH, QUERIES), "weight": (INNER,), "bias": ()}
 
     def parts(source: str, axis: int) -> list[Production]:
-        """For each sort the part of what is packed into an axis of `source`."""
+        """For each sort the part of the tensors that are packed into an axis of `source`."""
         made = []
         for sort in SORTS:
             if not by_slice:
@@ -154,7 +154,7 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
                 for rows in ([f"{sort} of {packed}" for sort in SORTS], made.values())
             ),
         ),
-        (18 if by_slice else 12,) * 17,  # what three arguments share counts three times
+        (18 if by_slice else 12,) * 17,  # terms shared by three arguments count three times
         free=frozenset(
             {"weight", "bias", "parts of weight", "parts of bias"}
             | {f"place of {sort}" for sort in SORTS}

@@ -1,4 +1,4 @@
-"""Concatenations of five to eight tensors, taken apart one tensor at a time.
+"""Vocabularies of concatenations of five to eight tensors, taken apart one tensor at a time.
 
 Shorter ones are among the `parts`. A rule has a fixed number of inputs, and what is proved of a
 concatenation of two holds for a longer one that is taken apart.

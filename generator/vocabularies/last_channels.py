@@ -1,4 +1,4 @@
-"""Images whose channels come last, and go first and back: scales and shifts of each channel."""
+"""Vocabularies of images with channels last, transposed and back: scales and shifts by channel."""
 
 from __future__ import annotations
 

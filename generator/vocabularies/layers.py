@@ -1,4 +1,4 @@
-"""Layers of weights: products with a matrix for all batches, their scales, shifts and biases."""
+"""Vocabularies of products with weight matrices for all batches, with scales, shifts and biases."""
 
 from __future__ import annotations
 

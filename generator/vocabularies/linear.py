@@ -1,4 +1,4 @@
-"""Products of activations, transposes, sums and parts of matrices, with any batch axes."""
+"""Vocabularies of matrix products of activations, transposes, sums, parts, with any batch axes."""
 
 from __future__ import annotations
 

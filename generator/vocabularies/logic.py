@@ -1,4 +1,4 @@
-"""Comparisons, choices and Booleans at any shape."""
+"""Vocabularies of comparisons, choices and Booleans at any shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means of all rows or pixels, taken before what acts on each alone: that is then done once.
+"""Vocabularies of means of rows or pixels, moved before operators that then run only once.
 
 `means` are means of `x`, `out` are means of what an operator made of `x`, or what the operator
 makes of `means`.

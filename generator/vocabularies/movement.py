@@ -1,4 +1,4 @@
-"""Operators that move the elements of a plane, and which of them commute."""
+"""Vocabularies of operators that move the elements of a plane, some of which commute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisations and softmax, step by step as exporters write them; scales, shifts, statistics.
+"""Vocabularies of normalisations and softmax in exporters' steps; scales, shifts, statistics.
 
 Sorts are the stages of a computation, so that terms may be deep and yet be few.
 """

@@ -1,4 +1,4 @@
-"""Images that carry more channels than are read: parts of them, past what acts channel by channel.
+"""Vocabularies of images with surplus channels: slices moved past operators on each channel.
 
 A runtime that computes images in blocks of channels pays for the last block as for a full one. So a
 convolution may as well make more channels than are needed (`p` more, with kernels of zeros), and
@@ -22,7 +22,7 @@ WIDE, PART, MADE = "wide", "part", "made"
 FEW, MANY = (3, 4), (5, 6, 7)
 """Channels that are needed and that there are: several, to show that they are free."""
 MORE = tuple(range(MANY[0] - FEW[-1], MANY[-1] - FEW[0] + 1))
-"""What lies between them."""
+"""The numbers of surplus channels."""
 
 
 def _sized(name: str, sort: str, dims: str, *sizes: tuple[int, ...]) -> tuple[Input, ...]:

@@ -1,4 +1,4 @@
-"""Parts of tensors along one axis, wherever it stands: concatenated, split, sliced and padded.
+"""Vocabularies of parts of tensors along any one axis: concatenated, split, sliced and padded.
 
 A rule has one vector, so the axis is stated to be the first, the second, the last but one or the
 last; together these are all axes of tensors of up to four.
@@ -143,7 +143,7 @@ def _pairs(layout: Layout) -> Vocabulary:
 
 
 def _cuts(layout: Layout) -> Vocabulary:
-    """Slices of slices, of paddings, of what is concatenated."""
+    """Slices of slices, of paddings and of concatenations."""
     whole = layout.input("x", extent=13)
     return Vocabulary(
         f"slices along {layout.name}",
@@ -169,7 +169,7 @@ def _cuts(layout: Layout) -> Vocabulary:
 
 
 def _places(layout: Layout) -> Vocabulary:
-    """What constant places gather: a run of them is a slice, a single one a slice without axis."""
+    """Gather at constant indices: a run of them is a slice, a single one a slice without axis."""
     axis = choices(axis=[layout.axis])
     slices = [(start, start + n) for start in range(6) for n in (1, 2, 3)]
     return Vocabulary(
@@ -288,4 +288,4 @@ INNER_PARTS = Family(
     _vocabularies(INNER),
     about="parts of tensors along the last axis but one: concatenated, split and sliced",
 )
-"""Apart, because in three axes it is the second, and what is known of that would hide it."""
+"""Apart, since in three axes it is the second axis, whose rules would make its own redundant."""

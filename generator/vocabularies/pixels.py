@@ -1,4 +1,4 @@
-"""Products with matrices of weights as convolutions of one pixel.
+"""Vocabularies of products with matrices of weights as convolutions of one pixel.
 
 Tokens [N, L, C] are an image [N, C, 1, L], and a product with a matrix is a convolution of it. A
 runtime that has a layout of its own for images may compute a chain of such convolutions, and what
@@ -136,4 +136,4 @@ TOKENS_FAMILY = Family(
     (SEQUENCES, ROWS, VIEWS),
     about="products of tokens with matrices of weights, as convolutions of one pixel",
 )
-"""A family of its own: what acts on an image and on its tokens alike is one step, not two."""
+"""A family of its own: an operator on an image, or on its tokens, is one step, not two."""

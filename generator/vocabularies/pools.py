@@ -1,4 +1,4 @@
-"""Pooling by windows and of everything, and what commutes with it."""
+"""Vocabularies of pooling, by windows and global, and of operators that commute with it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ CUT = Vocabulary(
     roots=frozenset({"pooled", "g"}),
     reals={SYMBOL: "low", OTHER_SYMBOL: "high"},
 )
-"""Without borders, since of a window that may be empty it is not shown."""
+"""Without padding, since the rules are not proved for windows that may be empty."""
 
 POOLED = (*WINDOWED, ("pooled", "pooled"))
 GLOBAL_POOLS = Vocabulary(
@@ -186,7 +186,7 @@ def _averaged(name: str, window: tuple[Mapping[str, Attribute], ...]) -> Vocabul
 
 
 COUNTED = tuple({**window, "count_include_pad": 1} for window in WINDOW)
-"""Borders that do not count are left out: of a window that may lie in them no mean is shown."""
+"""Padding is always counted: nothing is proved of a mean over a window without elements."""
 STRIDES = [(stride,) for stride in range(2, 8)]
 SINGLE = choices(kernel_shape=[(1,)], strides=STRIDES)
 TAKEN = _of_pixels(

@@ -1,4 +1,4 @@
-"""Reductions along an axis, with and without it, and operands that are expanded along axes."""
+"""Vocabularies of reductions along an axis, kept or dropped, and of expanded operands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Images that are enlarged by repeating pixels, and what may as well come before it as behind.
+"""Vocabularies of images enlarged by repeating pixels, and of operators that commute with that.
 
-A pixel that is added to a whole image, or multiplied with it, is enlarged, too; a runtime may keep
-the one in its layout and not the other. Of pixels that are repeated, each is worth computing once.
+A pixel that is broadcast over an image can be enlarged first; a runtime may keep one form in its
+layout and not the other. An operator before enlarging computes each pixel only once.
 """
 
 from __future__ import annotations

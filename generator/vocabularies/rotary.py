@@ -1,4 +1,4 @@
-"""Rotary position embeddings: step by step as exporters write them, and of heads in rows."""
+"""Vocabularies of rotary position embeddings, in exporters' steps, and of heads in rows."""
 
 from __future__ import annotations
 

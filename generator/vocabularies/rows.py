@@ -1,4 +1,4 @@
-"""Rows selected of what is computed row by row: all the work on the others is saved.
+"""Vocabularies of selected rows, moved before operators by rows: the others are not computed.
 
 Rows lie along the last axis but one, behind any batch axes. A model that reads one token selects it
 at its very end; each rule here takes the selection past one operator. `rows` is selected of `x`,
@@ -18,7 +18,7 @@ from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, ch
 
 ROWS, MADE, OUT = "rows", "made", "out"
 STAGES = ((X, MADE), (ROWS, OUT))
-"""What is selected of, and what was selected, before and behind an operator."""
+"""Pairs of sorts, all rows and selected rows, before and after an operator."""
 PLANE, LINE, COLUMN, WEIGHT, VECTOR = "plane", "line", "column", "weight", "vector"
 BATCHES = (0, 1, 2)
 SIZES = (2, 4, 4)
@@ -58,7 +58,7 @@ class Selector:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What says where."""
+        """The inputs with the indices or bounds."""
         return () if self.places is None else (self.places,)
 
     @property

@@ -1,4 +1,4 @@
-"""Operators that change shapes or the order of axes, and what commutes with them."""
+"""Vocabularies of operators on shapes and axis order, and of those that commute with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_AXIS = choices(axis=[2], epsilon=[SYMBOL])
 def _moved(
     name: str, moves: tuple[Production, ...], *inputs: Input, ranks: tuple[int, ...] = (0,)
 ) -> Vocabulary:
-    """What moves elements, and elementwise operators before (f) and after it (g)."""
+    """Operators that move elements, and elementwise ones before (f) and after them (g)."""
     stages = ((X, "f"), ("moved", "g"))
     return Vocabulary(
         name,

@@ -1,14 +1,14 @@
-"""The operators over which TASO's generator enumerates, as vocabularies of ours.
+"""Vocabularies of the operators over which TASO's generator enumerates.
 
 These are the ones that its program registers (table 2 of Jia et al., TASO, SOSP 2019): matrix
 products, convolutions of stride 1 with SAME padding and 3x3, 1x3 and 3x1 kernels, with or without
 a fused relu, sums and products of elements, products with a scalar, relu, pooling, concat and
 split in two along both leading axes, transposes, enlarged kernels, and the constants that are
-neutral or average. No rule comes from here: it is what enumeration is measured on.
+neutral or average. No rule comes from here: it is a benchmark of enumeration.
 
-TASO puts 20 inputs into one pot. Terms of matrices and of images never meet, though, and a kernel
-is an image like any other; so there is one vocabulary for each kind, with as many inputs as three
-operators can read.
+TASO enumerates over one set of 20 inputs. Terms of matrices and of images never combine, though,
+and a kernel has the type of an image; so there is one vocabulary for each kind, with as many inputs
+as three operators can read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators that change nothing, or only take an axis of extent 1 away."""
+"""Vocabularies of operators that change nothing, or only take an axis of extent 1 away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of embedded tokens under a mask, with a guard on its softmax, as exporters write it."""
+"""A model of masked attention of embedded tokens, its softmax guarded against NaN by exporters."""
 
 from __future__ import annotations
 

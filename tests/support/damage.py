@@ -1,7 +1,7 @@
-"""Damaged model files, and a process that optimizes many of them and tells how each ended.
+"""Damaged model files, and a process that optimizes many of them and reports the results.
 
 As a script it reads one line of JSON for each run, [input, output], and answers with one: the exit
-code, what was said on stderr, and the seconds that it took. Its memory is limited.
+code, the text on stderr, and the seconds that it took. Its memory is limited.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ ODD_NAMES = (
     "*".join(f"(a{k} + b{k})" for k in range(24)),
     "(" * 3_000 + "a" + ")" * 3_000,
 )
-"""Names that no exporter writes, and that something might trip over: an operator of a terminal, of
-a path, of an expression, and what has no end."""
+"""Names that no exporter writes and that may break a program: with terminal sequences, paths,
+expressions, or of great length."""
 NO_TEXT = b"\xed\xa0\x80"
-"""Half of a character, which is no UTF-8."""
+"""Half of a character, which is invalid UTF-8."""
 
 
 def damaged(data: bytes, other: bytes, chance: random.Random) -> bytes:
     """The bytes of a model after an accident: bits flipped, an end lost, parts of another in it.
 
-    Or after somebody has changed it by hand: names, the order of operators, where data lies.
+    Or after an edit by hand: of names, the order of operators, the place of data.
     """
     by_hand = ("name", "name everywhere", "order", "external", "no text")
     kind = chance.choice(
@@ -166,7 +166,7 @@ def serve() -> None:
     from xflow.rewriting import store  # noqa: PLC0415
     from xflow.search import explorers  # noqa: PLC0415
 
-    patched: Any = (api, explorers, store)  # as tests patch them, but for the whole process
+    patched: Any = (api, explorers, store)  # as tests patch them, for the whole process
 
     kept = suites.Kept()
     patched[0].Worker = lambda *_: kept

@@ -1,4 +1,4 @@
-"""Small graphs, made by hand, and whether two of them compute the same."""
+"""Functions that build small graphs and that compare two graphs by evaluation."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Random models whose partial operators stand behind guards, and inputs that make these work.
+"""Random models with partial operators under guards, and inputs at which the guards matter.
 
 Each model is made from a number alone: quotients, roots, logarithms and exponentials behind
-choices, clamps, masks and paddings; what is discrete; and affine layers, sums and movements around,
-so that many rules match. The inputs hold zeros, equal elements, the model's constants and what lies
-one unit in the last place beside them, and large offsets with small deviations; what is no number
-is given only where a model may be given it.
+choices, clamps, masks and paddings; discrete operators; and affine layers, sums and movements
+around, so that many rules match. The inputs hold zeros, equal elements, the model's constants and
+their neighbouring floats, and large offsets with small deviations; NaN and infinities only where a
+model must accept them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FEEDS, OFFSETS = 20, 4
 class Typed:
     """A value with its shape; `kind` is "f", "i" or "b", as of arrays.
 
-    `sources` are the float inputs of which each of its elements is made of one element each.
+    `sources` are the float inputs from which it is computed element by element.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Typed:
 
 @dataclass
 class Guarded:
-    """A model, and what its inputs may hold: any floats at all where `tested`, -inf in `masks`."""
+    """A model, and the floats that inputs may hold: any where `tested`, also -inf in `masks`."""
 
     model: onnx.ModelProto
     dtype: np.dtype[np.floating]
@@ -94,7 +94,7 @@ class Builder:
         return items[self.number(0, len(items) - 1)]
 
     def some(self, suits: Callable[[Typed], bool] = lambda _: True) -> Typed:
-        """A value of floats that suits, late ones more often; the first input where none does."""
+        """A value of floats that fits, late ones more often; the first input where none does."""
         fitting = [v for v in (*self.inputs, *self.values) if v.kind == "f" and suits(v)]
         if not fitting:
             return self.inputs[0]
@@ -106,7 +106,7 @@ class Builder:
         return self.some(lambda v: (v.shape == x.shape and v.name != x.name) or v == x)
 
     def scalar(self) -> float:
-        """A number for constants, which is a telling one, or an extreme one."""
+        """A number for constants: one at which operators change, or an extreme one."""
         most = LARGEST_CONSTANT[self.dtype.name]
         pool = ORDINARY if self.flip(0.8) else EXTREME
         value = pool[self.number(0, len(pool) - 1)]
@@ -248,7 +248,7 @@ def _condition(b: Builder, x: Typed) -> Typed:
 
 
 def _partial(b: Builder, x: Typed) -> Typed:
-    """Something that may be no number where `x` is one."""
+    """A value that may be NaN or infinite where `x` is a number."""
     kind = b.number(0, 8)
     if kind <= 2:
         top = b.like(x) if b.flip(0.7) else b.parameter(x)
@@ -314,7 +314,7 @@ def clamped_partial(b: Builder) -> None:
 
 
 def tested(b: Builder) -> None:
-    """``Where(IsNaN(p), fill, p)`` for something that may be no number, or for an input."""
+    """``Where(IsNaN(p), fill, p)`` for a value that may be NaN or infinite, or for an input."""
     p = b.some() if b.flip(0.3) else _layer(b, _partial(b, b.some()))
     kind = b.number(0, 4)
     if kind <= 1:
@@ -333,7 +333,7 @@ def tested(b: Builder) -> None:
 
 
 def tested_input(b: Builder) -> None:
-    """An input that the model tests, and something else that is made of it."""
+    """An input that the model tests, and another value that is computed from it."""
     x = b.inputs[b.number(0, len(b.inputs) - 1)]
     if x.kind != "f" or x.name in b.masks:
         return
@@ -349,7 +349,7 @@ def tested_input(b: Builder) -> None:
 
 
 def cancelling_pair(b: Builder) -> None:
-    """``x * y / y``, ``log(exp(x))``, ``sqrt(x) ** 2`` and so on, and what observes it."""
+    """``x * y / y``, ``log(exp(x))``, ``sqrt(x) ** 2`` and so on, and an observer of it."""
     x = b.some()
     y = b.like(x) if b.flip(0.6) else b.parameter(x)
     kind = b.number(0, 9)
@@ -380,7 +380,7 @@ def cancelling_pair(b: Builder) -> None:
 
 
 def observed(b: Builder, r: Typed) -> None:
-    """Something that may make a number of what is none."""
+    """An operator that may give a number for NaN or an infinity."""
     kind = b.number(0, 9)
     one = b.constant(b.scalar())
     if kind == 0:
@@ -404,7 +404,7 @@ def observed(b: Builder, r: Typed) -> None:
 
 
 def negated(b: Builder) -> None:
-    """Comparisons that say the same in other words, unless something is no number."""
+    """Comparisons that are equivalent unless an operand is NaN."""
     x = _partial(b, b.some()) if b.flip(0.6) else b.some()
     y = b.like(x) if b.flip(0.4) else b.parameter(x)
     kind = b.number(0, 3)
@@ -421,7 +421,7 @@ def negated(b: Builder) -> None:
 
 
 def collapsing(b: Builder) -> None:
-    """What is simpler for numbers, of something that may be none, and what observes it."""
+    """A term that simplifies for numbers, on a value that may be none, and an observer of it."""
     x = b.some()
     y = _partial(b, b.like(x)) if b.flip(0.7) else b.like(x)
     kind = b.number(0, 9)
@@ -449,7 +449,7 @@ def collapsing(b: Builder) -> None:
 
 
 def behind_infinity(b: Builder) -> None:
-    """What overflows, or not if it is rewritten, and what makes a number of an infinity."""
+    """A term that overflows, or not if rewritten, and an operator that hides an infinity."""
     x = b.some()
     e = b.apply("Exp", x)
     if b.flip(0.7):
@@ -471,7 +471,7 @@ def behind_infinity(b: Builder) -> None:
 
 
 def masked_softmax(b: Builder) -> None:
-    """Scores that are masked, their softmax, and what is weighed by it."""
+    """Masked scores, their softmax, and the values weighted by it."""
     x = b.some(lambda v: len(v.shape) in (2, 3))
     if len(x.shape) not in (2, 3):
         return
@@ -505,7 +505,7 @@ def masked_softmax(b: Builder) -> None:
 
 
 def masked_mean(b: Builder) -> None:
-    """A mean over what counts, where something does."""
+    """A mean over the elements that a mask selects, if there are any."""
     x = b.some(lambda v: len(v.shape) >= 2)
     if len(x.shape) < 2:
         return
@@ -520,7 +520,7 @@ def masked_mean(b: Builder) -> None:
 
 
 def cast_mask(b: Builder) -> None:
-    """A Boolean as a number, times something that may be none."""
+    """A Boolean as a number, times a value that may be NaN or infinite."""
     x = b.some()
     seen = b.cast(_condition(b, x), "f")
     b.apply("Mul", _partial(b, x) if b.flip() else x, seen)
@@ -544,7 +544,7 @@ def _comparison_kept(b: Builder, x: Typed) -> None:
 def normalized(b: Builder) -> None:
     """LayerNormalization, spelled out or not, and lengths of 1."""
     x = b.some(lambda v: bool(v.shape))
-    # An attribute of ONNX has 32 bits, which are to be enough.
+    # An attribute of ONNX has 32 bits: the number must be exact in these.
     epsilon = (2.0**-17, 2.0**-40, 2.0**-10, 0.0)[b.number(0, 3)]
     kind = b.number(0, 3)
     if kind == 0 and epsilon:
@@ -628,7 +628,7 @@ SCALES = (
     ("Div", 1 / 7, "Mul", 10.0), ("Div", 0.01, "Div", 10 / 3), ("Mul", 0.1, "Mul", 10.0),
     ("Mul", 3.0, "Mul", 1 / 3), ("Mul", 1 / 7, "Mul", 7.0), ("Div", 0.2, "Div", 1 / 3),
 )  # fmt: skip
-"""Pairs of scalings of which a whole number often stays one, or not by a rounding."""
+"""Pairs of scalings after which a whole number is one again, or is not by a rounding error."""
 
 
 def scaled_twice(b: Builder, x: Typed) -> Typed:
@@ -832,7 +832,7 @@ def gather(b: Builder) -> None:
 
 
 def of_integers(b: Builder) -> None:
-    """An input of integers as floats, and something that may overflow."""
+    """An input of integers as floats, and a term of it that may overflow."""
     if len(b.inputs) >= 5:
         return
     x = b.some()
@@ -945,7 +945,7 @@ ODD = (math.nan, math.inf, -math.inf)
 
 
 def feeds(guarded: Guarded, number: int, *, anything: bool) -> list[dict[str, Array]]:
-    """Sets of inputs for a model; with `anything`, all of them may hold what is no number.
+    """Sets of inputs for a model; with `anything`, all may hold NaN and infinities.
 
     Every other one then holds the largest floats, too.
     """

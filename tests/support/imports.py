@@ -1,4 +1,4 @@
-"""What a source file imports."""
+"""The imports of a source file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of which CI runs the first ones; all others have a marker, and a command that runs them."""
+"""Marks all but the first cases of a list, so that CI skips them and `make spellings` runs them."""
 
 from __future__ import annotations
 

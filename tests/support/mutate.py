@@ -1,13 +1,13 @@
 """Mutants: rules that are one step away from a true one, most of them false.
 
-The prover is asked about each without its own cross-check by evaluation, and each mutant that it
-proves is evaluated at random sizes through the operators' `numpy` readings, which share nothing
-with the specifications that a proof uses: on numbers, and with NaN and infinities planted where its
-conditions do not forbid them. One that is proved and false is a hole in the prover.
+The prover tries each without its own cross-check by evaluation, and each mutant that it proves is
+evaluated at random sizes by the operators' `numpy` implementations, which are independent of the
+specifications that a proof uses: on numbers, and with NaN and infinities planted where its
+conditions do not forbid them. A mutant that is proved and false is a bug in the prover.
 
-What a rule says of elements that are no numbers is mutated, too: a condition on them is left out
-or weakened, and more is claimed of bits and of -inf. Such a mutant is judged as it stands, and is
-proved only if the prover shows all that it claims.
+The lines of a rule on elements that are NaN or infinite are mutated, too: a condition on them is
+left out or weakened, and more is claimed of bits and of -inf. Such a mutant is judged as it stands,
+and is proved only if the prover shows all that it claims.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CONFIRMATIONS = 50
 
 
 OF_A_SEARCH = 12
-"""Assignments that are asked for at least: a search for few gives up early."""
+"""Least number of assignments to search for: a search for few gives up early."""
 
 SEARCHES = 40
 """Searches for assignments at which a mutant can be evaluated; most find all in the first."""
@@ -66,15 +66,15 @@ class Mutant:
     rule: Rule
     step: str
     as_it_stands: bool = False
-    """Whether it is about what the rule says of elements that are no numbers, and of bits: then the
-    prover may find no conditions for it."""
+    """Whether a line on NaN and infinities or on bits is mutated: then the prover may find no
+    conditions for it."""
 
     def __str__(self) -> str:
         return f"{self.step}:\n{self.rule}"
 
 
 class Outcome(Enum):
-    """What became of a mutant."""
+    """The outcome of judging a mutant."""
 
     ILL_TYPED = "ill-typed"
     REFUTED = "refuted"
@@ -83,12 +83,12 @@ class Outcome(Enum):
     """It took longer than the limit, or its process died."""
     CONFIRMED = "proved and confirmed"
     UNCONFIRMED = "proved and not confirmed"
-    """Evaluation objects to nothing, but too few of the sizes that were drawn can be compared."""
+    """Evaluation finds no difference, but too few of the sizes drawn can be compared."""
     FALSE = "proved and false"
 
 
 HOLES = (Outcome.UNCONFIRMED, Outcome.FALSE)
-"""What must not become of any mutant."""
+"""The outcomes that are failures."""
 
 
 # The steps
@@ -130,7 +130,7 @@ def is_about_elements(condition: str) -> bool:
 
 
 def _of_what_is_no_number(rule: Rule) -> Iterator[Mutant]:
-    """Rules that ask less of elements that are no numbers, or claim more of them or of bits."""
+    """Rules that require less of NaN and infinities, or claim more of them or of bits."""
     for condition in rule.where:
         others = tuple(text for text in rule.where if text != condition)
         finite = re.fullmatch(r"finite\((\w+)\)", condition)
@@ -144,7 +144,7 @@ def _of_what_is_no_number(rule: Rule) -> Iterator[Mutant]:
     for exact in {None: (NUMBERS, BITS), NUMBERS: (BITS,)}.get(rule.exact, ()):
         yield Mutant(replace(rule, exact=exact), f"exact: {exact}", as_it_stands=True)
     if rule.exact == BITS:
-        return  # then there is nothing to say of limits
+        return  # such a rule has no line ``limits``
     for name, sort in parse_sorts(rule.inputs).items():
         if sort == REAL and name not in rule.limits:
             more = replace(rule, limits=(*rule.limits, name))
@@ -163,7 +163,7 @@ def _changed(text: str, known: Sequence[Sequence[str]]) -> Iterator[tuple[str, s
 
 
 def _places(tree: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
-    """The nodes below `tree`, each with what puts another one in its place.
+    """The nodes below `tree`, each with a function that replaces it.
 
     A copy of the whole for each step takes more time than all else that is done to make mutants.
     """
@@ -190,7 +190,7 @@ def _changed_dimensions(text: str, known: Sequence[Sequence[str]]) -> Iterator[t
 
 
 Step = tuple[str, ast.AST]
-"""What is done, in words, and what stands in place of a node then."""
+"""The step in words, and the node that replaces another."""
 
 
 def _steps(node: ast.AST, known: Sequence[Sequence[str]]) -> Iterator[Step]:
@@ -263,7 +263,7 @@ def _of_the_same_arity(name: str, count: int, given: frozenset[str]) -> tuple[st
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a mutant, and why."""
+    """The outcome for a mutant, and the reason."""
 
     mutant: Mutant
     outcome: Outcome
@@ -274,7 +274,7 @@ class Judgement:
 
 
 def is_typed(rule: Rule) -> bool:
-    """Whether a rule makes sense at all."""
+    """Whether a rule can be read and typed."""
     try:
         for _ in rule.instances():
             pass
@@ -284,13 +284,13 @@ def is_typed(rule: Rule) -> bool:
 
 
 def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Judgement:
-    """Evaluate a mutant, and ask the prover about it whatever that says.
+    """Evaluate a mutant, and let the prover try it in any case.
 
     `tell_proved` is called when the prover has proved it, before that is confirmed.
 
     Where evaluation finds it false, the prover must not prove it as it stands; else the prover
-    may find conditions, and under these it is evaluated again. So it may where it is false of what
-    is no number alone.
+    may find conditions, and under these it is evaluated again. So it may where it is false of NaN
+    and infinities alone.
     """
     rule = mutant.rule
     if not is_typed(rule):
@@ -314,7 +314,7 @@ def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Jud
     proved = rule
     if not mutant.as_it_stands:
         proved = replace(rule, where=verdict.where, exact=verdict.exact, limits=verdict.limits)
-    # The prover's cross-check, left out above, takes no rule of which hardly a case exists.
+    # The prover's cross-check, left out above, rejects rules with hardly any cases.
     least = prover.MIN_CASES * len(proved.ranks)
     if proved.where != rule.where:
         found = search_counterexample(proved, cases=prover.CASES)
@@ -334,7 +334,7 @@ def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Jud
 
 
 def shows_claims(verdict: Proved, rule: Rule) -> bool:
-    """Whether a proof shows what `rule` says of bits and of -inf, as `verify_rule` asks."""
+    """Whether a proof shows the claims of `rule` on bits and on -inf, as `verify_rule` checks."""
     if rule.exact is not None and verdict.exact not in (BITS, rule.exact):
         return False
     return verdict.exact == BITS or set(rule.limits) <= set(verdict.limits)
@@ -357,7 +357,7 @@ def _evaluated(rule: Rule, cases: int) -> Counterexample | Survived:
 
 
 def _proof(rule: Rule, infer: bool, thorough: bool = False) -> Proved | None:
-    """What the prover shows of `rule` where evaluation never objects; None where it fails.
+    """The proof of `rule` without cross-check by evaluation; None where there is none.
 
     With `thorough` its quick search is left out, which the thorough one begins with.
     """

@@ -51,7 +51,7 @@ CONTEXT: Any = get_context("spawn")
 """Fresh processes: a forked solver would share state with its parent."""
 
 PROVED = "proved"
-"""What a process sends where a mutant is proved and has to be confirmed yet."""
+"""The message of a process that a mutant is proved and not confirmed yet."""
 
 MAX_DEATHS = 3
 """Processes that may die before one sends anything."""
@@ -85,7 +85,7 @@ class Part:
 
 @dataclass
 class Tally:
-    """What became of the mutants of one part; `holes` are those that must not be."""
+    """The outcomes of the mutants of one part; `holes` are those that are failures."""
 
     counts: Counter[Outcome] = field(default_factory=Counter)
     holes: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Tally:
 
 
 class Journal:
-    """What is known of rules from earlier runs: a line of JSON in a file for each part of one."""
+    """The results of earlier runs: a line of JSON in a file for each part of a rule."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -130,7 +130,7 @@ class Journal:
 
 
 def _digest_of_sources() -> str:
-    """What the judgement depends on besides the rule: how mutants are made, read and proved."""
+    """A digest of the sources that make, read and prove mutants, on which the judgement depends."""
     root = TESTS.parent
     paths = [SUPPORT / "mutate.py"]
     for pattern in ("verifier/**", "xflow/core", "xflow/ops", "xflow/rewriting"):
@@ -232,14 +232,14 @@ class Worker:
 
 @dataclass
 class Report:
-    """What became of the mutants of all parts that were judged."""
+    """The outcomes of the mutants of all parts that were judged."""
 
     limit: float
     judged: list[tuple[Part, Tally]] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[Outcome]:
-        """All mutants by what became of them."""
+        """The number of mutants by outcome."""
         return sum((tally.counts for _, tally in self.judged), Counter())
 
     def reached(self, rules: Sequence[Rule]) -> int:
@@ -275,7 +275,7 @@ def run(
     limit: float = LIMIT,
     seconds: float = float("inf"),
 ) -> Report:
-    """Judge all mutants of `rules`, as far as it comes in `seconds`; what must not be is printed.
+    """Judge mutants of `rules` for `seconds`, until all are done; failures are printed.
 
     The rules are taken in a random order, so that what is done at any moment is a sample of all.
     """

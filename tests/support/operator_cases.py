@@ -1,4 +1,4 @@
-"""Readings of one operator at one example, for the tests that hold them against each other."""
+"""The implementations of one operator at one example, for tests that compare them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ POSITIVE = {
 BROADCASTING = {op.name for op in operators() if op.elementwise} | {
     *("MatMul", "Gemm", "Expand", "Attention", "FusedMatMul")
 }
-"""Operators to which an extent that is literally 1 means something else than a symbol."""
+"""Operators that treat an extent that is literally 1 differently from a symbol."""
 
 
 def cases() -> list[tuple[Operator, Example]]:

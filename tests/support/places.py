@@ -1,4 +1,4 @@
-"""Folders of the checkout that tests read from."""
+"""The folders of the repository that tests read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Rules in ONNX Runtime, at concrete sizes, on inputs of which some elements are odd.
+"""Tests rules in ONNX Runtime, at concrete sizes, on inputs with NaN, infinities and extremes.
 
-Both sides of a direction are one model, with the runtime's own rewriting switched off, which is run
-on many inputs: numbers, and among them NaN, infinities, zeros of both signs, the numbers that the
-rule names, the least and the largest floats, in one element alone and in many. What a rule claims
-is asked of the outputs: see `judge`.
+Both sides of a direction are one model, run without the runtime's optimizations on many inputs:
+numbers, and among them NaN, infinities, zeros of both signs, the numbers that the rule names, the
+least and the largest floats, in one element alone and in many. The outputs must have the properties
+that the rule claims, see `judge`.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ EXTREME = (
     *(float(FLOATS.max), -float(FLOATS.max)),
     *(float(FLOATS.smallest_subnormal), -1e-40),
 )
-"""Of these a product, a quotient or a power overflows, or underflows."""
+"""Numbers whose product, quotient or power overflows or underflows."""
 ORDINARY = (0.0, -0.0, 1.0, -1.0, 0.7, -2.3)
 MOST_ELEMENTS = 600
-"""Of all inputs and outputs of an instance together."""
+"""Most elements of all inputs and outputs of an instance together."""
 DRAWS = 12
-"""Assignments of sizes of which the smallest are taken."""
+"""Assignments of sizes that are drawn, of which the smallest are used."""
 SHARES = (0.1, 0.3, 0.6, 1.0)
 """Shares of elements that are planted in one input."""
 JITTERS = 6
@@ -72,22 +72,22 @@ DEVIATING = {
     "MaxPool": "passes over NaN, and gives the least float where all of a window is -inf or NaN",
     "GlobalMaxPool": "passes over NaN, and gives the least float where all are -inf or NaN",
 }
-"""Kernels that compute from what is no number something else than ONNX says: what is found where
-one of them is used is asked again of ONNX's meaning. `test_rules_in_runtime` holds that they do."""
+"""Kernels whose results for NaN or infinities differ from ONNX's definition: a finding with one of
+them is checked again by ONNX's definition. `test_rules_in_runtime` holds that they differ."""
 
 UNEVEN = frozenset({"Celu", "Cos", "Elu", "Log", "Mish", "Selu", "Sin", "Softplus"})
 """Operators on elements of which kernels of ONNX Runtime compute the last elements of a tensor in
 another way than the others, so that some differ by a unit in the last place or two: where a rule
 moves elements, its sides agree to the bit but for that. `test_kernels` holds that no others do."""
 ROUGH = frozenset({"InstanceNormalization"})
-"""Operators of which the kernel takes a mean off last, from what is scaled already: it rounds at
-the magnitude of the elements, and not at that of their deviations."""
+"""Operators whose kernel subtracts a mean last, from scaled elements: it rounds at the magnitude of
+the elements, and not at that of their deviations."""
 UNITS = 8.0
 """So many units in the last place they may differ by, of 1 where they are less."""
 
 
 class Planted(Enum):
-    """What stands among the elements of an input."""
+    """The kinds of special values among the elements of an input."""
 
     NUMBERS = "numbers"
     SPECIAL = "NaN and infinities"
@@ -133,7 +133,7 @@ class Setting:
 
     @cached_property
     def facts(self) -> Mapping[str, tuple[Fact, ...]]:
-        """What is said of each input."""
+        """The conditions on the values of each input."""
         found: dict[str, tuple[Fact, ...]] = {}
         for fact in self.instance.facts:
             found[fact.name] = (*found.get(fact.name, ()), fact)
@@ -256,7 +256,7 @@ def feeds(setting: Setting, places: int, mixtures: int, seed: str = "") -> list[
         possible = {name: values for name, values in possible.items() if values}
         for _ in range(mixtures if possible else 0):
             inputs = _drawn(setting, rng, rng.random() < 0.5)
-            one = rng.choice(values) if rng.random() < 0.4 else None  # what is equal may cancel
+            one = rng.choice(values) if rng.random() < 0.4 else None  # equal elements may cancel
             for name in rng.sample(sorted(possible), rng.randint(1, len(possible))):
                 own = possible[name]
                 _plant(inputs[name], [one] if one in own else own, rng)
@@ -303,7 +303,7 @@ def _drawn(setting: Setting, rng: random.Random, digits: bool) -> dict[str, Arra
 
 
 class Wrong(Enum):
-    """How the right side is not what the left side asks for."""
+    """The ways in which the right side may be wrong."""
 
     NO_NUMBER = "no number where the left side is one"
     DIFFERENT = "another number"
@@ -316,12 +316,12 @@ class Wrong(Enum):
 
 
 EXCUSED = frozenset({Wrong.OVERFLOW, Wrong.ROUNDED, Wrong.CANCELS})
-"""What a rule does not claim: the analyses of ranges and of cancellation see to it."""
+"""Differences that rules permit: analyses of ranges and of cancellation prevent them in models."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An element of the right side that is not what the left side asks for."""
+    """A wrong element of the right side."""
 
     setting: Setting
     feed: Feed
@@ -356,13 +356,13 @@ class Finding:
 
 @dataclass
 class Tally:
-    """What has been run, and what was found."""
+    """Counts of runs, and the findings."""
 
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     excused: Counter[Wrong] = field(default_factory=Counter)
     deviations: Counter[str] = field(default_factory=Counter)
-    """Findings that are none by ONNX's meaning, by the kernel that deviates from it."""
+    """Findings that are none by ONNX's definition, by the kernel that deviates from it."""
 
     def add(self, rule: Rule, instances: int, places: int, mixtures: int) -> None:
         """Judge every direction of a rule that may be applied, at some instances of each rank."""
@@ -430,7 +430,7 @@ def _judge(setting: Setting, given: Sequence[Feed], tally: Tally) -> None:
 
 
 def _deviating(setting: Setting, feed: Feed, output: int) -> str | None:
-    """The kernel because of which something is found that is none as ONNX has the operators."""
+    """The kernel that causes a finding which is none by ONNX's definition of the operators."""
     used = DEVIATING.keys() & frozenset[str]().union(*setting.operators)
     if not used:
         return None
@@ -441,7 +441,7 @@ def _deviating(setting: Setting, feed: Feed, output: int) -> str | None:
 
 
 def is_uneven(setting: Setting, a: Array, b: Array) -> bool:
-    """Whether outputs are the same but for what an uneven kernel does."""
+    """Whether outputs are the same but for the error of an uneven kernel."""
     if UNEVEN.isdisjoint(frozenset[str]().union(*setting.operators)):
         return False
     near = np.abs(a - b) <= UNITS * FP32.unit * np.maximum(np.abs(a), 1.0)
@@ -449,7 +449,7 @@ def is_uneven(setting: Setting, a: Array, b: Array) -> bool:
 
 
 def _look(setting: Setting, feed: Feed, output: int, a: Array, b: Array) -> Finding | None:
-    """The worst that is wrong with an output."""
+    """The worst finding in an output."""
     if a.shape != b.shape:
         return Finding(setting, feed, Wrong.SHAPE, output, (), np.nan, np.nan)
     finite = np.isfinite(a)
@@ -495,7 +495,7 @@ def _magnitude(setting: Setting, feed: Feed, output: int) -> float:
 
 
 def _why_no_number(setting: Setting, feed: Feed, output: int, lost: Array) -> Wrong:
-    """Whether no number stands there since an intermediate result overflowed."""
+    """Whether an element is NaN or infinite since an intermediate result overflowed."""
     if feed.planted in (Planted.EXTREME, Planted.ALL):
         a, b = _run(setting, _without_extremes(feed), output)
         if not (lost & np.isfinite(a) & ~np.isfinite(b)).any():
@@ -507,7 +507,7 @@ def _why_no_number(setting: Setting, feed: Feed, output: int, lost: Array) -> Wr
 
 
 def _why_different(setting: Setting, feed: Feed, output: int, far: Array) -> Wrong:
-    """Whether another number stands there since extreme numbers are rounded, or underflow."""
+    """Whether an element differs since extreme numbers are rounded, or underflow."""
     if feed.planted not in (Planted.EXTREME, Planted.ALL):
         return Wrong.DIFFERENT
     values = [setting.left[output]], [setting.right[output]]
@@ -556,11 +556,11 @@ def _without_infinities(feed: Feed) -> Feed:
 
 
 def _scale(setting: Setting, feed: Feed, output: int, found: Array) -> Array:
-    """What the result loses anyway, see `xflow.verifier.rounding.measure`.
+    """The scale of unavoidable errors of the result, see `xflow.verifier.rounding.measure`.
 
-    It is of the magnitude of the result, of how much it changes where the inputs change by about a
-    unit in the last place, and of the error of the left side itself. Where elements are no numbers,
-    it is asked of the largest of all elements.
+    It is the largest of a rounding of the result, its change where the inputs change by about a
+    unit in the last place, and the error of the left side itself; the last two are 0 where they
+    are not finite.
     """
     rng = np.random.default_rng(0)
     value = setting.left[output]

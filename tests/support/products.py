@@ -1,4 +1,4 @@
-"""A model of two products, rules that simplify it, and what several tests ask of the outcome."""
+"""A model of two matrix products and rules that simplify it, shared by several tests."""
 
 import numpy as np
 import onnx
@@ -88,7 +88,7 @@ def operators(result: api.Result) -> list[str]:
 
 
 class Unmeasured(EstimatedCost):
-    """What a measured run asks, answered by the estimate."""
+    """A substitute for measurements that answers by the estimate."""
 
     warnings = ()
 

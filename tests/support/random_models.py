@@ -1,4 +1,4 @@
-"""Random ONNX models that are valid by construction: what people's models are made of, mixed.
+"""Random ONNX models that are valid by construction, of operators that are common in models.
 
 Values are typed as they are made, and each operator is drawn from those that fit the shapes that
 are there, as in NNSmith (Liu et al., ASPLOS 2023), with the constraints solved by construction.
@@ -57,7 +57,7 @@ class Builder:
         return self.draw(st.integers(low, high))
 
     def pick(self, items: Sequence[Typed]) -> Typed:
-        """One of several values, late ones more often: deep graphs are more telling."""
+        """One of several values, late ones more often: deep graphs find more."""
         return items[len(items) - 1 - min(self.number(0, 2 * len(items) - 1) // 2, len(items) - 1)]
 
     @property
@@ -66,7 +66,7 @@ class Builder:
         return [*(self.outer.seen if self.outer else []), *self.values]
 
     def some(self, suits: Callable[[Typed], bool] = lambda _: True) -> Typed | None:
-        """A value that suits, if there is one."""
+        """A value that fits, if there is one."""
         fitting = [value for value in self.seen if suits(value)]
         return self.pick(fitting) if fitting else None
 
@@ -156,7 +156,7 @@ def product(b: Builder) -> None:
 
 
 def two_products(b: Builder) -> None:
-    """What rules like best: two products of one value, added."""
+    """Two products of one value, added, which rules merge."""
     if x := b.some(lambda v: len(v.shape) >= 2 and isinstance(v.shape[-1], int)):
         inner = x.shape[-1]
         assert isinstance(inner, int)
@@ -309,7 +309,7 @@ def _channels(b: Builder, name: str) -> int:
 
 
 def random_numbers(b: Builder) -> None:
-    """Random numbers that count for nothing, so that results can be compared."""
+    """Random numbers without influence on results, so that these can be compared."""
     if x := b.some():
         drawn = b.node("RandomNormalLike", [x.name], x.shape)
         b.values.pop()
@@ -370,7 +370,7 @@ def loop(b: Builder) -> None:
     last = fitting[-1] if fitting else inner.node("Tanh", [state.name], x.shape)
     held = f"{prefix}on"
     inner.nodes.append(helper.make_node("Identity", [f"{prefix}go"], [held]))
-    end = inner.node("Tanh", [last.name], x.shape)  # so that nothing explodes
+    end = inner.node("Tanh", [last.name], x.shape)  # so that values stay bounded
     b.uses_functions |= inner.uses_functions
     body = inner.graph("body", [state], [end])
     flags = [("count", TensorProto.INT64), ("go", TensorProto.BOOL)]

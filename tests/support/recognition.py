@@ -1,4 +1,4 @@
-"""Whether the rules lead to an operator, in graphs of few operators, by the estimate alone."""
+"""Searches small graphs by the estimate alone, to see whether rules lead to an operator."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from xflow.search.driver import SearchResult, search
 
 
 def rules_of(operators: Collection[str]) -> list[Rule]:
-    """The rules that speak of these alone. All others lead elsewhere, and take their time."""
+    """The rules that have these operators alone. All others lead elsewhere, and cost time."""
     return [
         rule
         for rule in load_rules(default_directory())
@@ -24,7 +24,7 @@ def rules_of(operators: Collection[str]) -> list[Rule]:
 def searched(
     source: Imported, rules: Sequence[Rule], cost: EstimatedCost | None = None
 ) -> SearchResult:
-    """What a search among the operators of opset 23 finds."""
+    """The result of a search among the operators of opset 23."""
     return search(
         source.graph,
         rules,

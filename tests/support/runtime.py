@@ -1,7 +1,7 @@
-"""Graphs evaluated by ONNX Runtime, operator by operator, in an element type of its own.
+"""Evaluates graphs in ONNX Runtime without its optimizations, in a given element type.
 
-The same reading as `xflow.verifier.rounding.rounded`, from the runtime that serves the model: what
-the `numerics` lines say is held against it. Its own rewriting is switched off.
+The counterpart of `xflow.verifier.rounding.rounded` in the runtime that serves the model: the
+figures in the `numerics` lines are compared with it.
 """
 
 from __future__ import annotations

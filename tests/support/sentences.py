@@ -1,4 +1,4 @@
-"""What the command line says when something is wrong."""
+"""Checks of the error messages of the command line."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Network:
         return fitting[max(self.number(0, len(fitting) - 1), self.number(0, len(fitting) - 1))]
 
     def require(self, *constraints: Any) -> None:
-        """What must hold of the sizes for the operator that is being put in."""
+        """Add a constraint on sizes that the operator being put in requires."""
         self.constraints += constraints
 
     def weights(self, *shape: z3.ArithRef | int, positive: bool = False) -> str:
@@ -285,7 +285,7 @@ def convolution(b: Network) -> None:
 
 
 def twin_convolutions(b: Network) -> None:
-    """What rules like best: a large and a small kernel on one image, added."""
+    """A large and a small kernel on one image, added, which rules merge."""
     x = b.some(4)
     outer = b.symbol(1, 6)
     large, small = b.weights(outer, x.shape[1], 3, 3), b.weights(outer, x.shape[1], 1, 1)

@@ -28,7 +28,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def rules_over(*operators: str) -> list[Rule]:
-    """The rules that speak of these operators alone: the others take their time to be tried."""
+    """The rules that have these operators alone: to try the others costs time."""
     return [
         rule
         for rule in all_rules()
@@ -38,7 +38,7 @@ def rules_over(*operators: str) -> list[Rule]:
 
 @dataclass(frozen=True)
 class Composite:
-    """An operator, what its spellings read and declare, and the spellings by name.
+    """An operator, the inputs and declarations of its spellings, and the spellings by name.
 
     A spelling computes y from x, or from q, k and v. `missed` says why some are not recognised yet.
     """

@@ -1,4 +1,4 @@
-"""The backend test models of the installed onnx package, and what becomes of each of them."""
+"""Runs the backend test models of the installed onnx package through the optimizer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Suite:
 
 @dataclass
 class Counts:
-    """What has become of the models; `wrong` are those that break a promise, and how."""
+    """Counts of outcomes; `wrong` are models whose result breaks a promise, and how."""
 
     models: int = 0
     run: int = 0
@@ -156,7 +156,7 @@ def light_models() -> Iterator[Suite]:
 
 
 def examine(suite: Suite, folder: Path, worker: Worker, counts: Counts, budget: float) -> None:
-    """Optimize a model, write it, and hold the written one's results against the suite's."""
+    """Optimize a model, write it, and compare the written one's results with the suite's."""
     counts.models += 1
     before, after = folder / "before.onnx", folder / "after.onnx"
     after.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A cost that follows no sense, so that rewrites are made that no sensible search would choose."""
+"""A random cost, with which a search makes rewrites that it would not choose otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Whim(EstimatedCost):
         self.layouts = None  # type: ignore[assignment]
 
     def estimate(self, graph: Graph) -> float:
-        """Something between 0.5 and 1: nothing is so dear that it is dropped."""
+        """A number between 0.5 and 1, so that no form is dropped for its cost."""
         text = repr(
             [(node.kind, node.types, [v.index for v in node.inputs]) for node in graph.nodes]
         )

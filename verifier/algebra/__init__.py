@@ -1,1 +1,1 @@
-"""Normal forms of specifications, and what may be done to them."""
+"""Normal forms of specifications, and the identities by which they are simplified."""

@@ -39,8 +39,8 @@ from xflow.core.size import (
 RESOURCE_LIMITS = (1_000_000, 1_000_000, 2_000_000)
 NONLINEAR_LIMIT = 4_000_000
 MAX_IN_VAIN = 64
-"""Nonlinear questions without an answer after which no more are asked. Proofs leave 10 of them
-open; what is false may raise hundreds, at half a second each."""
+"""Nonlinear questions without an answer after which no more are asked. Proofs leave up to 10 open;
+a false claim may raise hundreds, at half a second each."""
 MAX_PARTNERS = 12
 MAX_DIGIT = 7
 """The greatest value of a factor for which products by all its values are spelled out."""
@@ -100,7 +100,7 @@ class Arithmetic:
 
     @property
     def assumed(self) -> tuple[Constraint, ...]:
-        """What is assumed at this point."""
+        """The present assumptions."""
         return tuple(self._assumed)
 
     @contextmanager
@@ -118,7 +118,7 @@ class Arithmetic:
     def contradictory(
         self, conditions: Iterable[Constraint], effort: Effort = Effort.LINEAR
     ) -> bool:
-        """Whether `conditions` cannot all hold under what is assumed."""
+        """Whether `conditions` cannot all hold under the assumptions."""
         decided = [(c, c.decided) for c in conditions]
         if any(value is False for _, value in decided):
             return True
@@ -132,7 +132,7 @@ class Arithmetic:
     def implied(
         self, condition: Constraint, guards: Guards = (), effort: Effort = Effort.LEMMAS
     ) -> bool:
-        """Whether `condition` holds wherever `guards` and what is assumed hold."""
+        """Whether `condition` holds wherever `guards` and the assumptions hold."""
         if condition.decided is not None:
             return condition.decided or self.contradictory(guards)
         if condition in self._assumed or condition in guards:
@@ -187,7 +187,7 @@ class Arithmetic:
     def _unsat(self, formulas: list[z3.BoolRef], effort: Effort) -> bool:
         for level, solver in enumerate(self._solvers[: effort.value]):
             if level and not self._products:
-                return False  # no products: the first answer was the last word
+                return False  # no products: further efforts would ask the same
             if level == len(self._solvers) - 1:
                 if self._in_vain == MAX_IN_VAIN:
                     return False
@@ -259,7 +259,7 @@ class Arithmetic:
         return self._products[monomial]
 
     def declare_range(self, tensor: str, given: Range) -> None:
-        """Take for granted that every element of an integer tensor lies in a range."""
+        """Assume that every element of an integer tensor lies in a range."""
         self._ranges.setdefault(tensor, []).append(given)
         for atom, name in list(self._opaque.items()):
             if isinstance(atom, Lookup) and atom.tensor == tensor:
@@ -301,7 +301,7 @@ class Arithmetic:
             name = z3.Int(f"q{len(self._quotients)}!", self._context)
             self._quotients[atom] = name
             quotient = Expr((((atom,), 1),))
-            # d*q <= n < d*q + d defines the floor for d >= 1; nothing is said of other d.
+            # d*q <= n < d*q + d defines the floor for d >= 1; other d are not constrained.
             rest = atom.numerator - quotient * atom.denominator
             low, high = self._size(rest), self._size(atom.denominator - rest - 1)
             positive = self._size(atom.denominator) >= 1
@@ -310,7 +310,7 @@ class Arithmetic:
         return self._quotients[atom]
 
     def _relate(self, atom: Quotient) -> None:
-        """What a quotient is where an assumed equation makes it simpler: ``b*h // g`` is h.
+        """Relate a quotient to what an assumed equation makes of it: ``b*h // g`` is h.
 
         As a fact it says under which equation, and that all that is divided by is positive, as
         then numerators, denominators and quotients of equal numbers are equal.

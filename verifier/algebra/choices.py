@@ -1,4 +1,4 @@
-"""Choices in specifications: their cases, and what is left of a scalar when one is made."""
+"""Choices (conditional scalars) in specifications: their cases, and a scalar under one case."""
 
 from __future__ import annotations
 

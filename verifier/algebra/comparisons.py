@@ -2,7 +2,7 @@
 
 A specification compares by the integer `xflow.core.spec.Order`, which carries two scalars. Here it
 becomes a `Sign`, which carries the normal form of their difference, so that equal comparisons are
-equal atoms: arithmetic on conditions sees an integer of which it knows nothing else.
+equal atoms: to the arithmetic on conditions they are integers without further properties.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _with_plain_names(normal: Normal) -> Normal:
     def plain(term: Term) -> Term:
         fresh = (name for name in map("_ks{}".format, range(10**9)) if name not in free)
         names = dict(zip(term.variables, fresh, strict=False))
-        # By way of names that nothing has, since a new name may be an old one of another variable.
+        # By way of unused names, since a new name may be an old one of another variable.
         away = rename(term, {old: f"{old}'" for old in names})
         return rename(away, {f"{old}'": new for old, new in names.items()})
 
@@ -102,7 +102,7 @@ def _with_plain_names(normal: Normal) -> Normal:
 
 
 class Equations(Protocol):
-    """What is needed of `xflow.verifier.matching.match.Equality`."""
+    """The part of `xflow.verifier.matching.match.Equality` that is used here."""
 
     normalizer: Normalizer
 
@@ -128,9 +128,9 @@ class Comparisons:
     def sign(self, normal: Normal) -> Size:
         """The sign of a normal form, by an atom that is known already if there is one.
 
-        The two are shown to be equal wherever what is assumed at present holds, which is where
-        the atom is going to be read. Sums with the same summands in another order are the case
-        that the texts of normal forms do not tell.
+        The two are shown to be equal under the present assumptions, which is where the atom is
+        going to be read. This finds sums with the same summands in another order, whose normal
+        forms have different texts.
         """
         plain = sign_of(normal)
         atom = next(opaque_integers(plain), None)
@@ -163,7 +163,7 @@ def _tensors(normal: Normal) -> tuple[str, ...]:
 
 
 def orders(conditions: Guards) -> Iterator[Order]:
-    """The comparisons that conditions speak of."""
+    """The comparisons that occur in conditions."""
     for condition in conditions:
         for atom in opaque_integers(condition.difference):
             if isinstance(atom, Order):

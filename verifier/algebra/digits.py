@@ -1,4 +1,4 @@
-"""Digits put together: the inverse of what `radix` does, for terms.
+"""Merges bound variables of a term that are digits of one number: the inverse of `radix`.
 
 Where two bound variables q and r occur as ``m*q + r`` alone, with ``0 <= r < m``, they are the
 digits of one number, and a sum over both is a sum over that number.

@@ -1,4 +1,4 @@
-"""What is common to all terms of a normal form, and names that do not depend on the reading.
+"""Common factors of the terms of a normal form, and canonical names of bound variables.
 
 Two readings of one tensor are the same expression up to the names of bound variables. Inside of a
 function, a denominator or a maximum those names are made canonical, so that equal factors are

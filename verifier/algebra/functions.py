@@ -47,7 +47,7 @@ ONE = Fraction(1)
 
 
 def apply_function(name: str, normal: Normal) -> list[Term]:
-    """The terms of a function of one argument, ``max`` and its kin excepted.
+    """The terms of a function of one argument; maxima and minima are `Maxima`'s.
 
     Raises ZeroDivisionError for the reciprocal of 0.
     """
@@ -152,7 +152,7 @@ def _root_of_square(number: Fraction) -> Fraction:
 
 
 def _root_of_divisor(number: int) -> int:
-    # Squares of greater primes may stay: that misses equations and makes none.
+    # Squares of greater primes may stay: some equations are missed, none becomes wrong.
     root, whole = 1, isqrt(number)
     if whole * whole == number:
         return whole

@@ -1,4 +1,4 @@
-"""Maxima in normal form: which values they range over."""
+"""Maxima in normal form: the options, or values, that they range over."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from xflow.verifier.algebra.tropical import Tropical
 
 
 class Normalizes(Protocol):
-    """What a `Normalizer` does for maxima."""
+    """The part of `Normalizer` that is used for maxima."""
 
     arithmetic: Arithmetic
     facts: Mapping[str, str]
@@ -71,9 +71,9 @@ class Maxima:
         return self._maximum(kept)
 
     def _options(self, scalar: Scalar, path: Guards, *, inside: bool = False) -> list[Option]:
-        """What a maximum ranges over; `inside` of another one it may have no values at some index.
+        """The options of a maximum; `inside` of another one it may have no values at some index.
 
-        As where one window of a pool is read as a maximum for each axis.
+        That is so where one window of a pool is read as a maximum for each axis.
         """
         match scalar:
             case Bottom():

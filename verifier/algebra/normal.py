@@ -1,4 +1,4 @@
-"""From specifications to normal forms."""
+"""The normalizer, which brings specifications to normal form."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Normalizer:
 
     @contextmanager
     def set(self, *, merges: bool, unrolls: bool, tropical: bool = False) -> Iterator[None]:
-        """Choose what is done beyond the usual inside the block."""
+        """Set optional simplifications inside the block."""
         before = self.merges, self.unrolls, self.tropical
         self.merges, self.unrolls, self.tropical = merges, unrolls, tropical
         try:

@@ -2,8 +2,8 @@
 
 Reshape reads its input at ``k // m`` and ``k % m``. Where ``k`` is ``q*m + r`` with ``0 <= r < m``
 these are q and r, so a variable k that runs over a composite extent is replaced by its digits q
-and r: a bijection for every ``m >= 1``. What is done here is done to specifications, before they
-become normal forms, so that it reaches indices inside of functions and maxima, too.
+and r: a bijection for every ``m >= 1``. Specifications are rewritten, before they become normal
+forms, so that indices inside of functions and maxima are rewritten, too.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from xflow.core.spec import (
 from xflow.verifier.algebra.arithmetic import Arithmetic, Guards
 
 MAX_SPLITS = 8
-"""Splits in one scalar; what is left then is compared as it stands."""
+"""Most splits in one scalar; remaining quotients are compared as they are."""
 
 
 NEUTRAL: dict[type[Scalar], Scalar] = {SumOver: ZERO, ProductOver: ONE, MaxOver: Bottom()}
-"""What a summand, a factor or an option that does not count is."""
+"""The neutral element of a sum, a product or a maximum."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Split:
 
     @property
     def value(self) -> Size:
-        """What the variable is."""
+        """The variable, in its digits."""
         return self.radix * symbol(self.high) + symbol(self.low)
 
 
@@ -176,7 +176,7 @@ class Radix:
         made = floor_divide(numerator, denominator)
         if isinstance(made, int):
             return made
-        # floor_divide may have split off whole multiples; what is left is one quotient.
+        # floor_divide may have split off whole multiples; the rest is one quotient.
         total: Size = 0
         for monomial, coefficient in made.terms:
             part: Size = coefficient

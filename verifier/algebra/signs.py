@@ -1,8 +1,8 @@
-"""Signs of normal forms: what can be seen to be non-negative or positive without a case split.
+"""Signs of normal forms: proofs that one is non-negative or positive, without case splits.
 
-A sum of non-negatives is one, and so is a product; even powers, roots and exponentials are never
-negative, and a maximum is at least each of its values. Where an expression is not defined nothing
-is said of it; everything else holds at every point that satisfies the guards.
+Sums and products of non-negatives are non-negative; even powers, roots and exponentials are never
+negative, and a maximum is at least each of its values. Nothing is claimed where an expression is
+not defined; everything else holds at every point that satisfies the guards.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def split_size(normal: Normal) -> tuple[Size, list[Term]]:
 
 
 def apart(term: Term, guards: Guards) -> Term:
-    """The term with bound variables that no guard speaks of; a copy may share their names."""
+    """The term with bound variables renamed that occur in `guards`, as a copy's may."""
     clash = clashing(term.variables, guards)
     return rename(term, {name: fresh_name() for name in clash}) if clash else term
 

@@ -313,7 +313,7 @@ def _elements_of(base: Base) -> Iterator[Element]:
 
 
 def shape_of(base: Base) -> str:
-    """What is left of a base when indices are forgotten: equal for bases that may be equal."""
+    """A base without its indices: equal for bases that may be equal."""
     match base:
         case Element(tensor, _):
             return tensor

@@ -1,4 +1,4 @@
-"""What is defined at every index and for all values of the inputs."""
+"""Totality: whether an expression is defined at every index and for all values of the inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maxima as tropical polynomials: what is common to all options is taken out.
+"""Maxima as tropical polynomials: summands and factors that all options share are taken out.
 
 With this a maximum is flat, has no option that another one dominates, no summand and no
 non-negative factor that all options share: ``max{a + c, b + c} = c + max{a, b}`` and
@@ -7,7 +7,7 @@ values become sums of maxima of two values, and products of these are multiplied
 
 Each step is an equation of real numbers that holds whatever finite value an expression is given
 where it is not defined; but an expression may only be taken out of an option if it is defined
-wherever the maximum is read, since what stands outside is taken to be defined.
+wherever the maximum is read, since expressions outside are assumed to be defined.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ONE = Fraction(1)
 
 
 class Multiplies(Protocol):
-    """What a `Normalizer` does for products of maxima."""
+    """The part of `Normalizer` that is used for products of maxima."""
 
     arithmetic: Arithmetic
     facts: Mapping[str, str]
@@ -76,7 +76,7 @@ class Tropical:
             absolute = self._absolute(options, path)
             if absolute is not None:
                 return [*apart(outside), *absolute]
-            # What is common comes first: max{M + a, M + b} for a maximum M is M + max{a, b}.
+            # Common summands first: max{M + a, M + b} for a maximum M is M + max{a, b}.
             shift = common_summand(options)
             outside += shift
             before = options
@@ -89,7 +89,7 @@ class Tropical:
         if not any(option.body.terms for option in options):
             return apart(outside)  # one of the options is there, and it is 0
         factor, divided = self._factored(options, path)
-        if factor.powers:  # without it there may be more that is common
+        if factor.powers:  # the quotients may have more in common
             return [*apart(outside), *self._normalizer.times([factor], self.maximum(divided, path))]
         content = common_content(option.body for option in options)
         unit = [
@@ -334,7 +334,7 @@ def is_positive_product(option: Option) -> bool:
 
 
 def common_summand(options: Sequence[Option]) -> list[Term]:
-    """What to subtract from each option so that each coefficient is 0 in one, positive in others.
+    """The sum that leaves each coefficient 0 in one option, positive in others, if subtracted.
 
     It is the same for ``max{a + c, b + c}`` as for ``max{a, b}``, but for the c. Terms in which a
     variable of an option occurs are no part of it, and no term that is not known to be defined
@@ -372,5 +372,5 @@ def apart(terms: Iterable[Term]) -> list[Term]:
 
 
 def is_small(left: Option, right: Option) -> bool:
-    """Whether it is worth the while to ask for the sign of a difference of two options."""
+    """Whether a difference of two options has few enough terms to ask for its sign."""
     return len(left.body.terms) + len(right.body.terms) <= MAX_OPTIONS

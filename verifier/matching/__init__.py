@@ -1,1 +1,1 @@
-"""Whether two normal forms are equal."""
+"""Decides whether two normal forms are equal."""

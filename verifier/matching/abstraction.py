@@ -1,4 +1,4 @@
-"""Equality of normal forms by Z3's real arithmetic, with what it cannot read as unknown reals.
+"""Equality of normal forms by Z3's real arithmetic, with unknown reals for sums and maxima.
 
 Sums over ranges, maxima over ranges and conditions on indices become unknowns, equal ones the
 same; what is left is arithmetic with choices, of which Z3 knows all lattice identities.
@@ -37,7 +37,7 @@ NEVER: Guards = (at_least(-1, 0),)
 
 
 class Compares(Protocol):
-    """What an `Equality` does here."""
+    """The part of `Equality` that is used here."""
 
     arithmetic: Arithmetic
 
@@ -53,7 +53,7 @@ def equal_abstractly(
 ) -> bool:
     """Whether Z3 shows both equal, whatever the unknowns are, where both are defined.
 
-    That both are defined in the same places is the caller's business. A resource limit, a failure
+    That both are defined in the same places is for the caller to show. A resource limit, a failure
     or an expression that is too large means "not shown".
     """
     if len(left.terms) + len(right.terms) > MAX_SIZE:
@@ -83,7 +83,7 @@ class _Abstraction:
     """Normal forms as terms of Z3.
 
     Every fact is true of all reals if an expression that is not defined is given some value, but
-    for those of `side`, which speak of what is read at the top.
+    for those of `side`, which are about terms that are read at the top.
     """
 
     def __init__(self, equality: Compares, facts: Mapping[str, str]):

@@ -30,7 +30,7 @@ MAX_WITNESSES = 24
 
 
 class Compares(Protocol):
-    """What an `Equality` does for maxima."""
+    """The part of `Equality` that is used for maxima."""
 
     arithmetic: Arithmetic
     recorder: Recorder
@@ -87,7 +87,7 @@ class Covers:
     def _covers_by_axes(self, other: Option, option: Option, guards: Guards) -> bool:
         """Whether `other` alone covers `option`, found for each group of its variables apart.
 
-        Where no guard speaks of variables of two groups, a value for each group's variables that
+        Where no guard has variables of two groups, a value for each group's variables that
         satisfies the group's guards is a value for all, so the groups' cases need not be combined.
         """
         names = {name: f"{name}'" for name in other.variables}
@@ -114,7 +114,7 @@ class Covers:
     def _groups(
         self, part: dict[str, Size], unknown: frozenset[str], needed: Guards
     ) -> Iterator[tuple[frozenset[str], Guards]]:
-        """Open variables with the guards that speak of them, apart from those of other groups."""
+        """Groups of open variables, with the guards that have these variables."""
         rest = [guard.substitute(part) for guard in needed]
         while rest:
             names, chosen = rest[0].symbols & unknown, [rest.pop(0)]
@@ -145,7 +145,7 @@ class Covers:
         if found:
             return
         if not free_symbols_of(sources) & unknown:
-            # No access tells: the body is the same at every point, and a least point will do.
+            # Without accesses the body is the same at every point, and a least point will do.
             yield from least_points(other.variables, other.guards)
             yield from named_points(other.variables, self._equality.arithmetic.assumed)
             return

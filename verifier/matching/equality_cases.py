@@ -1,4 +1,4 @@
-"""Ties: where a compared difference is 0, what is compared may be put for each other.
+"""Case split at ties: where a compared difference is 0, its two numbers replace each other.
 
 Two choices on a comparison, as ``x >= 0`` and ``x > 0``, often differ only in where a tie goes,
 and there their branches agree. A term that is read at a tie is cut in three: where the sign is
@@ -73,7 +73,7 @@ def _holds_at(term: Term, sign: Sign, value: int) -> bool:
 
 
 def _solved(normal: Normal) -> tuple[Base, list[Term]] | None:
-    """``(base, value)`` with ``base == value`` where `normal` is 0; None where it does not tell."""
+    """``(base, value)`` with ``base == value`` where `normal` is 0; None if not solvable."""
     for term in normal.terms:
         if len(term.powers) != 1 or term.powers[0][1] != 1 or term.variables or term.guards:
             continue

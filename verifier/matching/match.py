@@ -229,7 +229,7 @@ class Equality:
                     learnt = True
                     rest = [*stuck, *sources[position + 1 :]]
                     yield from self.solve(rest, targets, unknown, solution)
-            if not learnt:  # it may tell more when others have, or be passed over
+            if not learnt:  # it may determine one once others are known, or be skipped
                 stuck.append(source)
 
     # Products ----------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class Equality:
 
 
 def profile(term: Term) -> tuple[object, ...]:
-    """What two terms share if an affine map can make their products equal."""
+    """A key that is equal for terms whose products an affine map may make equal."""
     shapes = sorted((shape_of(base), exponent) for base, exponent in term.powers)
     return (len(term.variables), tuple(shapes))
 

@@ -1,4 +1,4 @@
-"""The last resort: Z3's real arithmetic, for expressions without sums over ranges."""
+"""Equality by Z3's real arithmetic, tried last, for expressions without sums over ranges."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from xflow.verifier.algebra.arithmetic import NONLINEAR_LIMIT, Arithmetic
 def equal_reals(left: Scalar, right: Scalar, arithmetic: Arithmetic) -> bool:
     """Whether Z3 shows both equal for all reals, wherever both are defined.
 
-    That the right side is defined is the caller's business. Sizes, and what is looked up, may be
-    any integers. A resource limit, a failure or an expression with a sum over a range means "not
-    shown".
+    That the right side is defined is for the caller to show. Sizes, and elements that are looked
+    up, may be any integers. A resource limit, a failure or a sum over a range means "not shown".
     """
     reader = _Reader()
     try:

@@ -1,4 +1,4 @@
-"""That a maximum is read at all: a value that it ranges over may be named.
+"""Witnesses of maxima: a maximum that is read has a value, whose variables get names.
 
 An operator's output is never the least element, so a window of a max pooling that is read is not
 empty. Where the left side reads one without condition, some value of its variables satisfies its
@@ -17,7 +17,7 @@ PREFIX = "_w"
 
 
 def witness_conditions(scalar: Scalar) -> tuple[Constraint, ...]:
-    """What the maxima that `scalar` reads without condition say of named values of theirs."""
+    """Guards that hold of named values of the maxima that `scalar` reads without condition."""
     found: list[Constraint] = []
     numbers = iter(range(1_000))
     for maximum in dict.fromkeys(_maxima(scalar)):

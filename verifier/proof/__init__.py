@@ -1,1 +1,1 @@
-"""The proof of one instance of a rule, and to which ranks and element types it extends."""
+"""The proof of one instance of a rule, and the ranks and element types to which it extends."""

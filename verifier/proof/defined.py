@@ -1,9 +1,9 @@
 """Definedness: the right side must be defined wherever the left side is.
 
 Over the reals a reciprocal needs an argument that is not 0, a square root one that is not
-negative, a logarithm a positive one. What the left side needs may be assumed, unless the runtime
-computes a number without it: of the infinity that it has for 1/0, Relu makes 0. What the right side
-needs must follow.
+negative, a logarithm a positive one. The needs of the left side may be assumed, unless the runtime
+computes a number where they are not met: Relu(-1/0), say, is 0 there. The needs of the right side
+must follow.
 """
 
 from __future__ import annotations
@@ -130,10 +130,10 @@ def is_partial(scalar: Scalar) -> bool:
 
 
 def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
-    """Whether one of `values` compares what is not defined everywhere, down to `inputs`.
+    """Whether one of `values` compares operands not defined everywhere, down to `inputs`.
 
-    A comparison has a result all the same: the runtime's is that of an infinity or no number. So it
-    would be wrong to take for granted, as elsewhere, that what a left side computes is defined.
+    At run time, such a comparison is made with an infinity or NaN and has a result. So here the
+    operands of a left side cannot be assumed to be defined, as they can elsewhere.
     """
     for node in walk(values, inputs):
         op = node.op
@@ -183,7 +183,7 @@ class Demand:
 def demands(
     scalar: Scalar, equality: Equality, path: Guards = (), hidden: bool = False
 ) -> Iterator[Demand]:
-    """What `scalar`, from `read_unfolded`, needs to be defined."""
+    """The demands of `scalar`, from `read_unfolded`, under which it is defined."""
     if not is_partial(scalar):
         return
     match scalar:
@@ -226,7 +226,7 @@ def demands(
 
 
 def _power_subjects(power: Call, equality: Equality, path: Guards) -> Iterator[tuple[str, Scalar]]:
-    """What must lie in the domain of which function for a power to be defined."""
+    """The arguments that must lie in the domain of a function for a power to be defined."""
     base, exponent = power.args
     plain = with_signs(folded(exponent), equality.comparisons, path, folded)
     constant = constant_of(equality.normalizer.normal(plain, path))
@@ -251,7 +251,7 @@ def outside(demand: Demand) -> Iterator[Demand]:
 
 
 class Domain:
-    """What may be taken for granted because the left side is defined.
+    """The demands of the left side, which may be assumed since it is defined.
 
     Elements of inputs in `unbounded` may be -inf.
     """
@@ -291,7 +291,7 @@ class Domain:
         return self._not_zero(demand.argument, demand.path)
 
     def _is_given(self, demand: Demand) -> bool:
-        """Whether the same is given wherever the demand is made, in one piece or in several."""
+        """Whether the left side makes the same demand there, in one piece or in several."""
         parts: list[Guards] = []
         for given in self._given:
             if given.function != demand.function:
@@ -410,7 +410,7 @@ class Domain:
                 continue
             if self._multiple(normal, given.argument, path, given.function):
                 return True
-            # A product that is not 0 has no factor that is. That what it divides by is not 0 is a
+            # A product that is not 0 has no factor that is. That its divisors are not 0 is a
             # demand of its own.
             for base, exponent in common_powers(given.argument.terms).items():
                 if exponent < 0:

@@ -1,11 +1,11 @@
-"""Whether the sides of a rule agree to the last bit, and not only as real numbers.
+"""Bitwise equality: whether the sides of a rule agree in floats and not only as real numbers.
 
 Two classes, each with a proof of its own:
 
 ``bits``: at each index of the output both sides apply the same floating-point operations to the
-same elements. Only what neither rounding nor a special value tells apart is taken for the same: the
-order of two summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the
-sides agree whatever the elements are, infinities and NaN among them (but for the sign of a zero).
+same elements. Only operations that agree for all floats count as the same: either order of two
+summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the sides agree
+whatever the elements are, infinities and NaN among them (but for the sign of a zero).
 
 ``numbers``: no operation on either side rounds. What is equal as real numbers is equal as
 floating-point numbers then, where the elements are numbers.
@@ -56,7 +56,7 @@ from xflow.verifier.algebra.terms import Guards
 EXACT_FUNCTIONS = frozenset({"max", "min", "abs", "sign", "floor"})
 """Functions whose value is a floating-point number where the arguments are."""
 JUMPS = frozenset({"sign", "floor"})
-"""Functions by which a rounding can become the step from one integer to another."""
+"""Functions with jumps: a rounding of the argument can change the result by 1."""
 LATTICE = frozenset({"max", "min"})
 """Functions of a set of arguments: neither order nor repetition counts."""
 COMPARE = "compare"
@@ -67,7 +67,7 @@ MINUS_ONE = Literal(Fraction(-1))
 
 
 def weakest(classes: Iterable[str | None]) -> str | None:
-    """What holds of all of several: the classes of a rule's outputs, or of it at its ranks."""
+    """The weakest of several classes: those of a rule's outputs, or of it at its ranks."""
     found = set(classes)
     return None if None in found else NUMBERS if NUMBERS in found else BITS
 
@@ -137,12 +137,12 @@ def read_operations(value: Value, index: Index) -> Scalar:
     readers = [reader(source) for source in node.inputs]
     markers = [_marker(position, source) for position, source in enumerate(node.inputs)]
     plain = at(markers)
-    # A conversion is an operation: what is computed before it is computed in another type.
+    # A conversion is an operation: its operand is computed in another type.
     kept = {node.inputs[k].type.dtype for k in _marked(plain)} <= {value.type.dtype}
     if kept and _selects(plain):
         try:
             return at(readers)
-        except ShapeError:  # a choice on what was made by a kernel
+        except ShapeError:  # a choice by results of a kernel
             pass
     if not op.elementwise:
         return Element(f"{id(node)}.{value.index}", tuple(index))
@@ -162,7 +162,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
 def _single_operation(
     at: Callable[[Sequence[Reader]], Scalar], markers: Sequence[Reader], args: Sequence[Scalar]
 ) -> Scalar | None:
-    """An elementwise operator as what is written in its specification; None where that fails.
+    """An elementwise operator as the operation in its specification; None where that fails.
 
     Numbers among the operands may be put in, as long as that makes no other one disappear, and no
     other function of it: ``x + 0`` is x, but ``x * 0`` is not always 0, and kernels do not compute

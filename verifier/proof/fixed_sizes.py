@@ -1,6 +1,6 @@
 """Sizes that conditions fix: ``k == 1``, ``n == 2*m``, or ``k <= 1`` where k is at least 1.
 
-They are put in before anything is read, so that a sum over ``k`` is one over a single value.
+They are substituted before a side is read, so that a sum over ``k`` has a single summand.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from xflow.core.size import Expr, Quotient, Size, atoms, coefficient_of, free_sy
 
 
 def fixed_sizes(where: Sequence[Constraint], given: Sequence[Constraint]) -> dict[str, Size]:
-    """Symbols that are numbers or others, and these, where all conditions hold.
+    """The symbols that the conditions fix, each with a number or a size over other symbols.
 
-    Equations in `where` are solved for a symbol. What `given`, the other conditions, says is used
-    for bounds alone: its equations are requirements of operators, such as that two sizes are
-    equal, of which each reading makes what it can.
+    Equations in `where` are solved for a symbol. The other conditions, `given`, are used for
+    bounds alone: their equations are requirements of operators, such as that two sizes are equal,
+    which each reading uses by itself.
     """
     found: dict[str, Size] = {}
     stated, others = list(where), list(given)
@@ -42,7 +42,7 @@ def fixed_sizes(where: Sequence[Constraint], given: Sequence[Constraint]) -> dic
 
 
 def _bounds(conditions: Iterable[Constraint]) -> tuple[dict[str, int], dict[str, int]]:
-    """The least and the greatest value of symbols of which a condition of their own tells one."""
+    """The least and the greatest value of symbols, as far as conditions on one alone bound it."""
     lows: dict[str, int] = {}
     highs: dict[str, int] = {}
     for condition in conditions:

@@ -1,8 +1,8 @@
-"""Inputs of which a kernel makes numbers, where the specification of its operator has none.
+"""Inputs whose NaN or infinities a kernel may turn into numbers, unlike its specification.
 
-What is proved of specifications is then too little: the left side may be a number in the runtime
-though by its definition it is none. So an element that it reads there counts as one that is lost on
-the way, see `xflow.verifier.proof.reads`, unless the right side has as many of these operators.
+A proof about specifications is not enough then: at run time the left side may be a number where its
+definition has none. So an element that it reads there counts as hidden, as one that is lost on the
+way, see `xflow.verifier.proof.reads`, unless the right side has as many of these operators.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from xflow.core.sorts import REAL
 
 
 def hidden_inputs(left: Value, right: Value) -> frozenset[str]:
-    """The inputs of a rule of which the runtime may lose on the left what is no number.
+    """The inputs of a rule whose NaN or infinities the left side may hide at run time.
 
-    Not those of which the right side hides as much, by operators of the same names.
+    Without those of which the right side hides as much, by operators of the same names.
     """
     before, after = _counts(left), _counts(right)
     return frozenset(name for name, count in before.items() if count - after[name])
 
 
 def bounded_inputs(side: Value) -> frozenset[str]:
-    """The inputs of which the runtime may make numbers of what is -inf, where that would pass."""
+    """The inputs that kernels other than those of attention may hide where they are -inf."""
     return _under(node for node, op in _hiding(side) if op.role != "attention")
 
 

@@ -1,8 +1,8 @@
-"""Indices that are data: where they lie is given by the left side and owed by the right one.
+"""Ranges of indices that are data: assumed for the left side, to be shown for the right side.
 
 An operator that looks elements up, such as Gather, is not defined where one of its indices is out
 of range, whether or not the element is used. So the ranges of all the left side's indices may be
-taken for granted everywhere, and those of the right side's must follow.
+assumed everywhere, and those of the right side's must follow.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def _covered(value: Value, arithmetic: Arithmetic) -> Value | None:
     (source,) = leaves
     wanted = tuple(symbol(f"_q{axis}") for axis in range(len(source.shape)))
     unknown = frozenset(str(place) for place in places)
-    # Every element at q is that of `value` at p, if p can be told from q and lies in bounds.
+    # Every element at q is that of `value` at p, if p can be solved for and lies in bounds.
     found = solve_indices(element.index, wanted, unknown, {})
     if found is None:
         return None
-    for place in places:  # one that does not matter may be anywhere
+    for place in places:  # one without influence may be anywhere
         found.setdefault(str(place), 0)
     here = tuple(c for q, n in zip(wanted, source.shape, strict=True) for c in in_range(q, n))
     inside = [

@@ -1,4 +1,4 @@
-"""The proof of one instance of a rule: what it needs, where it is defined, that its sides agree."""
+"""The proof of one instance of a rule: its requirements, its definedness, and its equations."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from xflow.verifier.proof.reads import jumps, lacking, reads
 
 @dataclass
 class Attempt:
-    """What an attempt at a proof gave: the reason for which it failed, or a certificate."""
+    """The result of an attempt at a proof: the reason why it failed, or a certificate."""
 
     failure: str | None
     """None where it succeeded; any text, also an empty one, is a failure."""
     missing: list[Constraint] = field(default_factory=list)
     facts: tuple[str, ...] = ()
-    """Conditions on values that what is not defined asks for."""
+    """Conditions on values of inputs under which everything would be defined."""
     needs: tuple[str, ...] = ()
     """Conditions that what the right side reads has to be numbers, see
     `xflow.verifier.proof.reads`."""
@@ -93,7 +93,7 @@ class InstanceProof:
             granted, outputs = made
             exact = weakest(self.exact)
             if self.arithmetic.contradictory((), Effort.LEMMAS):
-                # Either they hold nowhere, which took products to see, or the fault is ours.
+                # Either they hold nowhere, which only products show, or this is a bug.
                 words = "the conditions and the facts that the proof used contradict each other"
                 return Attempt(f"vacuous: {words}")
         record: dict[str, object] = {
@@ -108,7 +108,7 @@ class InstanceProof:
     def _prove_outputs(
         self, sizes: Mapping[str, Size]
     ) -> tuple[list[str], list[dict[str, object]]] | Attempt:
-        """What is taken for granted of indices, and a record of each output.
+        """The ranges of indices that are assumed, and a record of each output.
 
         Both sides are read with `sizes` for some symbols.
         """
@@ -131,7 +131,7 @@ class InstanceProof:
         return granted, outputs
 
     def _missing_requirements(self) -> Iterator[Constraint]:
-        """What the right side needs and the left does not give; equal shapes among it."""
+        """The right side's requirements, equal shapes included, that do not follow."""
         needed = list(requirements(self.instance.rhs))
         if not self.instance.broadcast:
             for left, right in zip(self.instance.lhs, self.instance.rhs, strict=True):
@@ -176,12 +176,12 @@ class InstanceProof:
     def _beyond_numbers(
         self, left: Value, right: Value
     ) -> tuple[tuple[str, ...], str | None, frozenset[str]]:
-        """What has to be numbers for the right side to be one wherever the left side is.
+        """The inputs that must be numbers for the right side to be one wherever the left side is.
 
-        And how the sides agree where they are computed in floating-point arithmetic, and the inputs
-        of which no element may be -inf. Sides that agree to the bit need nothing.
+        Also how the sides agree in floating-point arithmetic, and the inputs of which no element
+        may be -inf. Sides that agree to the bit need nothing.
         """
-        # What arithmetic learns by these questions would lead the proof that follows elsewhere.
+        # Lemmas that the arithmetic learns from these questions would change the later proof.
         apart = InstanceProof(self.instance)
         with apart.arithmetic.assuming(apart.conditions):
             take_for_granted(self.instance.lhs, apart.arithmetic)
@@ -260,7 +260,7 @@ class InstanceProof:
             return
         yield replace(digits, merges=True)
         units: dict[str, Size] = {f"_i{axis}": 0 for axis, n in enumerate(left.shape) if n == 1}
-        if units:  # where there is one value of an index, elements are more alike if it is written
+        if units:  # an index with a single value is written as it, which makes more elements equal
             yield replace(
                 digits,
                 index=tuple(substitute(i, units) for i in digits.index),
@@ -362,7 +362,7 @@ class InstanceProof:
         if unmet is not None:
             words = f"{unmet.function} of {unmet.argument.key} may be undefined"
             return Attempt(words, facts=unmet.facts)
-        # Often one of them is to blame: a shift, say, of what has elements of its own besides.
+        # Often a single input is the cause: a shift, say, of an operand with elements of its own.
         alone = (
             {name}
             for name in sorted(unbounded)
@@ -379,10 +379,10 @@ class InstanceProof:
 
 @dataclass(frozen=True)
 class _Lacks:
-    """What a reading of both sides tells beyond that they are equal as real numbers."""
+    """What a reading of both sides shows beyond their equality as real numbers."""
 
     facts: tuple[Fact, ...]
-    """What has to be known of inputs."""
+    """Conditions on the values of inputs."""
     exact: str | None
     jumps: frozenset[str]
 

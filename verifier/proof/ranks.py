@@ -54,7 +54,7 @@ def holds_at_any_rank(rule: Rule) -> bool:
         return lowest is not None and all(
             lowest.covers(_Sliced.of(rule, rank)) for rank in range(base + 1, MAX_RANK + 1)
         )
-    except Exception:  # a rule that makes no sense at some rank holds only where it was proved
+    except Exception:  # a rule that is invalid at some rank holds only where it was proved
         return False
 
 
@@ -63,7 +63,7 @@ class _Sliced:
     """A rule at one rank, as seen at one position on the axes of its vectors."""
 
     sides: tuple[tuple[Scalar, ...], ...]
-    """What each output's element is, as read and as read for definedness."""
+    """Each output's element, as read and as read for definedness."""
     given: frozenset[Constraint]
     needed: frozenset[Constraint]
 

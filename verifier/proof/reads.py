@@ -1,8 +1,8 @@
-"""Which elements of its inputs a side reads, and whether what is no number can be lost on the way.
+"""The elements of inputs that a side reads, and whether a NaN or infinity there can be hidden.
 
-A rule is proved for inputs of numbers, and applied to inputs that are terms, which need not be: a
-quotient by 0 is none, and where it stands behind a choice that does not take it nobody minds. So
-the right side may only read what makes the left side undefined as well if it is no number. An
+A rule is proved for inputs of numbers, and applied to inputs that are terms, which need not be
+numbers: a quotient by 0 is none, which has no effect if a choice does not select it. So the right
+side may only read elements that make the left side undefined, too, if they are no numbers. An
 element that it reads elsewhere, or that the left side reads by way of an operator that makes a
 number of an infinity, has to be a number: that is a condition on its input, see
 `xflow.core.value_conditions`.
@@ -72,7 +72,7 @@ class Read:
 
 @dataclass(frozen=True)
 class _Way:
-    """How what is read at some place gets to the result, see `Read`."""
+    """The path from a place where elements are read to the result, see `Read`."""
 
     path: Guards = ()
     lost: bool = False
@@ -146,7 +146,7 @@ def jumps(left: Iterable[Read], right: Iterable[Read]) -> frozenset[str]:
 def lacking(
     left: Sequence[Read], right: Sequence[Read], equality: Equality, known: Iterable[Fact]
 ) -> tuple[Fact, ...]:
-    """What has to be known of inputs so that the right side is a number wherever the left is.
+    """Conditions on inputs under which the right side is a number wherever the left is.
 
     `known` is known already.
     """

@@ -1,4 +1,4 @@
-"""For which element types a rule holds, from the specifications of its sides.
+"""The element types for which a rule holds, from the specifications of its sides.
 
 A proof is over the reals. Fix sizes, Booleans and indices: both sides are then functions of the
 elements in the place of ``REAL``, equal for all real numbers. That carries over in three cases.
@@ -52,7 +52,7 @@ from xflow.rewriting.rule import Rule
 
 
 class Uses(IntFlag):
-    """What a specification does with elements besides moving them."""
+    """The operations that a specification applies to elements, besides moving them."""
 
     NOTHING = 0
     ORDER = 1
@@ -103,7 +103,7 @@ def _types_at(instance: Instance) -> str:
 
 
 def uses_of(scalar: Scalar) -> Uses:
-    """What `scalar` does with elements."""
+    """The operations that `scalar` applies to elements."""
     match scalar:
         case Element():
             return Uses.NOTHING
@@ -134,7 +134,7 @@ def _all_uses(args: tuple[Scalar, ...], and_also: Uses = Uses.NOTHING) -> Uses:
 
 
 def _compared(choice: If) -> Iterator[Scalar]:
-    """What the conditions of a choice compare."""
+    """The operands of the comparisons in a choice's conditions."""
     for condition in choice.conditions:
         for atom in opaque_integers(condition.difference):
             if isinstance(atom, Order):

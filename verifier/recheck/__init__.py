@@ -33,5 +33,5 @@ and what is measured.
 
 A step without a replay, an unknown and an exhausted limit leave a rule *not confirmed*; a step that
 does not follow, or a point at which the sides differ, makes the certificate *wrong*. What follows
-by itself, without a record, is accepted: the record is a hint, and never believed.
+by itself, without a record, is accepted: the record is only a hint, and is not trusted.
 """

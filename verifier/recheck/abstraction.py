@@ -1,4 +1,4 @@
-"""Equations and inequations between sums of terms, put to cvc5 as real arithmetic with choices.
+"""Decides equations and inequations between sums of terms by cvc5's real arithmetic.
 
 Elements of inputs in `unbounded` may be -inf, where exponentials of them are 0.
 """

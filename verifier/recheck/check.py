@@ -79,12 +79,12 @@ def _recheck_direction(rule: Rule, data: object, cases: int) -> RecheckVerdict:
         return NotConfirmed(str(error))
     except XflowError:
         raise
-    except Exception as error:  # whatever it was, it is no confirmation
+    except Exception as error:  # no exception counts as a confirmation
         return NotConfirmed(f"{type(error).__name__}: {error}")
 
 
 def statement_of(rule: Rule) -> dict[str, object]:
-    """What a certificate must say that it is about."""
+    """The statement that a certificate of the rule must name."""
     return {
         "in": rule.inputs,
         "param": rule.params,
@@ -98,7 +98,7 @@ def statement_of(rule: Rule) -> dict[str, object]:
 
 
 def _says_enough(key: str, found: object, wanted: object) -> bool:
-    """Whether a certificate says what it must, or, of what is shown beyond equality, more."""
+    """Whether a certificate states what it must, or a stronger claim on bits and limits."""
     if key == "exact":
         return found in (BITS, wanted)
     if key == "limits":
@@ -155,7 +155,7 @@ class _Direction:
 
 
 def assumptions(instance: Instance) -> list[Constraint]:
-    """What the left side gives: sizes are not negative, what its operators require, `where`."""
+    """The left side's assumptions: sizes of 0 or more, its operators' requirements, `where`."""
     sizes = [
         at_least(size, 0)
         for value in instance.inputs
@@ -243,7 +243,7 @@ class _Rank:
             outputs = [None] * len(instance.lhs)
         if not isinstance(outputs, list) or len(outputs) != len(instance.lhs):
             raise DocumentError(f"{where}, the certificate does not have one part for each output")
-        # What does not follow is told after what is false: a false rule is better called that.
+        # A step that does not follow is reported only if no falsehood is found: that says more.
         least = 0 if self.data is None else min(self.cases, LEAST_CASES)
         self.points += compare_at_random(instance, assumed, self.cases, least)
         self._check_outputs(outputs, assumed, fixed)
@@ -276,7 +276,7 @@ class _Rank:
         raise failure or Unreplayable("the sizes that the conditions fix do not fit")
 
     def _readings_at(self, ways: Iterable[Mapping[str, Size]]) -> Iterator[list[tuple[Value, ...]]]:
-        """Both sides with sizes put in, where that leaves sense."""
+        """Both sides with sizes put in; as they are where that fails."""
         for sizes in ways:
             with contextlib.suppress(ShapeError, ZeroDivisionError):
                 yield [with_sizes(side, sizes) for side in (self.instance.lhs, self.instance.rhs)]

@@ -1,4 +1,4 @@
-"""For which element types a rule holds, from the specifications of its sides.
+"""Checks the element types that a rule claims, from the specifications of its sides.
 
 An equation of real numbers is one of elements of any type if both sides only choose an element;
 one of integers that wrap around if both are polynomials with integer coefficients (which are equal

@@ -92,7 +92,7 @@ class Sign(OpaqueInteger):
 
 
 def signs_in(size: Size) -> Iterator[Sign]:
-    """The signs that a size speaks of."""
+    """The signs that occur in a size."""
     return (atom for atom in opaque_integers(size) if isinstance(atom, Sign))
 
 
@@ -106,7 +106,7 @@ def sign_of(total: Sum) -> Size:
 
 
 class Expands(Protocol):
-    """What is needed of `xflow.verifier.recheck.expand.Expansion`."""
+    """The part of `xflow.verifier.recheck.expand.Expansion` that is used here."""
 
     sign: Callable[[Sum], Size]
 
@@ -118,7 +118,7 @@ class Expands(Protocol):
 
 
 def orders(conditions: Iterable[Constraint]) -> Iterator[Order]:
-    """The comparisons that conditions speak of."""
+    """The comparisons that occur in conditions."""
     for condition in conditions:
         for atom in opaque_integers(condition.difference):
             if isinstance(atom, Order):

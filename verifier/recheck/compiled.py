@@ -1,4 +1,4 @@
-"""Scalars as Python functions: the reading of `xflow.core.spec.evaluate`, many times as fast."""
+"""Compiles scalars to Python functions that compute as `xflow.core.spec.evaluate`, but faster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compiled(scalar: Scalar) -> Compiled:
     """A function of tensors and sizes that computes `scalar`; None stands for `Bottom`.
 
     It raises IndexError for an access out of bounds and ZeroDivisionError, as `evaluate` does.
-    Raises Unreplayable for what the language did not have when this was written.
+    Raises Unreplayable for kinds of scalars that are not known here.
     """
     writer = _Writer()
     body = writer.scalar(scalar)
@@ -82,7 +82,7 @@ def _maximum(values: Any) -> Any:
 
 
 class _Writer:
-    """Writes Python; `free` gives the parameters, `constants` what else it speaks of."""
+    """Writes Python; `free` gives the parameters, `constants` other names in it."""
 
     def __init__(self) -> None:
         self.free: dict[str, str] = {}

@@ -1,9 +1,9 @@
-"""Is the right side defined wherever the left side is?
+"""Checks that the right side is defined wherever the left side is.
 
 Over the reals a reciprocal needs an argument that is not 0, a root one that is not negative, a
-logarithm a positive one. What the left side needs may be assumed, unless the runtime has an
-infinity where it is missing and makes a number of that all the same; what the right side needs
-must be among that, or follow from signs.
+logarithm a positive one. The needs of the left side may be assumed, unless the runtime has an
+infinity where one is not met and makes a number of it; the needs of the right side must be among
+these, or follow from signs.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def needs(
     variables: tuple[str, ...] = (),
     masked: bool = False,
 ) -> Iterator[Need]:
-    """What `scalar`, from `read_whole`, needs in order to be defined. Raises Unreplayable.
+    """The needs of `scalar`, from `read_whole`, to be defined. Raises Unreplayable.
 
     `masked` says that it is read by what may make a number of an infinity.
     """
@@ -165,7 +165,7 @@ def needs(
 
 
 def known_of(given: Sequence[Need]) -> list[Given]:
-    """What the left side needs at the output's index itself."""
+    """The needs of the left side at the output's index itself."""
     return [
         Given(RELATIONS[need.function], need.argument, need.path)
         for need in given
@@ -174,7 +174,7 @@ def known_of(given: Sequence[Need]) -> list[Given]:
 
 
 def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
-    """What a function itself needs, its arguments being defined."""
+    """The need of a function itself, its arguments being defined."""
     if scalar.function == "power":
         yield from _needs_of_power(scalar, expansion, path)
     elif scalar.function in DOMAINS:
@@ -185,7 +185,7 @@ def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator
 
 
 def _needs_of_power(scalar: Call, expansion: Expansion, path: Guards) -> Iterator[Need]:
-    """A literal exponent asks for what roots and quotients ask; another for the same power."""
+    """The needs of roots and quotients for a literal exponent; else the power itself."""
     for guards, case in expansion.lifted(signed(without_nothing(scalar), expansion, path), path):
         here = (*path, *guards)
         assert isinstance(case, Call)
@@ -222,7 +222,7 @@ def _is_partial(scalar: Scalar) -> bool:
 
 
 class Definedness:
-    """What is known to be defined, and what follows from it.
+    """The facts that hold because the left side is defined, and what they imply.
 
     `facts` holds relations to 0 of all elements of some inputs: ``!=``, ``>`` or ``>=``. Elements
     of inputs in `unbounded` may be -inf: an exponential of them is not positive then, but 0.
@@ -267,7 +267,7 @@ class Definedness:
         return self._not_zero(need.argument, need.path)
 
     def _known(self, variables: Sequence[str]) -> Iterator[Need]:
-        """What the left side needs, at values of its variables over some of the right side's."""
+        """The needs of the left side, at values of its variables over some of the right side's."""
         for given in self._given:
             choices: list[Size] = [*map(symbol, variables), 0]
             values = itertools.product(choices, repeat=len(given.variables))
@@ -289,7 +289,7 @@ class Definedness:
         )
 
     def _proportional(self, left: Sum, given: Need, path: Guards, any_sign: bool) -> bool:
-        """Whether `left` is a multiple of what `given` is about, by what is not 0."""
+        """Whether `left` is a multiple of the argument of `given`, by a factor that is not 0."""
         left = without_exponentials(left, self._unbounded)
         # Where a product is not 0, its factors are not; that one is not negative tells nothing.
         vanishing = self._unbounded if given.function == "sqrt" else frozenset[str]()
@@ -344,7 +344,7 @@ class Definedness:
                 if not only.variables and not only.guards:
                     for factor, exponent in only.factors:
                         if exponent < 0:
-                            continue  # what is divided by is a need of its own, masked perhaps
+                            continue  # the divisor has a need of its own, masked perhaps
                         alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
                         if self._replay.equal(total, alone, path):
                             return True

@@ -96,7 +96,7 @@ def _known(questions: Questions) -> frozenset[str]:
 
 
 def without_quotients(expression: Scalar, questions: Questions, path: Guards = ()) -> Scalar:
-    """`expression` with quotients resolved that what is known where they are read determines."""
+    """`expression` with quotients resolved that the conditions at their place determine."""
 
     def again(part: Scalar) -> Scalar:
         return without_quotients(part, questions, path)

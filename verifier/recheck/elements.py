@@ -1,4 +1,4 @@
-"""Which elements of inputs the sides read, and whether what is no number can get lost on the way.
+"""Checks which elements of inputs the sides read, and whether NaN or infinities can get lost.
 
 A rule is shown for inputs of numbers, and used on inputs whose elements may be NaN, infinite or not
 defined at all. It may be, where each element that matters is a number whenever the left side has a
@@ -7,9 +7,9 @@ way of a comparison or a function that may make a number of an infinity. That an
 follows from the conditions on its input, or because the left side reads it with nothing like that
 on the way: then the left side has no value where the element is none.
 
-An input of which elements are numbers or -inf is as good as one of numbers where both sides go to
-a limit as such an element does. They do if it is only added, and compared by maxima and minima, and
-if above an exponential of that nothing jumps.
+Elements may also be -inf where both sides converge as such an element goes to -inf. They do if it
+is only added, and compared by maxima and minima, and if no function above an exponential of that
+jumps.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Use:
 
 @dataclass(frozen=True)
 class _Context:
-    """What is around a part of a side."""
+    """The context in which a part of a side is read."""
 
     path: Guards = ()
     variables: tuple[str, ...] = ()
@@ -165,14 +165,14 @@ def uses(scalar: Scalar, expansion: Expansion, around: _Context = _Context()) ->
 
 
 def _uses_of_comparison(choice: If, expansion: Expansion, around: _Context) -> Iterator[Use]:
-    """What a choice by comparisons reads: what is compared, and one of its branches."""
+    """The elements that a choice by comparisons reads: operands, and those of one branch."""
     inside = replace(around, is_lost=True, is_added=False, is_steady=False)
     for found in orders(choice.conditions):
         for side in (found.left, found.right):
             yield from uses(side, expansion, inside)
     try:
         made = decided(choice, expansion, around.path)
-    except Unreplayable:  # without a reading of what is compared, either branch may be read
+    except Unreplayable:  # if an operand cannot be read, either branch may be selected
         for branch in (choice.then, choice.other):
             yield from uses(branch, expansion, inside)
     else:
@@ -266,14 +266,14 @@ class Elements:
                     parts[needed] = None
                 if not needed and needed is not None:
                     return True
-        # The fewer conditions are not known as they stand, the less there is to ask.
+        # Places with the fewest conditions that are not known as they stand come first.
         known = {*use.path, *self._questions.assumed}
         rest = sorted(parts, key=lambda needed: sum(c not in known for c in needed))
         if any(all(self._questions.implied(c, use.path) for c in needed) for needed in rest):
             return True
         if len(rest) > 1 and self._questions.covered(use.path, rest[:MAX_PARTS]):
             return True
-        return self._questions.contradictory(use.path)  # mostly it is not, which takes long to see
+        return self._questions.contradictory(use.path)  # mostly it is not, which takes long
 
     def _in_digits(self, use: Use) -> list[Use]:
         """The same places as they are, and with bound variables in digits if that is another way.
@@ -306,7 +306,7 @@ class Elements:
 
 
 def _needed(given: Use, use: Use, values: Values) -> Guards | None:
-    """What must hold for `given`, at values of its variables, to be `use`; None for never."""
+    """Conditions under which `given`, at values of its variables, is `use`; None for never."""
     try:
         needed = [g.substitute(values) for g in given.path]
         needed += [
@@ -350,8 +350,8 @@ def _solved(
             if value is not None:
                 yield from _solved(given, use, equations, {**known, name: value})
                 return
-    # What no equation tells is tried at its bounds, and at what the other side ranges over. A name
-    # that several equations speak of comes first: with it they tell of others.
+    # A variable in no equation is tried at its bounds, and at variables of the other side. A name
+    # in several equations comes first: with its value they can be solved for others.
     counts = {v: sum(v in free_symbols(a) for a, _ in rest) for v in unknown}
     name = max(unknown, key=lambda v: counts[v])
     for value in dict.fromkeys(_candidates(name, given, use, rest, known)):
@@ -378,7 +378,7 @@ def _candidates(
     if pinned:
         yield pinned[0]
         return
-    # Where the others that an equation speaks of are the least that they may be.
+    # With the least values for the other variables of an equation.
     lowest = {v: low[0] for v, (low, _) in bounds.items() if low and v != name}
     for a, b in equations:
         rest = substitute(a, lowest)

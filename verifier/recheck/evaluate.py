@@ -1,7 +1,7 @@
-"""Evaluates both sides of a rule at random sizes, in exact arithmetic as far as it goes.
+"""Evaluates both sides of a rule at random sizes, in exact arithmetic where possible.
 
-Functions are approximated. What looks like a difference then is one only if it is one in numbers
-that are exact or enclosed by bounds; a point at which these do not tell is none.
+Functions are approximated. A difference found so counts only if it is confirmed by numbers that are
+exact or enclosed by bounds; a point at which these do not decide is ignored.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _compare(
 def _exactly(
     instance: Instance, output: _Output, tensors: Mapping[str, Any], env: Sizes
 ) -> tuple[str, str] | tuple[()] | None:
-    """Both sides where they differ, nothing where they do not; None where it cannot be told."""
+    """Both sides where they differ, nothing where they do not; None where it cannot be decided."""
     try:
         whole_left, whole_right = output.whole
         left = value_of(whole_left, tensors, env)
@@ -170,7 +170,7 @@ def _exactly(
     except (UndecidedError, IndexError, ZeroDivisionError, ValueError, Unreplayable):
         return None
     if left is None or not left.is_defined or not looks_up:
-        return None  # the rule says nothing of it
+        return None  # the rule claims nothing there
     try:
         right = value_of(whole_right, tensors, env)
     except (IndexError, ZeroDivisionError) as error:

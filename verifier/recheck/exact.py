@@ -1,7 +1,7 @@
-"""The value of a specification at given numbers: exact, or between bounds that are shown.
+"""The value of a specification at given numbers: exact, or enclosed by proved bounds.
 
-Floating-point arithmetic tells where to look for a difference of two sides. Whether there is one is
-decided here: a rounding error where something is compared looks the same.
+Floating-point arithmetic finds candidates for a difference of two sides; exact values decide, since
+a rounding error in a comparison looks like a difference.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
 def value_of(scalar: Scalar, tensors: Tensors, at: Numbers) -> Enclosure | None:
     """The number that `scalar`, from `read_whole`, is; None for `Bottom`.
 
-    Raises UndecidedError where bounds do not tell how two numbers compare, IndexError for an
+    Raises UndecidedError where bounds do not decide a comparison, IndexError for an
     element out of bounds, ZeroDivisionError for a size that divides by 0, and Unreplayable.
     """
     match scalar:

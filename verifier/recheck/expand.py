@@ -1,8 +1,8 @@
-"""From a specification to a sum of terms, by the definition of the language alone.
+"""Expands a specification to a sum of terms, by the definition of the language alone.
 
 Sums and products are multiplied out, a range becomes two guards, and a choice becomes its
-branches under guards that exclude each other. Nothing is simplified here that the definition does
-not say; what is known of functions stands in `laws`.
+branches under guards that exclude each other. Nothing else is simplified here; laws of functions
+are in `laws`.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def at(scalar: Scalar, values: Mapping[str, Size]) -> Scalar:
 
 
 def first_choice(scalar: Scalar, bound: frozenset[str]) -> Constraint | None:
-    """A condition of a choice inside `scalar` that speaks of nothing bound there."""
+    """A condition of a choice inside `scalar` without variables that are bound there."""
     match scalar:
         case If(conditions, then, other):
             for condition in conditions:

@@ -1,4 +1,4 @@
-"""Whether sums have finitely many summands.
+"""Checks that sums have finitely many summands.
 
 Otherwise a change of variables would prove ``1 + 1 + ... = 1 + (1 + 1 + ...)``.
 """
@@ -31,7 +31,7 @@ def _is_finite(factor: Factor, questions: Questions) -> bool:
 
 
 def _has_finite_range(part: Term, questions: Questions) -> bool:
-    """A polyhedron is bounded if along no direction one can go on for ever."""
+    """Whether guards bound the variables: the polyhedron contains no unbounded direction."""
     steps = {v: symbol(fresh()) for v in part.variables}
     ahead = {v: symbol(v) + step for v, step in steps.items()}
     kept = []

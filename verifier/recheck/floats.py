@@ -1,15 +1,15 @@
-"""Whether the sides agree to the last bit where they are computed in 32-bit floats.
+"""Checks the line ``exact``: whether the sides agree to the last bit in 32-bit floats.
 
 ``numbers``: no operation on either side rounds. That is read off the specifications, and holds for
 all sizes and numbers.
 
 ``bits``: both sides apply the same operations to the same elements. That is a test: both sides are
 run at random sizes, operator by operator, on elements with NaN, infinities, zeros, ties and digits
-to the last place. An operator of which one operation is made is that operation, rounded once. What
-another one computes, in which order and with how many roundings, is its kernel's business: a
-function takes its place that gives random numbers, the same for the same operands. So sides agree
-only if they apply the same kernels to the same numbers, and by chance hardly ever. The sign of a
-zero is not told apart.
+to the last place. An operator that is one operation is computed as such, rounded once. How a kernel
+computes any other operator, in which order and with how many roundings, is unknown: it is replaced
+by a function that gives random numbers, the same for the same operands. So sides agree only if they
+apply the same kernels to the same numbers, and by chance hardly ever. Zeros of either sign are
+equal.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def find_difference(
                 IndexError,
                 ShapeError,
                 ZeroDivisionError,
-            ):  # a place, or an extent, that is none
+            ):  # an invalid place or extent
                 break
             compared |= bool(left.size)
             if left.shape != right.shape or not _same(left, right):
@@ -259,7 +259,7 @@ class _Run:
         self._known: dict[Node, list[Array]] = {}
 
     def array(self, value: Value) -> Array:
-        """What a value is."""
+        """The data of a value."""
         node = value.node
         if node not in self._known:
             if isinstance(node.op, Leaf):
@@ -288,7 +288,7 @@ class _Run:
         return self._defined(node, arrays)
 
     def _defined(self, node: Node, arrays: Sequence[Array]) -> list[Array]:
-        """What an operator computes: in 64 bits, of which rounding to 32 makes the nearest float.
+        """An operator's result: computed in 64 bits, and rounded to 32 to the nearest float.
 
         For sums, products, quotients and roots, 53 digits are enough for 24, see S. A. Figueroa,
         When is double rounding innocuous?, SIGNUM 30 (1995).
@@ -300,7 +300,7 @@ class _Run:
         wide = [_wide(array) for array in arrays]
         if not op.elementwise:
             return op.numpy(wide, node.attributes)
-        # For powers by one number numpy does as kernels may do or not, and takes a root for some.
+        # For powers by one number numpy may take a root, which kernels may do or not.
         spread = np.broadcast_arrays(*wide)
         flat = [array.reshape(-1).copy() for array in spread]
         return [array.reshape(spread[0].shape) for array in op.numpy(flat, node.attributes)]
@@ -375,7 +375,7 @@ def _seed(node: Node, arrays: Iterable[Array], output: int) -> int:
 
 
 def _specified(node: Node) -> list[Scalar]:
-    """What an element of each output is, over elements of tensors that stand for the inputs."""
+    """The element of each output, over elements of tensors that stand for the inputs."""
     op = node.op
     assert isinstance(op, Operator)
     shapes = [source.shape for source in node.inputs]

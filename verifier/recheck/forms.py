@@ -1,4 +1,4 @@
-"""Sums of terms, as the checker understands them: its own reading of normal forms.
+"""Sums of terms: the checker's own implementation of normal forms.
 
 A term is ``coefficient * sum over variables in Z of [guards] * product of factor^exponent``.
 Every object has a `key`: a text in which bound variables are numbered, so that equal keys mean
@@ -236,7 +236,7 @@ def guard_key(guard: Constraint, names: Names) -> str:
 
 
 def _numbered(variables: Sequence[str], names: Names, level: int) -> dict[str, str]:
-    # The level keeps apart what is bound inside a factor and what is bound outside of it.
+    # The level distinguishes variables bound inside a factor from those bound outside.
     return {**names, **{v: f"#{level}.{n}" for n, v in enumerate(variables)}}
 
 

@@ -1,4 +1,4 @@
-"""Groups of terms that a certificate says cancel, and what it takes to believe it."""
+"""Groups of terms that cancel according to a certificate, and parts of the check that they do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def least_values(variables: Sequence[str], guards: Guards) -> Change | None:
 
 
 def occurring(group: Group, first: Term, terms: Sequence[Term]) -> list[Term] | None:
-    """The terms that the group speaks of, up to a factor for all; None if one is missing."""
+    """The terms of the group among others, up to a factor for all; None if one is missing."""
     (leader, _), *others = group.members
     if not leader.coefficient:
         return None

@@ -1,8 +1,8 @@
-"""Inputs of which the runtime may have a number on the left where the specification has none.
+"""Inputs whose NaN or infinities the left side may hide at run time, unlike its specification.
 
-Some kernels hide what is no number, as their operators declare (`hides`). If on the way from an
-input to the result there are more such operators left than right, that the left side is a number
-says nothing of the input's elements.
+Some kernels give numbers for such elements, as their operators declare (`hides`). If there are more
+such operators between an input and the result on the left side than on the right, a number on the
+left does not imply that the input's elements are numbers.
 """
 
 from __future__ import annotations

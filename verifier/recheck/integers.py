@@ -1,4 +1,4 @@
-"""Sizes and conditions as terms of cvc5, with what is true of them whatever is assumed."""
+"""Sizes and conditions as terms of cvc5, with facts that hold under any assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xflow.verifier.recheck.comparisons import Sign
 
 try:
     import cvc5
-except ImportError:  # an extra: nobody needs it to optimize a model
+except ImportError:  # an extra, which is not needed to optimize a model
     cvc5 = None
 
 MAX_PARTNERS = 12
@@ -34,7 +34,7 @@ NO_RANGES: Ranges = {}
 
 
 class Kind(Enum):
-    """What a question is made of; a contradiction at any kind is one."""
+    """How a question treats products of unknowns; a contradiction at any kind is one."""
 
     LINEAR = "products of unknowns are unknowns of their own"
     LEMMAS = "the same, with facts about products"
@@ -44,7 +44,7 @@ class Kind(Enum):
 class Integers:
     """Translates sizes; `facts` are true of all integers and of all inputs in range.
 
-    `met` is told of every sign that is met, and of the constant that stands for it.
+    `met` is called with every sign that is met, and the constant that stands for it.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Integers:
                 self._met(atom, value)
         if not isinstance(atom, Quotient):
             return value  # of another opaque integer nothing is known
-        # d*q <= n < d*q + d is what the floor is for d >= 1; nothing is said of other d.
+        # d*q <= n < d*q + d defines the floor for d >= 1; other d are not constrained.
         quotient = Expr((((atom,), 1),))
         rest = atom.numerator - quotient * atom.denominator
         make, kinds = self._manager.mkTerm, cvc5.Kind

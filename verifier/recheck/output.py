@@ -1,4 +1,4 @@
-"""Checks what a certificate says of one output."""
+"""Checks a certificate's record of one output: its normal forms and their equality."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xflow.verifier.recheck.verdicts import DocumentError
 
 
 def entry(data: object, key: str) -> Any:
-    """What a record holds under `key`; None where it is no record or holds nothing."""
+    """The value of a record under `key`; None where it is no record or has none."""
     return data.get(key) if isinstance(data, dict) else None
 
 
@@ -117,7 +117,7 @@ class Output:
         """Whether the equation is one of real numbers that the solver shows as it stands."""
         try:
             return equal_over_reals(*self._scalars)
-        except Unreplayable:  # it is none
+        except Unreplayable:  # not an equation of real numbers
             return False
 
     def _check_defined(self) -> None:
@@ -165,7 +165,7 @@ class Output:
         groups = entry(steps, "groups") or []
         made = [Group(tuple(map(member, group))) for group in groups if group]
         for group in made:
-            # Not only terms of the two normal forms: those of what is nested in them, too.
+            # Terms of the two normal forms, and those nested in their factors.
             if not is_finite(Sum(tuple(t for t, _ in group.members)), self._questions):
                 raise Unreplayable("a group may have a sum without end")
         return made

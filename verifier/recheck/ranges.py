@@ -1,4 +1,4 @@
-"""Indices that are data: the left side gives that its own are in range, the right side owes it.
+"""Checks ranges of indices that are data: assumed for the left side, shown for the right one.
 
 An operator that looks elements up is not defined where one of its indices is out of range,
 whether or not anything is read there. So the ranges of the left side's indices hold wherever the

@@ -1,4 +1,4 @@
-"""Reads the normal forms that a certificate writes down; `xflow.verifier.certificate` says how."""
+"""Parses the normal forms of a certificate, see `xflow.verifier.certificate` for the format."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SIGN = "_sign"
 
 
 class Reader:
-    """Reads the parts of a record that may speak of comparisons.
+    """Reads the parts of a record that may contain comparisons.
 
     `signs` maps each text of a comparison to the normal form whose sign it is. `sign` makes the
     integer that stands for a sign. Raises Unreplayable.

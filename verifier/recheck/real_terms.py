@@ -1,4 +1,4 @@
-"""Terms of cvc5 for real numbers, with what is known of functions of them.
+"""Terms of cvc5 for real numbers, with facts about the functions in them.
 
 Each fact is true whatever finite value a function is given where it is not defined.
 """
@@ -21,7 +21,7 @@ VALUES = {
     **{at: value for at, value in AT_POINT.items() if at[0] != "sqrt"},  # it follows from squares
     ("exp", Fraction(0)): Fraction(1),
 }
-"""What functions are at some points."""
+"""Values of functions at some points."""
 MAX_ORDERED = 5
 """Exponentials, and 1, whose order is spelled out."""
 

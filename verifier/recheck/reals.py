@@ -1,4 +1,4 @@
-"""Equations between real numbers without sums, put to cvc5."""
+"""Decides equations between real numbers without sums by cvc5."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Replays the matching that a certificate records: does a sum of terms vanish?
+"""Replays the matching that a certificate records, to show that a sum of terms vanishes.
 
 The certificate says which terms belong together and which change of variables takes one to
-another. Here that is only believed after it was checked: the change is a bijection of Z^n, the
-products agree after it, and the guards with their weights cancel.
+another. Each is checked: the change is a bijection of Z^n, the products agree after it, and the
+guards with their weights cancel.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from xflow.verifier.recheck.unknowns import LAST_LIMIT, Given
 
 MAX_DEPTH = 12
 MAX_ORDERS = 24
-"""Orders in which the variables of two terms are paired where no record tells."""
+"""Orders in which the variables of two terms are paired without a record."""
 MAX_ABSTRACTED = 2
 """How deep inside of terms real arithmetic is asked."""
 MAX_WITNESSES = 6
@@ -84,7 +84,7 @@ class Replay:
     facts: Mapping[str, str] = field(default_factory=dict)
     """Relations to 0 of all elements of some inputs."""
     given: Sequence[Given] = ()
-    """What holds because the left side is defined."""
+    """Facts that hold because the left side is defined."""
     nonnegative: dict[object, bool] = field(default_factory=dict)
     """Answers that were found already."""
     failure: str = ""
@@ -151,7 +151,7 @@ class Replay:
     # Recorded groups ---------------------------------------------------------------------------
 
     def _by_groups(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when the recorded groups that occur among `terms` are taken out."""
+        """The terms left when recorded groups that occur among `terms` are taken out."""
         rest = list(terms)
         for part in terms:
             for group in self._by_key.get(part.key, ()):
@@ -214,7 +214,7 @@ class Replay:
     # What needs no record ----------------------------------------------------------------------
 
     def _by_factors(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when terms of the very same factors, or of no point at all, cancel."""
+        """The terms left when those of identical factors cancel and those without points vanish."""
         by_factors: dict[str, list[Term]] = {}
         for part in terms:
             by_factors.setdefault(_factors_key(part), []).append(part)
@@ -250,7 +250,7 @@ class Replay:
         return self._by_quotients(rest, path)
 
     def _by_values(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when sums over a few values are written out."""
+        """The terms left when sums over a few values are written out."""
         made = [t for part in terms for t in written_out(part)]
         if len(made) == len(terms):
             return terms
@@ -258,7 +258,7 @@ class Replay:
         return self._by_pairs(rest, path)
 
     def _by_digits(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when bound variables are written in digits."""
+        """The terms left when bound variables are written in digits."""
         made, changed = list(terms), False
         for _ in range(MAX_DIGITS):
             split = [self.tidying.in_digits(part, path) for part in made]
@@ -272,7 +272,7 @@ class Replay:
         return self._by_pairs(self._by_quotients(rest, path), path)
 
     def _by_pairs(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when terms whose factors are equal, if not the same, cancel."""
+        """The terms left when those whose factors are provably equal cancel."""
         rest = list(terms)
         left: list[Term] = []
         while rest:
@@ -292,7 +292,7 @@ class Replay:
         return left
 
     def _by_summands(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when sums vanish because at each place their summands together do."""
+        """The terms left when sums vanish since at each place their summands together do."""
         rest = list(terms)
         for first in terms:
             if not first.variables or first not in rest:
@@ -342,7 +342,7 @@ class Replay:
                 rest.remove(same)
         if len(open_factors) != len(rest):
             return False
-        # An element tells in one question that the variables are not those; a function may take
+        # An element refutes a pairing of variables in one question; a function may take
         # thousands.
         for factor, exponent in sorted(open_factors, key=lambda f: not isinstance(f[0], Read)):
             for candidate in rest:
@@ -447,7 +447,7 @@ class Replay:
     # Denominators ------------------------------------------------------------------------------
 
     def _by_denominators(self, terms: list[Term], path: Guards) -> list[Term]:
-        """What is left when the terms are multiplied by a denominator of theirs.
+        """The terms left when all are multiplied by a denominator of theirs.
 
         Both sides have a value here, so a denominator is not 0 where a term that divides by it is
         read. Only terms that are read nowhere else are multiplied.
@@ -545,7 +545,7 @@ def _factors_key(part: Term) -> str:
 
 
 def _profile(part: Term) -> tuple[object, ...]:
-    """What terms share that may have equal products."""
+    """A key that is equal for terms whose products may be equal."""
     shapes = []
     for factor, exponent in part.factors:
         name = {Read: "tensor", Apply: "name"}.get(type(factor), "")

@@ -1,4 +1,4 @@
-"""Questions about integers, put to cvc5.
+"""Decides questions about integers by cvc5.
 
 Only ``unsat`` counts as an answer; ``sat``, ``unknown``, an exhausted resource limit and an error
 of the solver all mean "does not follow". Limits count solver steps, so that a verdict does not
@@ -19,7 +19,7 @@ from xflow.verifier.recheck.integers import NO_RANGES, Integers, Kind, Ranges
 
 try:
     import cvc5
-except ImportError:  # an extra: nobody needs it to optimize a model
+except ImportError:  # an extra, which is not needed to optimize a model
     cvc5 = None
 
 LIMITS = (100_000, 100_000, 200_000)
@@ -107,7 +107,7 @@ class Questions:
                     self._memo[key] = True
                     break
                 if not stage.has_products:
-                    break  # the first answer was the last word
+                    break  # further kinds would ask the same
         return self._memo[key]
 
 
@@ -169,7 +169,7 @@ class _Stage:
         return self._answer(formulas)
 
     def model(self, names: Iterable[str], conditions: Guards) -> dict[str, int] | None:
-        """Integers for `names` that satisfy the conditions, as the solver thinks."""
+        """Integers for `names` that satisfy the conditions according to the solver."""
         if self._broken:
             return None
         self._broken = True
@@ -191,7 +191,7 @@ class _Stage:
     def _answer(self, formulas: Sequence[Any]) -> bool:
         if self._broken:
             return False
-        self._broken = True  # until what is asserted here has been taken back
+        self._broken = True  # until the assertions made here are popped
         try:
             self._solver.push()
             for formula in formulas:

@@ -2,8 +2,8 @@
 
 Elements, sums and maxima over ranges become unknown real numbers, equal ones the same; conditions
 become formulas over integers, in which the sign of a sum is tied to that sum. What is left is
-arithmetic with choices. Everything said of an unknown is true whatever finite value an expression
-is given where it is not defined, but for `defined`: that is for the caller to know.
+arithmetic with choices. Every fact about an unknown is true whatever finite value an expression is
+given where it is not defined, but for `defined`, for which the caller answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ except ImportError:  # see `solver`
 LIMIT = 30_000
 """Steps of the solver for each question."""
 LAST_LIMIT = 3_000_000
-"""The same for what a proof comes down to, an equation that nothing else shows."""
+"""The same for the final equation of a proof, which no other step shows."""
 MAX_SIZE = 80
 """Unknowns that a question may have."""
 MAX_EXPONENT = 8
@@ -57,7 +57,7 @@ MAX_GIVEN = 8
 MAX_FACTORS = 12
 """Factors of a sum for which it is asked whether it is negative anywhere."""
 MAX_NESTED = 2
-"""How deep signs of what is summed, or what the greatest is taken of, are asked for."""
+"""Depth of sums and maxima down to which signs of their terms are asked for."""
 ONE = Fraction(1)
 Guards = tuple[Constraint, ...]
 
@@ -72,13 +72,13 @@ class Given:
 
 
 class Compares(Protocol):
-    """What is needed of `xflow.verifier.recheck.replay.Replay`."""
+    """The part of `xflow.verifier.recheck.replay.Replay` that is used here."""
 
     questions: Questions
     facts: Mapping[str, str]
     given: Sequence[Given]
     nonnegative: dict[object, bool]
-    """What was found of sums wherever some conditions hold."""
+    """Cached results about sums wherever some conditions hold."""
 
     def same_factor(self, left: Factor, right: Factor, path: Guards) -> bool:
         """Whether two factors are equal wherever `path` holds."""
@@ -137,7 +137,7 @@ class Unknowns(RealTerms):
         if self._conditional:
             for condition in (*self._comparing.questions.assumed, *self._path):
                 self.facts.append(self._integers.formula(condition))
-        while self._signs:  # what is compared may speak of other signs
+        while self._signs:  # operands of comparisons may contain other signs
             sign, value = self._signs.pop()
             self.tie(value, self.sum(sign.body))
             self.facts += self.of_elements
@@ -165,7 +165,7 @@ class Unknowns(RealTerms):
             return False
 
     def know(self, factors: Iterable[Factor]) -> None:
-        """Take it that none of `factors` is 0."""
+        """Assume that none of `factors` is 0."""
         for factor in factors:
             self.facts.append(self.differs(self._factor(factor), self.number(0)))
 
@@ -188,7 +188,7 @@ class Unknowns(RealTerms):
         return self.make(cvc5.Kind.ADD, *parts) if parts else self.number(0)
 
     def _term(self, part: Term) -> Any:
-        """A term; what is the same for all its summands stands outside of its sum."""
+        """A term; factors that all its summands share are taken out of its sum."""
         inner = set(part.variables)
         bound = [(f, e) for f, e in part.factors if free_in_factor(f) & inner]
         outside = [(f, e) for f, e in part.factors if not free_in_factor(f) & inner]
@@ -228,7 +228,7 @@ class Unknowns(RealTerms):
         return unknown
 
     def _may_be_nonnegative(self, total: Sum) -> bool:
-        """Whether it is worth the while to ask: a product with a free factor takes both signs."""
+        """Whether to ask the solver at all: a product with a free factor takes both signs."""
         if len(total.terms) == 1:
             return not any(
                 isinstance(f, Read) and e % 2 and f.tensor.lstrip("%") not in self._comparing.facts

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True)
 class Confirmed:
-    """Each step follows, by rules and solver calls that owe nothing to the prover."""
+    """Each step follows, by laws and solver calls that are independent of the prover."""
 
     questions: int = 0
     """How often the solver was asked."""
@@ -22,7 +22,7 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class NotConfirmed:
-    """A step has no replay, or the solver did not get through; the rule may well be true."""
+    """A step has no replay, or the solver did not decide it; the rule may well be true."""
 
     reason: str
 

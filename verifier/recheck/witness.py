@@ -1,4 +1,4 @@
-"""That a maximum is read at all: then some value of its variables satisfies its guards.
+"""Witnesses of maxima: where one is read, some value of its variables satisfies its guards.
 
 An operator's output is never the least element. Where the left side reads a maximum over a range
 without condition, one of the values is there; it gets a name of its own, ``_w0``, ``_w1`` and so
@@ -15,10 +15,10 @@ from xflow.core.spec import Bottom, Call, If, MaxOver, Plus, Scalar, Times, subs
 
 
 def present_values(scalar: Scalar, parts: Sequence[Scalar] = ()) -> list[Constraint]:
-    """What holds of named values of the maxima that `scalar` reads without condition.
+    """Conditions that hold of named values of the maxima that `scalar` reads unconditionally.
 
-    `parts` are outputs of operators that it is computed from, whatever else is: what they read
-    without condition, it does, too.
+    `parts` are outputs of operators from which it is always computed: what they read without
+    condition, it does, too.
     """
     found: list[Constraint] = []
     count = 0

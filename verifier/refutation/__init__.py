@@ -1,1 +1,1 @@
-"""Counterexamples: found by running both sides, made small, and written to be run."""
+"""Counterexamples: found by running both sides, shrunk, and written as ONNX models."""

@@ -46,7 +46,7 @@ from xflow.rewriting.instance import Instance
 MAX_BOUNDARIES = 24
 """Boundaries of a rule that are kept; those at which something jumps come first."""
 MAX_FOUND = 400
-"""Boundaries of a rule that are looked at."""
+"""Most boundaries of a rule that are examined."""
 MAX_STEPS = 64
 """Elements that the two numbers which are compared may be computed from."""
 MAX_ELEMENTS = 500
@@ -182,7 +182,7 @@ class BoundaryDraws:
         sizes: Mapping[str, int],
         rng: random.Random,
     ) -> None:
-        """Move one element so that what is compared at some place is equal, or almost."""
+        """Move one element so that the operands of a comparison are equal, or almost."""
         boundary = rng.choice(self._boundaries)
         try:
             at = self._place(boundary, inputs, sizes, rng)
@@ -281,7 +281,7 @@ def _solution(
     position: tuple[int, ...],
     at: Mapping[str, int],
 ) -> Fraction | None:
-    """The value of an element at which a boundary is met, if what is compared is linear in it."""
+    """The value of an element at which a boundary is met, if both operands are linear in it."""
     array = tensors[name]
     if len(position) != array.ndim or any(
         not 0 <= p < n for p, n in zip(position, array.shape, strict=True)

@@ -1,9 +1,9 @@
-"""Whether a difference is one of real numbers, or of rounding where something jumps.
+"""Decides whether two sides differ as real numbers, or by a rounding error at a discontinuity.
 
 Where two numbers that are compared are equal, a rounding error of either makes one less than the
 other: `x/3 < y` may differ from `x < 3*y` in floating-point arithmetic. So a difference of a rule
-that jumps somewhere is looked at again in numbers that are exact or enclosed. Where the operators'
-readings do not take these, the inputs are changed a little: what rounding made goes away.
+with a discontinuity is checked in exact numbers or enclosures. Where the operators' numpy
+implementations do not take these, the inputs are changed a little: then rounding errors vanish.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def is_real(left: Sequence[Value], right: Sequence[Value], inputs: Mapping[str, 
 def differ_exactly(
     left: Sequence[Value], right: Sequence[Value], inputs: Mapping[str, Array]
 ) -> bool | None:
-    """Whether they differ where the left one is defined; None where that cannot be told.
+    """Whether they differ where the left one is defined; None where that is undecided.
 
-    Nor is it told where the left one is not defined as a real number.
+    It is also undecided where the left one is not defined as a real number.
     """
     if any(array.size > MAX_ELEMENTS for array in inputs.values()):
         return None
@@ -53,7 +53,7 @@ def differ_exactly(
         if a.shape != b.shape:
             continue
         for x, y in zip(_all_enclosed(a).flat, _all_enclosed(b).flat, strict=True):
-            if not x.is_defined:  # the runtime may have a number there all the same
+            if not x.is_defined:  # the runtime may compute a number there
                 unsure = True
                 continue
             found = True if not y.is_defined else differ(x, y)

@@ -38,7 +38,7 @@ class Counterexample:
 
     @property
     def is_of_nothing(self) -> bool:
-        """Whether an input has no elements: what differs then may agree everywhere else."""
+        """Whether an input has no elements: such sides may agree everywhere else."""
         return any(array.size == 0 for array in self.inputs.values())
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Cross-check of a proof on inputs of which some elements are no numbers.
+"""Cross-check of a proof on inputs with NaN and infinities in some elements.
 
 Both sides are run at random small sizes with NaN and infinities in a few elements, where the rule's
 conditions do not forbid them:
@@ -154,7 +154,7 @@ def _drawn(
 
 
 def plantable(instance: Instance) -> dict[str, tuple[float, ...]]:
-    """What may stand in elements of each input that is no number."""
+    """The values other than numbers that elements of each input may have."""
     relations: dict[str, set[str]] = {}
     for fact in instance.facts:
         relations.setdefault(fact.name, set()).add(fact.relation)
@@ -172,7 +172,7 @@ def plantable(instance: Instance) -> dict[str, tuple[float, ...]]:
 
 
 def _plant(instance: Instance, inputs: dict[str, Array], rng: random.Random) -> bool:
-    """Put what is no number into `inputs`; whether that is -inf in inputs of ``limits`` alone."""
+    """Plant NaN or infinities in `inputs`; whether only -inf, in inputs of ``limits``."""
     allowed = {name: kinds for name, kinds in plantable(instance).items() if inputs[name].size}
     limits = sorted(instance.limits & allowed.keys())
     only_limits = bool(limits) and rng.random() < 0.5
@@ -206,7 +206,7 @@ def compare_on_planted(
 ) -> Counterexample | int:
     """A counterexample with these very elements, or how many cases (0 or 1) were run.
 
-    `only_limits` says that what is no number in `inputs` is -inf in inputs of ``limits``.
+    `only_limits`: `inputs` are numbers, but for -inf in inputs of ``limits``.
     """
     values: dict[str, Array | Fraction] = {**reals, **inputs}
     if not all(fact.holds(values[fact.name]) for fact in instance.facts):
@@ -314,7 +314,7 @@ class _Evaluation:
         self._known: dict[Node, list[Array]] = {}
 
     def array(self, value: Value) -> Array:
-        """What a value is. Raises IndexError, ShapeError."""
+        """The data of a value. Raises IndexError, ShapeError."""
         for node in walk([value], _Known(self._known)):
             if node not in self._known:
                 self._known[node] = self._outputs(node)

@@ -1,7 +1,7 @@
 """Refutation: run both sides on small random tensors and compare.
 
-Also the cross-check of every proof: it goes through the operators' `numpy` readings, which share
-nothing with the specifications that the proof used.
+Also the cross-check of every proof: it uses the operators' `numpy` implementations, which are
+independent of the specifications that the proof used.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def is_beyond_rounding(instance: Instance, sizes: Mapping[str, int], found: Coun
 class Sampler:
     """Random small integers that satisfy conditions.
 
-    `special` are numbers near which something may change: those that the rule itself names.
+    `special` are numbers near which a result may change: those that the rule itself names.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from xflow.onnx.writer import UnwritableError
 from xflow.verifier.refutation.counterexample import Counterexample, read_expression
 
 OPSETS = (20, 23, 24)
-"""Tried in this order; some operators came late."""
+"""Opsets in the order in which they are tried; some operators need a late one."""
 
 RUN = '''\
 """Runs both sides of a refuted rule in ONNX Runtime and prints where they differ."""
@@ -52,7 +52,7 @@ sys.exit(0 if differ else 1)
 
 @dataclass(frozen=True)
 class Saved:
-    """What was written to a folder."""
+    """The files that were written to a folder."""
 
     files: tuple[str, ...]
     confirmed: bool

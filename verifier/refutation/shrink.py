@@ -28,7 +28,7 @@ Inputs: TypeAlias = dict[str, Array]
 
 SIMPLE_REALS = tuple(map(Fraction, ("1", "0", "2", "-1", "1/2", "-2")))
 SIMPLE_NUMBERS = (0, 1, -1, 2, -2, 3)
-"""What elements are tried to be, the simplest first."""
+"""Values that are tried for elements, the simplest first."""
 
 
 def shrink(rule: Rule, found: Counterexample, *, evaluations: int = 600) -> Counterexample:
@@ -60,7 +60,7 @@ class _Shrinker:
         self.left -= 1
         try:
             outcome = compare_on(self.instance, sizes, reals, inputs)
-        except (ArithmeticError, LookupError, ValueError):  # inputs that no operator was made for
+        except (ArithmeticError, LookupError, ValueError):  # inputs outside an operator's domain
             return False
         if not isinstance(outcome, Counterexample):
             return False
@@ -73,7 +73,7 @@ class _Shrinker:
 
     @cached_property
     def jumps(self) -> bool:
-        """Whether something may jump, so that a rounding error looks like a difference."""
+        """Whether a side is discontinuous, so that a rounding error may look like a difference."""
         return any(boundary.jumps for boundary in boundaries_of(self.instance))
 
     @cached_property

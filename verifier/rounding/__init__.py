@@ -1,1 +1,1 @@
-"""What rounding does to the two sides of a rule."""
+"""Measures the rounding errors of the two sides of a rule."""

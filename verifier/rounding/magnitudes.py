@@ -38,7 +38,7 @@ def draw_inputs(
 ) -> dict[str, Array]:
     """An array for the key of each leaf: numbers of that precision, Booleans, or the indices 0, 1.
 
-    Numbers are rounded, which is nobody's fault, and go on as float64.
+    Numbers are rounded, which counts as no error of either side, and held as float64.
     """
     inputs: dict[str, Array] = {}
     for number, value in enumerate(leaves):

@@ -1,4 +1,4 @@
-"""What rounding does to the two sides of a proved rule, and which directions are too bad to use.
+"""Measures rounding errors of both sides of a proved rule, and refuses directions that lose digits.
 
 A proof over the reals says nothing about rounding: ``softmax(x) = exp(x) / sum(exp(x))`` is proved,
 and of no use for x = 100. So both sides are evaluated on the same inputs in each element type
@@ -7,9 +7,9 @@ and of no use for x = 100. So both sides are evaluated on the same inputs in eac
 **Inputs** are about 1 (ordinary), and extreme: in the hundreds and around 1e4, which activations
 of real networks reach; around 1e-4; of magnitudes that differ from element to element and from
 input to input; large with small differences, where what is subtracted cancels. They are rounded
-to the element type first: their own rounding is nobody's fault.
+to the element type first: their own rounding counts as no error of either side.
 
-**The scale** of an error at an output element is what the result must lose anyway: the size of
+**The scale** of an error at an output element is the error that any evaluation has: the size of
 the result, and how much it changes when each input changes by about a unit in its last place (its
 condition), which is the same for both sides. So ``x*(y + z) = x*y + x*z`` may be used both ways
 although one of them cancels for y near -z: the result is as uncertain when y is. But not
@@ -27,8 +27,8 @@ pixels of an image. Whether it happens depends on the constants at hand: means t
 deviations lose digits, others do not. So it is asked where such a direction is applied. It has
 **offsets** if it would be refused likewise where one input is small beside others that cancel.
 
-**What decides** by what was computed with roundings, by comparing it or by rounding it to integers,
-must not be computed in another way: such rules are refused, unless they are exact.
+**Decisions** that depend on rounded results, by comparing them or by rounding them to integers,
+must not change: rules on such operators are refused, unless they are exact.
 
 **The reference** for a direction is the float64 value of the side that it comes from. That side's
 error in float64 is as a rule that in fp32 times 2^-29, which is nothing beside it. Where both are
@@ -162,7 +162,7 @@ def measure(
 
 
 def _decides(value: Value) -> bool:
-    """Whether something discrete in a side depends on what was computed with roundings."""
+    """Whether a comparison or an integer in a side depends on rounded results."""
     index = tuple(symbol(f"_i{axis}") for axis in range(len(value.shape)))
     return decides_by_rounded(read(value, index))
 
@@ -339,7 +339,7 @@ def _key(value: Value) -> str:
 
 @dataclass
 class _Tally:
-    """The worst of all cases in one element type."""
+    """The worst errors over all cases in one element type."""
 
     precision: Precision
     evaluate: Evaluate

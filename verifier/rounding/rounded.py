@@ -36,7 +36,7 @@ class Precision:
     """Bits of the significand; half a unit in the last place is ``2 ** -digits``."""
     largest: float
     negligible: float
-    """Errors below this count for nothing: what underflows. Runtimes may flush subnormal numbers
+    """Errors below this, of underflow, are ignored. Runtimes may flush subnormal numbers
     of 32-bit exponents to 0; those of fp16, which reach up to 6e-5, are computed with."""
     spread: int
     """Inputs of one graph differ by factors of up to ``2 ** (2 * spread)``. In fp16 products of

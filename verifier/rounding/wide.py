@@ -1,7 +1,7 @@
 """Numbers of 320 bits with unlimited exponents, as elements of numpy arrays.
 
-They decide where the float64 values of two sides disagree. The arithmetic is mpmath's, in integers:
-the same on every machine.
+They are the reference where the float64 values of two sides disagree. The arithmetic is mpmath's,
+in integers: the same on every machine.
 """
 
 from __future__ import annotations

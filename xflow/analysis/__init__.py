@@ -1,1 +1,1 @@
-"""What is known of the values of a graph: ranges, and which operators tell numbers from others."""
+"""Static analysis of values: ranges, inputs that may be NaN or infinite, and their observers."""

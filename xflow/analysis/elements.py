@@ -1,4 +1,4 @@
-"""What an element of an operator's output is, over elements of its inputs: read once and kept."""
+"""Specifications of an operator's output element over elements of its inputs, cached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ELEMENTS = 20_000
 
 
 def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scalar:
-    """What an element of a registered operator's output is, over inputs named by `names_of`.
+    """The specification of an element of a registered operator's output, see `names_of`.
 
     The index is ``i0, i1, ...``. Comparisons of an element with itself stay. `truths` are Boolean
     inputs that hold one value everywhere. Raises ShapeError.

@@ -1,10 +1,10 @@
-"""Which inputs of a model may hold what is no number, by how the model reads them.
+"""The inputs of a model that may hold NaN or infinities, judged by how the model reads them.
 
 Float inputs are taken for numbers, see `xflow.core.assumptions`: images and features are. The
 model itself tells of two exceptions. It *tests* an input: asks whether it is NaN or infinite,
 compares it with itself, with an infinity or with a largest float, or gives it to an operator of
-which nothing is known; such an input may be anything. And it adds an input, a *mask*, to what a
-softmax reads: such a one may hold -inf.
+which nothing is known; such an input may be anything. And it adds an input, a *mask*, to the input
+of a softmax: a mask may hold -inf.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from xflow.ops.shape import Movement
 FARTHEST = 12
 """Most operators between a mask and the softmax that reads it."""
 FOLDED = 2**20
-"""Most elements of a constant that is looked at."""
+"""Most elements of a constant that is examined."""
 ENORMOUS = {"FLOAT16": 6.5e4, "BFLOAT16": 1e38, "FLOAT": 1e38, "DOUBLE": 1e308}
-"""From which on a number is compared with as if it were infinite."""
+"""Magnitude from which a constant in a comparison counts as infinite."""
 
 
 def special_inputs(graph: Graph, constants: ConstantLookup) -> Mapping[str, MayBe]:
-    """What the elements of inputs may be, by the inputs' keys, other than numbers."""
+    """By the keys of inputs, the values other than numbers that their elements may have."""
     sources = Sources(graph)
     found: dict[str, MayBe] = {}
     for node in graph.nodes:
@@ -52,7 +52,7 @@ def _key(value: Value) -> str:
 
 
 class Sources:
-    """The float inputs of which each value is made element by element."""
+    """The float inputs from which each value is computed element by element."""
 
     def __init__(self, graph: Graph) -> None:
         self._of: dict[Value, frozenset[Value]] = {}
@@ -67,7 +67,7 @@ class Sources:
                     self._of[value] = own
 
     def of(self, value: Value) -> frozenset[Value]:
-        """The inputs; none for what is a sum over a range of elements, or a constant."""
+        """The inputs; none for a sum over a range of elements, or a constant."""
         return self._of.get(value, frozenset())
 
 
@@ -133,7 +133,7 @@ def _added(value: Value, sources: Sources, depth: int) -> Iterator[Value]:
 def _passed(value: Value, depth: int) -> Iterator[Value]:
     """The inputs of which elements that are -inf may be so in a value.
 
-    Of a product with another input that is not to be expected: a scale of scores is no mask.
+    Not of a product with another input: a scale of scores is no mask.
     """
     node = value.node
     if not node.inputs:

@@ -1,10 +1,10 @@
-"""Who would notice that a value is another: what is no number, or differs by a rounding.
+"""Observers of a value: operators whose result shows that it was NaN, infinite, or rounded.
 
-A rewrite keeps numbers. Where the original is no number, what stands there afterwards may be one,
-or another infinity; and where it is a number, it may differ by roundings. Both are harmless unless
-something that reads it makes more of the difference: an operator may give a number where it reads
-an infinity, or none; what is compared, or rounded to integers, is another by a rounding; and of a
-small number, a quotient makes a large one, and a large error of a small one.
+A rewrite keeps numbers. Where the original is no number, the new value may be one, or another
+infinity; and where it is a number, it may differ by roundings. Both are harmless unless an operator
+that reads it enlarges the difference: it may give a number for an infinity or a NaN; a comparison,
+or a rounding to integers, may be decided otherwise by a rounding error; and a quotient by a small
+number makes a large error of a small one.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from xflow.core.spec import (
 
 
 class Observed(IntFlag):
-    """What is sensitive to a value, of all that depends on it."""
+    """The kinds of operators that depend on a value and are sensitive to it."""
 
     NOWHERE = 0
     LOST = 1
-    """Something may make a number of what is none."""
+    """Some operator may give a number for NaN or an infinity."""
     DISCRETE = 2
     """Something compares it, or makes integers of it, with nothing but elementwise operators and
     movements between."""
     RELATIVE = 4
-    """Something divides by it, or takes its root or logarithm, or divides it by what is small where
-    it is small itself, so that its error counts relative to itself, however small it is."""
+    """Something divides by it, or takes its root or logarithm, or divides it by a value that is
+    small where it is, so that its error counts relative to itself, however small it is."""
 
 
 EVERYWHERE = Observed.LOST | Observed.DISCRETE | Observed.RELATIVE
@@ -67,7 +67,7 @@ class Way(NamedTuple):
     divided: bool = False
     """Whether it divides it."""
     keeps: bool = False
-    """Whether what is small stays small, with the same relative error."""
+    """Whether small elements stay small, with the same relative error."""
 
     def __or__(self, other: Way) -> Way:
         return Way(*(one or another for one, another in zip(self, other, strict=True)))
@@ -76,9 +76,9 @@ class Way(NamedTuple):
 UNKNOWN = Way(lost=True, decides=True, divides=True, divided=True)
 _ways: dict[object, Mapping[str, Way]] = {}
 MOST_BEHIND = 32
-"""Values behind a quotient that are looked at for one that both of its sides are made of."""
+"""Values before a quotient that are searched for one that both of its sides are computed from."""
 MAX_KEPT = 20_000
-"""Most operators of which it is kept how they read."""
+"""Most operators for which the ways that they read their inputs are cached."""
 
 
 def loses(node: Node, position: int) -> bool:
@@ -119,7 +119,7 @@ def divides(node: Node, position: int) -> bool:
 
 
 def _made_of(value: Value) -> set[Value]:
-    """A value, and those that it is made of by sums, products and movements."""
+    """A value, and those that it is computed from by sums, products and movements."""
     found: set[Value] = set()
     waiting = [value]
     while waiting and len(found) < MOST_BEHIND:
@@ -169,7 +169,7 @@ def observes(node: Node, what: Observed) -> bool:
 
 
 def contexts(graph: Graph, outputs: Sequence[Observed]) -> dict[Value, Observed]:
-    """What is sensitive to each value of floats of `graph`; `outputs` is so outside of it."""
+    """How each float value of `graph` is observed, given how its `outputs` are outside."""
     found: dict[Value, Observed] = {}
     for value, outside in zip(graph.outputs, outputs, strict=True):
         found[value] = found.get(value, Observed.NOWHERE) | outside
@@ -182,7 +182,7 @@ def contexts(graph: Graph, outputs: Sequence[Observed]) -> dict[Value, Observed]
 
 
 def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Observed:
-    """What is sensitive to an input of an operator by way of it; `known` is so to its results."""
+    """How an operator observes an input, if `known` is how its results are observed."""
     own = behind = Observed.NOWHERE
     for value in node.outputs:
         behind |= known.get(value, Observed.NOWHERE)
@@ -205,9 +205,9 @@ def sensitive_outside(
     known: Mapping[Value, Observed],
     whole: Observed,
 ) -> Observed:
-    """What is sensitive to a value other than by way of the nodes `inside`.
+    """How a value is observed other than through the nodes `inside`.
 
-    `known` is what is sensitive to each value of the graph, `whole` what is so to its outputs.
+    `known` is how each value of the graph is observed, `whole` how its outputs are.
     """
     found = whole if value in graph.outputs else Observed.NOWHERE
     for user in graph.users.get(value, ()):
@@ -282,9 +282,9 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
 STEPS = frozenset({"sign", "floor"})
 """Functions whose values are integers."""
 DIVIDING = frozenset({"reciprocal", "sqrt", "log", "power"})
-"""Functions that are steep where what they are given is small."""
+"""Functions that are steep where their argument is small."""
 KEEPING = frozenset({"abs", "max", "min", "tanh", "erf", "sin"})
-"""Functions whose values are small where what they are given is, with the same error."""
+"""Functions whose values are small where their argument is, with the same error."""
 
 
 def _orders(conditions: Iterable[Constraint]) -> Iterable[Order]:

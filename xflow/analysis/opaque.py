@@ -1,8 +1,8 @@
-"""What is known of operators that the registry does not describe: how their results are made.
+"""Facts about ONNX operators that the registry does not describe: how their results come about.
 
-An opaque operator may do anything, and what it gives may be anything. Of ONNX's own operators that
-are common in models, this much is known: some give elements of their inputs, or 0; some give sums
-and products of them, as interpolations and recurrences do.
+The results of an opaque operator may be anything. Of ONNX's own operators that are common in
+models, this much is known: some give elements of their inputs, or 0; some give sums and products of
+them, as interpolations and recurrences do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Made(Enum):
-    """How results come about, of the float inputs."""
+    """How an operator computes its results from its float inputs."""
 
     ELEMENTS = "elements of the inputs, or 0"
     SUMS = "sums and products of elements, with bounded weights"
@@ -46,7 +46,7 @@ MOVES: Final = (frozenset(_KINDS[Made.ELEMENTS]) | {"Pad"}) - {
     "TopK",
     "Unique",
 }
-"""Operators that give what they are given, wherever that goes: also what is no number."""
+"""Operators whose results are elements of their inputs, NaN and infinities included."""
 _DECIDED_BY: Final = {
     "GridSample": (1,),
     "MaxRoiPool": (1,),
@@ -55,9 +55,9 @@ _DECIDED_BY: Final = {
     "RoiAlign": (1,),
     "Upsample": (1,),
 }
-"""Inputs of floats that say where elements are taken from, or how many: these are rounded."""
+"""Float inputs that name positions or counts of elements, and are rounded to integers."""
 _STEADY: Final = frozenset(_OF) - {"TopK", "MaxUnpool", "Hardmax", "Unique"} | {"Cast"}
-"""Operators that give nearly the same for nearly the same."""
+"""Operators that are continuous: nearly equal inputs give nearly equal results."""
 
 
 ACCUMULATING: Final = frozenset(
@@ -67,11 +67,11 @@ ACCUMULATING: Final = frozenset(
         *("ReduceMean", "ReduceSum", "ReduceSumSquare"),
     )
 )
-"""Operators that sum over a range: what is small in one element is so in no result."""
+"""Operators that sum over a range, so that no result is small because one element is."""
 
 
 def is_steady(op_type: str) -> bool:
-    """Whether an operator gives nearly the same for nearly the same, and small for small."""
+    """Whether an operator is continuous, and gives small results for small inputs."""
     return op_type in _STEADY
 
 

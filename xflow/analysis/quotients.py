@@ -1,10 +1,10 @@
-"""Quotients that are bounded by what they are quotients of: normalizations that are spelled out.
+"""Bounds of quotients whose divisor depends on the dividend: normalizations spelled out.
 
 ``d / sqrt(mean(d * d) + eps)`` is at most the root of the number of elements in magnitude, however
-large d is: what is divided is one of the elements of which the squares are summed up; and where a
-square overflows, the quotient by its infinite root is 0. Intervals cannot tell, since they know
-nothing of what both sides of a quotient have in common. Exporters spell out in this way what are
-LayerNormalization, with ``d = x - mean(x)``, and RMSNormalization.
+large d is: the dividend is one of the elements whose squares are summed up; and where a square
+overflows, the quotient by its infinite root is 0. Intervals do not show this, since they do not
+relate both sides of a quotient. Exporters spell out LayerNormalization in this way, with
+``d = x - mean(x)``, and RMSNormalization.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from xflow.core.size import symbol
 from xflow.core.spec import Call, Element, Literal, Plus, Scalar, SumOver, Times
 
 RangeOf = Callable[[Value], Range]
-"""What is known of a value that is below the one in question."""
+"""The range of a value below the one in question."""
 
 
 def bound_of_quotient(value: Value, range_of: RangeOf) -> float | None:
-    """The magnitude that elements of `value` do not exceed as such a quotient; None for others."""
+    """The largest magnitude of elements of `value`, if it is such a quotient; None for others."""
     node = value.node
     if not isinstance(node.op, Operator) or not node.op.elementwise or len(node.inputs) != 2:
         return None
@@ -59,7 +59,7 @@ def _reads_product(scalar: Scalar) -> bool:
 
 
 def _inverse_of(value: Value, range_of: RangeOf) -> Value | None:
-    """What a value is an inverse of, or a number of at most 1 by it."""
+    """The divisor of a value that is an inverse, or a number of at most 1 divided by it."""
     node = value.node
     if not isinstance(node.op, Operator) or not node.op.elementwise or not node.inputs:
         return None
@@ -110,7 +110,7 @@ def _bound_by_mean(part: Value, mean: Value, range_of: RangeOf) -> float | None:
 
 
 def _count_of_mean(mean: Value, source: Value) -> int | None:
-    """Over how many elements a mean along axes that it keeps is taken; None for what is no mean."""
+    """The number of elements of a mean along axes that it keeps; None for other values."""
     match element_of(mean):
         case Times((SumOver() as total, Literal(part))) if part > 0:
             pass

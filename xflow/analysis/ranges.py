@@ -1,21 +1,21 @@
-"""What the elements of computed tensors can be: an abstract interpretation by intervals.
+"""Range analysis of computed tensors: an abstract interpretation by intervals.
 
-Proofs are about real numbers; a NaN or an infinity lies outside. Whether a rule that is proved for
-numbers may be applied where its inputs are computed is a question about one place of one model: can
-an element of what is computed there be no number? This module answers it. It reads the operators'
-own specifications (`at`), with a `Range` in the place of each element.
+Proofs are about real numbers, NaN and infinities excluded. Whether a rule that is proved for
+numbers may be applied at a place of a model depends on whether an element that is computed there
+may be NaN or infinite. This module decides it. It evaluates the operators' own specifications
+(`at`), with a `Range` in the place of each element.
 
-Known are the data of constants, and that integers and Booleans are numbers. What may be taken for
-granted besides is an `Assumption`:
+Known are the data of constants, and that integers and Booleans are numbers. Further facts are
+assumed by an `Assumption`:
 
 - ``none``: nothing. A caller may pass infinities, and sums may overflow.
 - ``finite-inputs``: inputs of floats are numbers, as images and features are, but for those that
   the model tests and for masks, see `xflow.analysis.inputs`.
 - ``moderate``: besides, these are at most `moderate` in magnitude, and sums, products and quotients
   of what is moderate (and not 0, as a divisor) stay so. Exponentials, and powers, quotients by what
-  may be 0, logarithms and roots are bounded by intervals alone, whatever is taken for granted.
+  may be 0, logarithms and roots are bounded by intervals alone, whatever is assumed.
 
-Large constants are not trusted so far: two masks of the least float do overflow when they are
+Large constants do not count as moderate: two masks of the least float do overflow when they are
 added, and a row of the sum may then be -inf throughout.
 """
 
@@ -65,7 +65,7 @@ from xflow.core.spec import (
 from xflow.ops import operator
 
 FOLDED = 2**22
-"""Most elements of a constant expression that is computed so as to look at them."""
+"""Most elements of a constant expression whose data is computed."""
 
 LARGEST = {
     "FLOAT": 2.0**128 * (1 - 2.0**-24),
@@ -85,15 +85,15 @@ smallest number."""
 
 
 QUOTIENT = 64.0
-"""By how many roundings a normalized element may exceed the bound of what it is a quotient of."""
+"""By how many roundings a normalized element may exceed its bound, see `quotients`."""
 GUARDED = 6
-"""Most operators between what a choice tests and what it chooses."""
+"""Most operators between the value that a choice tests and those that it chooses from."""
 
 
 class Ranges:
-    """What is known of the values of a graph whose constants `constants` serves.
+    """The ranges of the values of a graph whose constants `constants` serves, cached.
 
-    `assumption` says what is taken for granted.
+    They hold under `assumption`.
     """
 
     def __init__(self, constants: ConstantLookup, assumption: Assumption = DEFAULT) -> None:
@@ -125,7 +125,7 @@ class Ranges:
         return self._made(value, [self._known[source] for source in node.inputs])
 
     def _of_input(self, value: Value, op: Leaf) -> Range:
-        """What is taken for granted of an input of floats."""
+        """The range that is assumed of a float input."""
         unknown = self.assumption is Assumption.NONE or value.is_constant
         if unknown or op.may_be is MayBe.ANYTHING:
             return ANYTHING
@@ -134,7 +134,7 @@ class Ranges:
         return replace(numbers, reached=NOWHERE) if masks else numbers
 
     def _numbers(self, dtype: str) -> Range:
-        """Numbers of which no more is known than what is taken for granted."""
+        """The range of numbers of which only the assumption is known."""
         assumed = self.assumption >= Assumption.MODERATE
         bound = moderate(dtype) if assumed else LARGEST[dtype]
         return Range(-bound, bound)
@@ -163,7 +163,7 @@ class Ranges:
         return True
 
     def floats(self, dtype: str) -> Floats:
-        """What arithmetic in a type of floats is taken to do."""
+        """The assumed arithmetic of a type of floats."""
         assumed = self.assumption >= Assumption.MODERATE
         return Floats(
             LARGEST[dtype], moderate(dtype) if assumed else None, ROUNDING[dtype], TINY[dtype]
@@ -228,7 +228,7 @@ class Ranges:
     def _padded(self, node: Node, inputs: Sequence[Range]) -> Range:
         """The range of a tensor with a border of any elements, as before a pooling by maximum.
 
-        The widths and what they consist of are inputs since opset 11; before, nothing tells them.
+        The widths and what they consist of are inputs since opset 11; before, they are unknown.
         """
         others = list(zip(node.inputs, inputs, strict=True))[1:]
         widths = [self.data(v) for v, _ in others if v.type.dtype not in FLOATS]
@@ -325,7 +325,7 @@ class Ranges:
     def _under(
         self, value: Value, told: Mapping[Value, Range], known: Mapping[Value, Range], depth: int
     ) -> Range:
-        """The range of a value where values are as `told`, that are read element by element."""
+        """The range of a value where values that it reads element by element have ranges `told`."""
         if value in told:
             return known[value].meet(told[value])
         node = value.node
@@ -345,7 +345,7 @@ class Ranges:
 
 
 def told_by(condition: Value, holds: bool, known: Mapping[Value, Range]) -> dict[Value, Range]:
-    """What a Boolean value says of the values that it tests, element by element.
+    """The ranges of the values that a Boolean tests, element by element, where it holds or not.
 
     `known` are the ranges without that.
     """
@@ -369,7 +369,7 @@ def told_by(condition: Value, holds: bool, known: Mapping[Value, Range]) -> dict
 def _told_by_logic(
     condition: Value, holds: bool, known: Mapping[Value, Range]
 ) -> dict[Value, Range]:
-    """What follows for the operands of a Boolean operator, and what these say."""
+    """The values of a Boolean operator's operands that follow, and the ranges that these imply."""
     node = condition.node
     fitting = [
         given
@@ -388,7 +388,7 @@ def _told_by_logic(
 def _told_by_comparison(
     condition: Value, holds: bool, known: Mapping[Value, Range]
 ) -> dict[Value, Range]:
-    """What a comparison of floats says of the two; each is false where one of them is NaN."""
+    """The ranges of both sides that a comparison of floats implies; it is false for a NaN."""
     element = element_of(condition)
     names = names_of(condition.node.inputs)
     values = dict(zip(names, condition.node.inputs, strict=True))
@@ -442,13 +442,13 @@ def _excludes_zero(bound: Range, signs: set[int]) -> bool:
 
 
 NAN_TEST = "IsNaN"
-"""The operator of ONNX that tells what is no number from infinities and numbers."""
+"""ONNX's test for NaN."""
 ARITHMETIC = frozenset({"Add", "Sub", "Mul"})
 """Operators of ONNX whose names say what they do to elements, at every opset and of all sizes."""
 
 
 def sums(node: Node) -> bool:
-    """Whether what an operator gives is a sum over a range of what it is given."""
+    """Whether an operator's results are sums over a range of elements of its inputs."""
     if not isinstance(node.op, Operator) or node.op.elementwise or not node.inputs:
         return False
     return _has_sum(element_of(node.outputs[0]))
@@ -502,7 +502,7 @@ def of_array(array: Array) -> Range:
 
 
 def coarse(known: Range, dtype: str) -> Range:
-    """A range that says no more than what rules ask for.
+    """A range reduced to the facts that rules ask for.
 
     So layers of a network whose weights differ have the same: whether bounds are moderate, and on
     which side of 0 they lie, or how far from it. No number lies beyond the largest one, to which a
@@ -521,7 +521,7 @@ def coarse(known: Range, dtype: str) -> Range:
 
 
 def without_sign(known: Range, dtype: str) -> Range:
-    """The same without what it says of signs and of 0."""
+    """The same range without information on signs and 0."""
     most = moderate(dtype)
     return Range(min(known.low, -most), max(known.high, most))
 
@@ -643,7 +643,7 @@ class _Reading:
         return ANYTHING
 
     def _moved(self, known: Range, tensor: str, index: Index) -> Range:
-        """What is known of an input whose elements are moved: lines go where their axis goes."""
+        """The range of an input whose elements are moved: facts about lines follow their axis."""
         if not known.reached and not known.least:
             return known
         shape, after = self._shapes[tensor], self.value.shape
@@ -696,7 +696,7 @@ def _is_extent(e: OfSize) -> bool:
 
 
 def _below_maximum(value: Value) -> int | None:
-    """The axis, counted from the last, of ``x - max(x)`` along it; None for what is not that."""
+    """The axis, counted from the last, of ``x - max(x)`` along it; None for others."""
     node = value.node
     if len(node.inputs) != 2 or not isinstance(node.op, Operator) or not node.op.elementwise:
         return None

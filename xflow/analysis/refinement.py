@@ -1,12 +1,12 @@
-"""Whether what replaces values is a number wherever they are: a whole rewrite, from end to end.
+"""Refinement check of a whole rewrite: new values are numbers wherever the old ones are.
 
-Each step of a rewrite is admitted by what its rule needs. That is enough if rules and analysis are
-right; here it is checked anew for what all steps together lead to, in the manner of translation
-validation (Pnueli, Siegel and Singerman, TACAS 1998), by other means. Of a value that is known to
-be a number nothing has to be asked. Of any other it is collected what has to be so that it is one:
-that inputs are numbers, that no divisor is 0 and no exponential overflows; each under the choices
-by which it is read. What the new value needs, the old one must have needed, too. What cannot be
-shown is no rewrite.
+Each step of a rewrite is admitted by the needs of its rule. That is enough if rules and analysis
+are right; here the result of all steps together is checked anew, in the manner of translation
+validation (Pnueli, Siegel and Singerman, TACAS 1998), by other means. A value that is known to be a
+number needs no check. For any other, the conditions under which it is one are collected: that
+inputs are numbers, that no divisor is 0 and no exponential overflows; each under the choices by
+which it is read. A need of the new value must have been a need of the old one, too. Where that is
+not shown, the rewrite is refused.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Guards: TypeAlias = frozenset[tuple[int, bool]]
 """Choices: the number of a condition, and whether it holds."""
 
 OVERFLOWING = PARTIAL | {"exp"}
-"""Functions that may give what is no number for a number."""
+"""Functions that may give NaN or infinities for numbers."""
 MOST = 4_000
-"""Most places that are looked at."""
+"""Most values that are examined, each once for the choices by which it is read."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What has to be so for a value to be a number."""
+    """A condition under which a value is a number."""
 
     what: str
     """A function whose argument lies where it is a number, or that a value is one."""
@@ -55,7 +55,7 @@ class Need:
     guards: Guards
     """The choices by which it is read: a condition and whether it holds."""
     lost: bool
-    """Whether the value may be a number all the same."""
+    """Whether the value may be a number even if it is not met."""
 
     def is_implied_by(self, other: Need) -> bool:
         """Whether `other`, which an older value needs, asks for as much."""
@@ -64,7 +64,7 @@ class Need:
 
 
 class TooMuchError(Exception):
-    """There is more to look at than makes sense."""
+    """There are more places than are worth examining."""
 
 
 def objection(
@@ -75,11 +75,11 @@ def objection(
     *,
     overflow: bool = False,
 ) -> str:
-    """Why values `after` may be no numbers where those `before` are; nothing where that is shown.
+    """Why values `after` may be no numbers where those `before` are; empty if they are shown to be.
 
     Both are computed from `inputs`, and `ranges` knows all of them. With `overflow`, sums and
-    products that may overflow are among what is needed, too. Whoever asks of a single step asks
-    that: what moves a sum elsewhere, and is the same to the bit, need not be asked.
+    products that may overflow are needs, too. Single steps are checked so, but for those that are
+    the same to the bit, as one that moves a sum elsewhere.
     """
     names = _Names(inputs)
     for old, new in zip(before, after, strict=True):
@@ -166,7 +166,7 @@ class _Needs:
         self._seen: set[object] = set()
 
     def of(self, value: Value, guards: Guards = frozenset(), lost: bool = False) -> Iterator[Need]:
-        """What a value needs where it is read by way of these choices."""
+        """The needs of a value where it is read under these choices."""
         if value.type.dtype not in FLOATS or self._ranges.of(value).is_real:
             return
         key = value, guards, lost
@@ -196,7 +196,7 @@ class _Needs:
         guards: Guards,
         lost: bool,
     ) -> Iterator[Need]:
-        """What an operator needs itself, and what its inputs do."""
+        """The needs of an operator itself, and those of its inputs."""
         scalar = element_of(value, truths)
         names = names_of(node.inputs)
         sources = dict(zip(names, node.inputs, strict=True))

@@ -1,10 +1,10 @@
-"""Which parts of a graph are attention, a normalization, a softmax or an activation.
+"""Finds the parts of a graph that are attention, a normalization, a softmax or an activation.
 
-By what they are and not by how they are written:
+They are recognised by structure, whatever operators they are written with:
 
 - **activation**: a function of one tensor, known by its values (`xflow.blocks.functions`);
 - **normalization**: a tensor multiplied or divided by a root of its own second moment, with its
-  mean taken away before or not; what scales and shifts it behind belongs to it;
+  mean subtracted before or not; scale and shift after it belong to it;
 - **softmax**: exponentials divided by their own sum;
 - **attention**: a softmax that lies between two contractions of computed tensors, with nothing
   in between that is not elementwise or a movement of data.
@@ -34,7 +34,7 @@ FARTHEST = 12
 """Operators between a softmax and a contraction, and between others that belong together."""
 
 UNIT_LENGTH = "LpNormalization"
-"""What a tensor is over the root of the sum of its squares; of their mean, it is an RMSNorm."""
+"""A tensor over the root of the sum of its squares; over that of their mean, it is an RMSNorm."""
 
 UNDECLARED = {
     "attention": ("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention",
@@ -51,7 +51,7 @@ UNDECLARED = {
 class FoundBlock:
     """A block of a graph: its nodes, the last of which is `root`.
 
-    `name` is the operator that it is, or that computes what it seems to; empty where none does.
+    `name` is the operator that it is, or seems to be equal to; empty where there is none.
     `axes` are those that a normalization reduces, from the end where they are negative.
     """
 
@@ -79,8 +79,8 @@ def find_blocks(
 def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
     """The nodes of each attention and each normalization that is written in several operators.
 
-    Once more with what scales the factors of the products in an attention, which belongs to it as
-    well but may stand far before. What `find_blocks` takes more time for is left out.
+    Each attention once more with the scales of inputs of its products, which belong to it but may
+    stand far before. Blocks that `find_blocks` takes more time for are left out.
     """
     finder = _Finder(graph, constants, {})
     attentions = [*filter(None, map(finder.attention_around, finder.softmaxes()))]
@@ -93,7 +93,7 @@ def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]
 
 
 def _scales_before(node: Node) -> frozenset[Node]:
-    """What multiplies or divides an input of a contraction by a constant."""
+    """The operators that multiply or divide an input of a contraction by a constant."""
     if node.role != "contraction":
         return frozenset()
     factors = (value.node for value in node.inputs if _named(value.node, "Mul", "Div"))
@@ -170,7 +170,7 @@ class _Finder:
         return frozenset(node for node, own in inside.items() if own) | {root}
 
     def _before(self, root: Node, first: int) -> set[Value]:
-        """Values at which a walk up from `root` can stop: they cannot depend on what is later."""
+        """Values at which a walk up from `root` can stop: they cannot depend on later ones."""
         cut: set[Value] = set()
         seen = {root}
         stack = [root]
@@ -343,7 +343,7 @@ class _Finder:
         return None
 
     def _uncentred(self, tensor: Value) -> tuple[Value, bool]:
-        """What a tensor was before its own mean was taken away, and whether it was."""
+        """A tensor before its own mean was subtracted, and whether one was."""
         computed = [value for value in tensor.node.inputs if not value.is_constant]
         if _is_plain(tensor.node) and len(computed) == 2:
             for one, other in (computed, computed[::-1]):
@@ -371,7 +371,7 @@ class _Finder:
         return power is not None and Fraction(float(power)).denominator == 2
 
     def _scaled(self, node: Node, statistics: set[Value]) -> Node:
-        """The last operator of what scales and shifts a normalized tensor."""
+        """The last of the operators that scale and shift a normalized tensor."""
         for names in (("Mul",), ("Add", "Sub")):
             users = self.users(node.outputs[0])
             if len(users) == 1 and _named(users[0], *names):
@@ -418,7 +418,7 @@ class _Finder:
 
     def activation_at(self, node: Node) -> FoundBlock | None:
         """The activation that ends at `node`."""
-        if node in self.taken or _named(node, "Cast", "Identity"):  # what ends before them counts
+        if node in self.taken or _named(node, "Cast", "Identity"):  # blocks end before these
             return None
         seems = None
         whole = self.operator_at(node, "activation")

@@ -1,8 +1,8 @@
-"""Functions of one tensor, element by element, known by what they compute and not by how.
+"""Recognises elementwise functions of one tensor by their values at some points.
 
 A part of a graph that consists of elementwise operators, with single numbers for constants, and
 that reads one computed tensor, is a function of one real variable. It is evaluated at some points,
-by the operators' own readings, and compared with the activations of the registry there.
+by the operators' numpy implementations, and compared with the activations of the registry there.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CLOSE = 2e-5
 the root of 2 are rounded in many ways, and the two forms of Gelu are 25 times as far apart."""
 
 FURTHEST = 32
-"""How many tensors below a value are tried as that of which it is a function."""
+"""How many tensors below a value are tried as the variable of the function."""
 
 LARGEST = 2**16
-"""Elements up to which a tensor is computed for the sake of a number that depends on it."""
+"""Elements up to which a tensor is computed to find a number that depends on it."""
 
 _LINES = np.linalg.qr(np.stack([np.ones_like(POINTS), POINTS], axis=1))[0]
 """An orthonormal basis of the lines at `POINTS`."""
@@ -140,7 +140,7 @@ class Functions:
 
 
 def _is_quick(node: Node) -> bool:
-    """Whether numpy has what a constant node gives at once: some were too large to fold."""
+    """Whether numpy computes a constant node quickly: some were too large to fold."""
     for kind in node.types:
         sizes = [size for size in kind.shape if isinstance(size, int)]
         if len(sizes) < len(kind.shape) or math.prod(sizes) > LARGEST:
@@ -149,7 +149,7 @@ def _is_quick(node: Node) -> bool:
 
 
 def _is_straight(values: Array) -> bool:
-    """Whether a function is a line, as far as its values tell."""
+    """Whether a function is a line, judged by its values."""
     return _is_close(_LINES @ (_LINES.T @ values), values)
 
 
@@ -160,7 +160,7 @@ def _is_close(one: Array, other: Array) -> bool:
 
 @functools.lru_cache(4096)
 def _activation(rounded: bytes) -> str:
-    """`activation` of values as bytes: one asks before and after a model was rewritten."""
+    """`activation` of values as bytes, cached since it is asked before and after rewriting."""
     return activation(np.frombuffer(rounded))
 
 
@@ -171,7 +171,7 @@ def activation(values: Array) -> str:
     declaration's examples.
     """
     known = (op for op in operators() if op.role == "activation" and op.arity == (1, 1))
-    # Those without a number to fit come first: Relu is a LeakyRelu, too, and nobody calls it that.
+    # Those without a number to fit come first: Relu is a LeakyRelu, too, but is not called so.
     tried = sorted(
         (op for op in known if not op.domain),
         key=lambda op: (bool(_reals(op)), op.since, op.name),

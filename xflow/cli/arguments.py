@@ -1,4 +1,4 @@
-"""What arguments may look like, and the options that several commands share."""
+"""Readers of argument values, and the options that several commands share."""
 
 import argparse
 import contextlib
@@ -119,7 +119,7 @@ def add_rules(add: Add, otherwise: str = "those that come with xflow") -> None:
 
 
 def rules_folder(text: str | None) -> Path:
-    """The folder of rules that was asked for, or the one that comes with the program."""
+    """The folder of rules that was given, or the one that comes with the program."""
     from xflow.rewriting import store  # noqa: PLC0415 - so that --help is instant
 
     return store.default_directory() if text is None else Path(text)
@@ -136,7 +136,7 @@ def add_names(add: Add, flag: str, what: str) -> None:
 
 
 def add_comparison(add: Add) -> None:
-    """Add how models are run and compared."""
+    """Add the options on how models are run and compared."""
     add_threads(add)
     add_provider(add)
     add_input_shapes(add, ", also for one input: then the worst result counts")
@@ -145,7 +145,7 @@ def add_comparison(add: Add) -> None:
 
 
 def add_equation(add: Add) -> None:
-    """Add what an equation is made of, on the command line or in files."""
+    """Add the arguments that state an equation, on the command line or in files."""
     add("texts", nargs="*", metavar="LEFT RIGHT | FILE", help="two sides, or files of rules")
     add("--in", dest="inputs", metavar="INPUTS", help="as in 'x[N, C, *S] y[...] c[n]:bool'")
     several = {"action": "append", "default": []}

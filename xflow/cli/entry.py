@@ -1,4 +1,4 @@
-"""The command line: what it accepts, and how failures become one sentence and an exit code."""
+"""The entry of the program: parses arguments, runs a command, reports failures in one sentence."""
 
 import argparse
 import contextlib
@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; every failure is one sentence on stderr."""
     if arguments is None:  # as a program of its own
         arguments = sys.argv[1:]
-        # Processes that are started must not take modules from the folder at hand, which may be
-        # one of models of other people's.
+        # Child processes must not import modules from the working directory, which may hold
+        # files of other people.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed the pipe, as `head` does
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.ERROR
@@ -164,7 +164,7 @@ def _with_pipes(
     """
     models = {"check": ("before", "after"), "explain": ("input",)}.get(options.command, ())
     if any(getattr(options, name) == "-" for name in models):
-        from xflow.cli import streams  # noqa: PLC0415 - nobody else needs it
+        from xflow.cli import streams  # noqa: PLC0415 - only needed here
 
         return streams.receive(options, models, run)
     files = ("report", "html", *(("input", "output") if options.command != "optimize" else ()))
@@ -176,6 +176,6 @@ def _with_pipes(
 
 
 def _complain(sentence: str) -> None:
-    """Print one sentence to stderr, if anybody is left to read it."""
+    """Print one sentence to stderr, unless it is closed."""
     with contextlib.suppress(OSError):
         print(f"xflow: {printable(sentence)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Equations of a person: the one on the command line, or those of files."""
+"""Reads equations that a person states, on the command line or in files."""
 
 from __future__ import annotations
 

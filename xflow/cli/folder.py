@@ -1,4 +1,4 @@
-"""A whole folder of models, each in a process of its own, and a table of what became of them."""
+"""Optimizes a folder of models, each in a process of its own, and prints a table of results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = frozenset(("report", "html", "jobs", "quiet", "verbose"))
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a model: the exit code, the sentence on it, and the report if there is one."""
+    """The result for one model: the exit code, a sentence, and the report if there is one."""
 
     name: str
     code: int
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """What the table says."""
+        """The result in the words of the table."""
         if self.code or self.report is None:
             return self.sentence or f"exit code {self.code}"
         return "optimized" if self.report["changed"] else "nothing gained"

@@ -1,4 +1,4 @@
-"""Flags of other tools that users know by heart: taken for ours, or answered with ours."""
+"""Flags of onnxsim and onnxslim: translated to xflow's, or refused with the flag to use instead."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SAME = {
     "--check-atol": "--atol",  # onnxsim
     "--mutable-initializer": "--keep-initializer-inputs",  # onnxsim
 }
-"""Flags that mean what one of ours does."""
+"""Flags with the same meaning as one of xflow's."""
 
 DONE = frozenset({"--model-check", "--include-subgraph", "--enable-fuse-bn"})
-"""Flags without a value that ask for what is done anyway; onnxslim's and onnxsim's."""
+"""Flags without a value, of onnxslim and onnxsim, for behaviour that xflow has by default."""
 
 SHAPES = ("--input-shapes", "--test-input-shape")
 """Flags behind which these tools take the shapes of several inputs at once."""
@@ -77,9 +77,9 @@ ANSWERS = {
 
 
 def translate(arguments: Sequence[str]) -> list[str]:
-    """`arguments` of `optimize` with other tools' flags as ours.
+    """`arguments` of `optimize` with other tools' flags replaced by xflow's.
 
-    Raises UsageError, with ours in it, for one that has no such meaning here.
+    Raises UsageError, which names xflow's flag, for one that cannot be translated.
     """
     made: list[str] = []
     for number, word in enumerate(arguments):

@@ -1,4 +1,4 @@
-"""Where a generation of rules stands, for somebody who waits, and what came of it."""
+"""Displays the progress of a generation of rules, and the table of its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 80
 
 
 class Display:
-    """Shows a job's standing: bars on a terminal, or a line at a time with `--verbose`."""
+    """Displays a job's progress: bars on a terminal, or a line at a time with `--verbose`."""
 
     def __init__(self, quiet: bool, verbose: bool) -> None:
         self._verbose = verbose
@@ -48,7 +48,7 @@ class Display:
             self._bars.stop()
 
     def __call__(self, standing: Standing) -> None:
-        """Take note of where the job stands."""
+        """Display a new state of the job."""
         if self._verbose:
             kept = sum(family.counts["proved"] for family in standing.families)
             print(

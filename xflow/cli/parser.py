@@ -1,4 +1,4 @@
-"""Parsers of arguments as all commands have them."""
+"""The argument parser of all commands: errors in one sentence, help in one format."""
 
 import argparse
 import difflib
@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        """Like argparse's, but what it does not know is told apart: flags, and what is too much."""
+        """Like argparse's, but with different errors for unknown flags and surplus arguments."""
         options, rest = self.parse_known_args(args, namespace)
         if rest:
             parser = self.called(options)
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         return self
 
     def advice(self, flag: str) -> str:
-        """What to do about a flag that there is not: those that are spelled alike, or the help."""
+        """Advice on an unknown flag: flags with a similar spelling, or the help."""
         known = [word for action in self._actions for word in action.option_strings]
         close = difflib.get_close_matches(flag, known, n=2)
         return f"did you mean {' or '.join(close)}?" if close else f"see {self.prog} --help"
@@ -77,7 +77,7 @@ def add_command(
     usage: str | None = None,
     epilog: str | None = None,
 ) -> Parser:
-    """Add a command to others; `usage` replaces what argparse would make up, and `epilog` is a text
+    """Add a command to others; `usage` replaces argparse's own, and `epilog` is a text
     behind the options, whose lines stay as they are.
     """
     return commands.add_parser(
@@ -92,7 +92,7 @@ def add_command(
 
 
 def add_subcommands(parser: argparse.ArgumentParser, dest: str = "action") -> "Commands[Parser]":
-    """What commands of a parser are added to, of which one has to be given."""
+    """Add subcommands to a parser, of which one has to be given."""
     name = dest.upper()
     return parser.add_subparsers(dest=dest, required=True, metavar=name, parser_class=Parser)
 
@@ -112,7 +112,7 @@ def add_talk(parser: argparse.ArgumentParser) -> None:
 
 
 class _Level(argparse.Action):
-    """Says by one word what -q and -v say."""
+    """The option `--log-level`, which sets by a word what -q and -v set."""
 
     def __call__(
         self,

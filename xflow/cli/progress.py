@@ -1,4 +1,4 @@
-"""Where a long job stands, for somebody who waits: a line on a terminal, or each step in words."""
+"""Displays the progress of a run: as one line on a terminal, or as a line for each step."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ NOTES = {
     "timing": "both models, by turns",
     "attribution": "what each rewrite gains",
 }
-"""What a phase does, for those whose name does not tell."""
+"""Descriptions of phases whose names do not explain themselves."""
 _REDRAWN_S = 0.1
 
 
 class ProgressDisplay:
-    """Shows a job's phase, how far that is, the best so far and the time that is left.
+    """Displays a job's phase, how far that is, the best result so far and the time left.
 
-    On a terminal as one line, which goes when the job ends; with `verbose` as a line for each step;
-    else not at all. No thread redraws it: one that wakes up would disturb the measurements that it
-    reports on.
+    On a terminal as one line, which is cleared when the job ends; with `verbose` as a line for each
+    step; else not at all. It is not redrawn by a thread, which would disturb the measurements.
     """
 
     def __init__(self, quiet: bool, verbose: bool) -> None:
@@ -54,7 +53,7 @@ class ProgressDisplay:
         self.close()
 
     def __call__(self, phase: str, details: Mapping[str, object]) -> None:
-        """Take note that `phase` stands at `details`.
+        """Display that `phase` has come to `details`.
 
         `of` is how many parts the phase has, and the entry before it how many are done.
         """

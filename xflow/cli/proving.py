@@ -1,4 +1,4 @@
-"""What `xflow prove` does: rules are proved, refuted by a small counterexample, and told of."""
+"""The implementation of `xflow prove`: proves rules, shrinks counterexamples, prints verdicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xflow.verifier.refutation.shrink import shrink
 LIMIT_S = 300.0
 """Seconds that one rule may take; the slowest of the database takes some."""
 MEMORY = 4 * 2**30
-"""Bytes that it may take."""
+"""Bytes that one rule may take."""
 
 EXIT_CODES = {
     Proved: ExitCode.OK,
@@ -40,15 +40,15 @@ WORDS = {Proved: "proved", Unknown: "unknown", Refuted: "refuted"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one rule; the counterexample of a refuted one is as small as it gets."""
+    """The verdict on one rule; the counterexample of a refuted one is shrunk."""
 
     rule: Rule
     verdict: Verdict
     seconds: float
     without: Counterexample | None = None
-    """For a rule that is proved under conditions that were found: why they are needed."""
+    """Why conditions that were found are needed, for a rule proved under these."""
     late: bool = False
-    """Whether it was given up in the middle."""
+    """Whether it was interrupted."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Prove what was asked for, print what came of it, and tell the worst verdict."""
+    """Prove the given rules, print the verdicts, and return the worst one."""
     rules = read_rules(options)
     if options.certificate:
         check_output(options.certificate)
@@ -110,16 +110,16 @@ def verdict_on(rule: Rule, *, infer: bool) -> tuple[Verdict, Counterexample | No
         verdict = Refuted(shrink(rule, verdict.counterexample))
     elif isinstance(verdict, Proved) and set(verdict.where) - set(rule.where):
         found = search_counterexample(rule)
-        if not isinstance(found, Counterexample):  # what is lacking is that elements are numbers
+        if not isinstance(found, Counterexample):  # it needs elements to be numbers
             found = search_planted(rule)
         without = shrink(rule, found) if isinstance(found, Counterexample) else None
     return verdict, without
 
 
 def skipped(rule: Rule) -> Outcome:
-    """What comes of a rule behind one that took too long.
+    """The outcome of a rule after one that took too long, which is not tried.
 
-    A solver that was interrupted in the middle of a question cannot be believed any more.
+    A solver that was interrupted in the middle of a question is in an unknown state.
     """
     return Outcome(rule, Unknown("not looked at, since a rule before it took too long"), 0.0)
 
@@ -227,7 +227,7 @@ def refuted_lines(found: Counterexample) -> Iterator[tuple[str, str]]:
 
 
 def certificate_lines(certificate: object, indent: str) -> Iterator[str]:
-    """A certificate as an outline, its long texts whole."""
+    """A certificate as an outline, with long texts in full."""
     match certificate:
         case dict():
             for key, value in certificate.items():
@@ -262,7 +262,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def save(found: Counterexample, folder: Path, quiet: bool) -> None:
-    """Write a counterexample as models, and say what became of it."""
+    """Write a counterexample as models, and report what was written."""
     saved = save_counterexample(found, folder)
     if quiet:
         return
@@ -274,7 +274,7 @@ def save(found: Counterexample, folder: Path, quiet: bool) -> None:
 
 
 def write_certificates(outcomes: Sequence[Outcome], path: str) -> None:
-    """Write the certificate, or those of several rules by name; null for what is not proved."""
+    """Write the certificate, or those of several rules by name; null for rules not proved."""
     found = {
         outcome.name: outcome.verdict.certificate if isinstance(outcome.verdict, Proved) else None
         for outcome in outcomes

@@ -1,4 +1,4 @@
-"""Models through pipes: `-` stands for the standard input or output."""
+"""Models on standard input and output, written as `-`: commands run on temporary files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def run(
 ) -> ExitCode:
     """Run `optimize` on files that stand for the pipes.
 
-    What it prints goes to stderr where the model goes to stdout, and the model goes out whole, or
-    nothing does.
+    Its printed text goes to stderr where the model goes to stdout, and the model is written as a
+    whole, or not at all.
     """
     with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
         given = vars(options)
@@ -70,7 +70,7 @@ def receive(
 def _named(
     optimize: Callable[[argparse.Namespace], ExitCode], path: str
 ) -> Callable[[argparse.Namespace], ExitCode]:
-    """`optimize`, whose errors speak of the standard input and not of the file `path` for it."""
+    """`optimize`, whose errors name the standard input instead of the file `path` for it."""
 
     def run(options: argparse.Namespace) -> ExitCode:
         try:
@@ -84,7 +84,7 @@ def _named(
 
 
 def _receive(path: Path) -> None:
-    """Write what comes through stdin to a file, unless it is too much for a model."""
+    """Write stdin to a file, unless it is larger than any model."""
     size = 0
     with path.open("wb") as file:
         while chunk := sys.stdin.buffer.read(CHUNK):

@@ -1,7 +1,7 @@
-"""What an analysis may take for granted of a model's inputs and of computations with them.
+"""Assumptions of an analysis about a model's inputs and about computations with them.
 
-The levels are ordered: each takes for granted what those before it do. A fact is worth more the
-less it takes, and reports name the least level that a rewrite needs.
+The levels are ordered: each assumes what those before it do. A fact is worth more the less it
+assumes, and reports name the least level that a rewrite needs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Assumption(IntEnum):
-    """How much is taken for granted."""
+    """A level of assumptions."""
 
     NONE = 0
     FINITE_INPUTS = 1
@@ -23,7 +23,7 @@ class Assumption(IntEnum):
 
     @property
     def sentence(self) -> str:
-        """What is taken for granted, in a sentence."""
+        """The assumption in a sentence."""
         return _SENTENCES[self]
 
     @classmethod

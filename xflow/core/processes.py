@@ -103,7 +103,7 @@ class _Seat:
     def take(self, number: int, task: tuple[Any, ...]) -> None:
         self.task = number
         self.deadline = time.monotonic() + (self._limit if self._is_up else START_S)
-        with suppress(OSError):  # a process that has died meanwhile has no answer, either
+        with suppress(OSError):  # a process that has died gives no answer, which `answer` notices
             self.worker.connection.send(task)
 
     def answer(self) -> object:

@@ -1,4 +1,4 @@
-"""What a graph costs on the target: an estimate guides the search, a measurement decides."""
+"""Costs of a graph on the target: estimates that guide the search, and measurements that decide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Use(IntFlag):
-    """What becomes of an output of a part of a graph, as far as its cost depends on it."""
+    """How an output of a part of a graph is used outside, as far as costs depend on it."""
 
     PLAIN = 0
     BLOCKS = 1
@@ -23,7 +23,7 @@ class Use(IntFlag):
 
 
 class Layouts(Protocol):
-    """An estimate that knows which images the runtime has in a layout of its own."""
+    """An estimate that models which images the runtime keeps in its own layout."""
 
     @property
     def target(self) -> TargetModel:
@@ -31,10 +31,10 @@ class Layouts(Protocol):
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """What size symbols are, as far as that is known."""
+        """The values of size symbols, as far as they are known."""
 
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
-        """What `graph` costs, if `uses` is what becomes of its outputs."""
+        """The cost of `graph`, whose outputs are used as `uses` says."""
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""
@@ -50,12 +50,12 @@ class Layouts(Protocol):
 
 
 Objective: TypeAlias = Literal["latency", "memory", "size", "nodes"]
-"""What a model is made better in."""
+"""The quantity that is to be reduced."""
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 class Notebook(Protocol):
-    """Where texts are kept between runs, for one target."""
+    """A persistent store of texts by key, for one target."""
 
     def get(self, key: str) -> str | None:
         """The text behind `key`, if there is one."""
@@ -68,9 +68,9 @@ class Notebook(Protocol):
 
 
 class CostModel(Protocol):
-    """Prices graphs, in seconds or in what another objective counts, see `objectives`.
+    """Prices graphs, in seconds or in the unit of another objective, see `objectives`.
 
-    It is what the search asks about everything that it finds.
+    The search compares all forms that it finds by it.
     """
 
     @property
@@ -83,14 +83,14 @@ class CostModel(Protocol):
 
     @property
     def settings(self) -> object:
-        """What the costs depend on, besides the target, for which `notebook` is."""
+        """The settings that costs depend on, besides the target."""
 
     @property
     def layouts(self) -> Layouts | None:
         """The estimate, if layouts matter to it."""
 
     def estimate(self, graph: Graph) -> float:
-        """What `graph` costs, from a model of the target or from the graph alone."""
+        """The cost of `graph`, by a model of the target or by the graph alone."""
 
     def measure(
         self, graphs: Sequence[Graph], seconds: float, *, again: int = 0

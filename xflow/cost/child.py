@@ -188,7 +188,7 @@ class Runner:
 
 
 class Pages:
-    """The pages of weights that the runtime maps, given back while a model runs.
+    """Releases the pages of weights that the runtime maps, while a model runs.
 
     They count as resident memory from the first use on, all gigabytes of them. A mapping that the
     runtime has written to is left alone; the others are made read-only, so that nothing can be
@@ -235,7 +235,7 @@ class Pages:
 def giving_back(files: list[str]) -> Iterator[None]:
     """While models run in this block, give back the pages of these files, where that can be done.
 
-    Sessions must neither be made nor end in it: what is unmapped may become something else.
+    Sessions must neither be made nor end in it: unmapped addresses may be used again.
     """
     pages = None
     if files and sys.platform == "linux":
@@ -422,11 +422,11 @@ def main(bookmark: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     channel = os.fdopen(os.dup(1), "wb")
     silence = open(os.devnull, "r+b")  # noqa: SIM115 - stays open as long as the process
-    os.dup2(silence.fileno(), 1)  # what the runtime prints must not get between the answers
+    os.dup2(silence.fileno(), 1)  # the runtime's prints must not mix with the answers
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def listen() -> None:
-        # A thread of its own, so that the parent's end is noticed in the middle of a run too.
+        # A thread of its own, which detects the parent's end in the middle of a run, too.
         try:
             while True:
                 requests.put(receive(sys.stdin.buffer))
@@ -446,7 +446,7 @@ def main(bookmark: str) -> None:
     handlers = {"run": run_all, "each": run_each, "types": load_types, "time": time_all}
     while True:
         request = requests.get()
-        # Ends this process even if it hangs inside the runtime and nobody is left to end it.
+        # Ends this process even if it hangs inside the runtime and its parent is gone.
         faulthandler.dump_traceback_later(request["limit_s"] + 5, exit=True, file=silence)
         try:
             answer: dict[str, Any] = {"result": handlers[request["kind"]](runtime, steps, request)}

@@ -1,4 +1,4 @@
-"""What timings tell of two models: which is faster, by how much, and how surely.
+"""Statistical comparison of timings: which of two models is faster, by how much, how surely.
 
 There are two sorts of noise. Runs differ, and sessions differ: two of one and the same model were
 seen to differ by some percent for as long as they live. So models are timed in several passes, each
@@ -21,7 +21,7 @@ import numpy as np
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 FAST = 10
-"""Percentile of the runs of a model that is said to be fast: what disturbs only adds."""
+"""Percentile of the runs that counts as a model's fast run: disturbances only add time."""
 DISTURBED = 0.25
 """Where the median is above the fast run by more than this part, most runs were disturbed."""
 
@@ -44,7 +44,7 @@ class Timing:
 
     @cached_property
     def fast(self) -> float:
-        """The seconds that only one run in ten is faster than."""
+        """The seconds of a fast run: one run in ten is faster."""
         return float(np.percentile(self.samples, FAST))
 
     @cached_property
@@ -84,10 +84,10 @@ class Comparison:
     def over(
         cls, passes: Sequence[tuple[Timing, Timing]], seed: int = 0, *, looks: int = 1
     ) -> Self:
-        """Return what at least one pass tells, each a timing of `before` and one of `after`.
+        """Compare by at least one pass, each a timing of `before` and one of `after`.
 
-        Where one looks several times and goes on until one likes what one sees, the interval is
-        wider, so that all `looks` together err in no more than 5 % of all cases (Bonferroni).
+        If the result is examined several times and more passes are made until it is decided, the
+        interval is wider, so that all `looks` together err in at most 5 % of cases (Bonferroni).
         """
         before, after = (
             Timing(tuple(sample for timings in passes for sample in timings[which].samples))

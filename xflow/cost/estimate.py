@@ -1,4 +1,4 @@
-"""An estimate of what a graph costs: a roofline, aware of the fusions of ONNX Runtime.
+"""Estimates the time of a graph: a roofline model with the fusions and layouts of ONNX Runtime.
 
 An operator takes the larger of its arithmetic at the peak of its class and its traffic at the
 memory's bandwidth, and an overhead for the call. What the runtime fuses into the operator before
@@ -28,9 +28,9 @@ BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOO
 
 
 class Estimator:
-    """Estimates graphs for one target. Keeps what it has worked out for each node.
+    """Estimates graphs for one target, and caches the costs of nodes.
 
-    `sizes` says what size symbols are; the target says what others are taken to be.
+    `sizes` has the values of size symbols; other symbols get the target's default.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Estimator:
         self._call = self.target.overhead + self.target.cold_overhead
 
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
-        """The seconds that one run of `graph` takes, if `uses` is what becomes of its outputs."""
+        """The seconds that one run of `graph` takes, whose outputs are used as `uses` says."""
         readers = count_readers(graph)
         wanted = [Use.BLOCKS in use for use in uses]
         results = {
@@ -58,7 +58,7 @@ class Estimator:
         total = sum(self._conversion(image, image.node in transposed) for image in converted)
         total += len(transposed) * self.target.fused_overhead
         chains: dict[Value, tuple[str, Stage]] = {}
-        """For values that may be fused into: the operator at the head, and what followed it."""
+        """For values that may be fused into: the first operator of the chain, and its stage."""
         for node in graph.nodes:
             if node.constant or isinstance(node.op, Leaf) or node in inside or node in transposed:
                 continue
@@ -114,9 +114,9 @@ class Estimator:
         return self._moving(moved * target.slow.get(kernel.name, 1.0)) + self._call + fused
 
     def _fused_into(self, node: Node, name: str) -> float:
-        """The seconds that an operator takes more by being fused into the one before it.
+        """The seconds that an operator adds to the one before it, into which it is fused.
 
-        Data is not moved again, but a sigmoid remains to be computed.
+        No data is moved again, but a sigmoid, say, still has to be computed.
         """
         computing = max(0.0, self.target.slow.get(name, 1.0) - 1.0)
         moved = 2 * self._bytes(node.types[0]) * computing
@@ -140,7 +140,7 @@ class Estimator:
         readers: Mapping[Value, int],
         chains: Mapping[Value, tuple[str, Stage]],
     ) -> tuple[str, Stage] | None:
-        """The chain that `node` is fused into, and where that then stands; None if into none."""
+        """The chain that `node` is fused into, and its new stage; None if into none."""
         for position, value in enumerate(node.inputs):
             if value not in chains or readers[value] != 1 or value.shape != node.types[0].shape:
                 continue

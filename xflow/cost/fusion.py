@@ -1,4 +1,4 @@
-"""The kernels with which the runtime serves a graph, where it has one for several operators."""
+"""Finds the patterns of operators in a graph that the runtime computes by one fused kernel."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from xflow.cost.target import Fusion, Term
 
 @dataclass(frozen=True)
 class Kernel:
-    """Where the runtime fuses a pattern: the kernel, the nodes that it replaces, what it reads."""
+    """A match of a fusion's pattern: the kernel, the nodes that it replaces, and its inputs."""
 
     name: str
     inside: frozenset[Node]
     inputs: tuple[Value, ...]
     inner: bool = False
-    """Whether the runtime fuses only what the model does not give as a result."""
+    """Whether the runtime does not fuse where the result is an output of the model."""
 
 
 class Fusions:
-    """Where fusions fire. Keeps what it has worked out for each node."""
+    """Finds where fusions fire, and caches the matches of nodes."""
 
     def __init__(self, fusions: tuple[Fusion, ...]) -> None:
         self._roots: dict[str, list[Fusion]] = {}
@@ -54,7 +54,7 @@ class Fusions:
         return kernels
 
     def ending_at(self, node: Node) -> tuple[Kernel, ...]:
-        """The fusions whose pattern ends at `node`, whoever else reads what lies inside."""
+        """The fusions whose pattern ends at `node`, even if other nodes read values inside."""
         found = self._at.get(node)
         if found is None:
             patterns = () if node.constant else self._roots.get(operator_name(node), ())
@@ -109,6 +109,6 @@ def _match(
 
 
 def _only_read(kernel: Kernel, node: Node, readers: Mapping[Value, int]) -> bool:
-    """Whether nobody but the kernel that ends at `node` reads what it passes on inside."""
+    """Whether values inside the kernel that ends at `node` are read by no other node."""
     own: Counter[Value] = Counter(v for n in (*kernel.inside, node) for v in n.inputs)
     return all(own[value] == readers.get(value, 0) for value in own if value.node in kernel.inside)

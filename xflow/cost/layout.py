@@ -1,4 +1,4 @@
-"""Which images the runtime has in its own layout, and where it converts them."""
+"""Models which images the runtime keeps in its own layout, and where it converts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xflow.cost.target import Layout
 
 
 class LayoutModel:
-    """Where the runtime uses a layout. Keeps what it has worked out for each node."""
+    """Decides where the runtime uses its layout, and caches the answers for nodes."""
 
     def __init__(self, layout: Layout | None) -> None:
         self.layout = layout
@@ -51,7 +51,7 @@ class LayoutModel:
         """The transposes that conversions do on the way.
 
         From the layout any of them, each in a conversion of its own; to the layout only one that
-        nobody else reads (`readers` says how often values are read) but an operator in the layout.
+        is read by an operator in the layout alone (`readers` says how often values are read).
         """
         layout = self.layout
         found: set[Node] = set()

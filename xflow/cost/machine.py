@@ -69,7 +69,7 @@ def free_memory() -> int:
 
 
 class Crowd:
-    """What other processes did to the machine since it was made."""
+    """The processor time that other processes took since this object was made."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()

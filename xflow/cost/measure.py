@@ -1,4 +1,4 @@
-"""Times models against each other in ONNX Runtime, the way that they are served.
+"""Times models against each other in ONNX Runtime, with the options with which they are served.
 
 Models that are to be compared are loaded in one process and run interleaved, because the speed of
 a machine drifts by more than many rewrites gain.  Their threads spin while a model runs, as they do
@@ -37,7 +37,7 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """Where the model is served: the execution provider ("cpu", "cuda") and its CPU threads."""
+    """The target of a measurement: the execution provider ("cpu", "cuda") and its CPU threads."""
 
     provider: str = "cpu"
     threads: int = 2
@@ -269,7 +269,7 @@ def check_provider(target: Target, worker: Worker) -> None:
     """Raise `ProviderError` unless the target's provider works on this machine.
 
     The runtime names the providers that it was built with, whether or not their libraries and
-    devices are there; only a session tells.
+    devices are there; only a session shows whether they work.
     """
     name = PROVIDERS[target.provider]
     if name not in worker.providers:

@@ -1,4 +1,4 @@
-"""The cost model of a search: estimates, and measurements that are kept and reused."""
+"""The cost model for latency: estimates, and measurements that are stored and reused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 
 LOADING_S = 20.0
-"""What measuring a few regions may take beyond the time that they run: to load them."""
+"""Seconds that measuring a few regions may take besides running them: to load them."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Costs:
 
     @property
     def warnings(self) -> list[str]:
-        """What went wrong with measurements so far: one sentence for each reason."""
+        """Problems of measurements so far: one sentence for each reason."""
         return [
             f"{number} forms of regions could not be measured: {reason}."
             if number > 1
@@ -147,7 +147,7 @@ class Costs:
 
 
 class WorstOf:
-    """The costs at several settings of the input shapes: what a form gains at the worst of them.
+    """The costs at several settings of the input shapes, where the worst ratio counts.
 
     `estimate` is that of the first setting.
     """
@@ -163,7 +163,7 @@ class WorstOf:
 
     @property
     def warnings(self) -> list[str]:
-        """What went wrong with measurements, at whatever setting."""
+        """Problems of measurements, at any setting."""
         return list(dict.fromkeys(text for cost in self._costs for text in cost.warnings))
 
     def measure(

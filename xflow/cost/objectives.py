@@ -1,4 +1,4 @@
-"""Objectives that a graph alone decides, without a clock: memory, size, operators.
+"""Objectives that are computed from a graph without timing: memory, size, operators.
 
 Each is a `CostModel` whose estimate is exact, so that the least gain counts.
 """
@@ -20,12 +20,12 @@ from xflow.cost import Objective
 from xflow.cost.target import TargetModel
 
 OPERATOR_BYTES = 64
-"""What an operator takes in a file and in the runtime, roughly: of forms that hold the same data,
-the one with fewer operators is better."""
+"""Bytes that an operator takes in a file and in the runtime, roughly, so that of forms that hold
+the same data, the one with fewer operators is better."""
 
 
 class ExactCost(ABC):
-    """An objective that is read off a graph. `sizes` says what the model's size symbols are."""
+    """An objective computed from a graph. `sizes` has the values of the model's size symbols."""
 
     measures = False
     layouts = None
@@ -40,7 +40,7 @@ class ExactCost(ABC):
 
     @abstractmethod
     def amount(self, graph: Graph) -> int:
-        """What `graph` takes of what the objective counts: bytes, or operators."""
+        """The objective's value for `graph`: bytes, or a number of operators."""
 
     def estimate(self, graph: Graph) -> float:
         """The amount, and a little for each operator, which decides where the rest is equal."""
@@ -84,7 +84,7 @@ class OperatorCount(ExactCost):
         return operators(graph)
 
     def estimate(self, graph: Graph) -> float:
-        """The same: there is nothing else to decide by."""
+        """The amount, without a term for ties."""
         return operators(graph)
 
 
@@ -103,9 +103,9 @@ class PeakMemory(ExactCost):
 
     Operators run in the order of `Graph.nodes`. An activation lives from the operator that makes
     it to its last reader, inputs of the graph from the beginning, outputs to the end. As in the
-    runtime, views share the memory of what they show, and an elementwise operator writes over an
-    operand of the same size that nobody reads later. For a region that is its own peak: what
-    passes by it is the same before and after.
+    runtime, views share the memory of what they show, and an elementwise operator overwrites an
+    operand of the same size that is not read later. For a region it is the region's own peak:
+    values that bypass it are the same before and after.
     """
 
     name = "memory"

@@ -1,4 +1,4 @@
-"""Folders and files that nobody but their owner can write, for what is kept between runs.
+"""Folders and files that only their owner can write, for data that is kept between runs.
 
 Systems that have no owners and modes of files, as Windows, protect the folders of a user by other
 means: there, every folder counts as private.

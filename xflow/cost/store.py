@@ -1,13 +1,12 @@
-"""What was measured before, kept in SQLite and shared by all processes of a user.
+"""A cache of measurements and solutions in SQLite, shared by all processes of a user.
 
-The store is a cache: losing it costs time and nothing else.  So no state of its file ever stops
-the caller: a damaged file is set aside, a place that cannot be written is replaced by memory, and
-`warnings` says so.
+Losing it costs time and nothing else.  So no state of its file ever stops the caller: a damaged
+file is set aside, a place that cannot be written is replaced by memory, and `warnings` says so.
 
-Nor is its content believed. Its own folder has to belong to the user alone; in a folder that the
+Its content is not trusted. Its own folder has to belong to the user alone; in a folder that the
 user names others may write, too. In both, times and numbers count only within bounds, and
-`xflow.search.solution_cache` repeats a solution by the rules before it uses one: what somebody else
-put there can make a search slower or worse, and never a model wrong.
+`xflow.search.solution_cache` repeats a solution by the rules before it uses one: a forged entry can
+make a search slower or worse, but never a model wrong.
 """
 
 import contextlib
@@ -36,11 +35,11 @@ ATTEMPTS = 40
 STATEMENT_S = 60.0
 """Seconds after which a statement is given up: a table may be a view that never ends."""
 STEPS = 100_000
-"""Instructions of SQLite between two looks at the clock."""
+"""Instructions of SQLite between two checks of the time."""
 LONGEST_TEXT = 2**24
 """Bytes of the longest value that is read: solutions have some kilobytes."""
 SECONDS = (1e-9, 1e5)
-"""What a run can take: less than the first or more than the second nobody has measured."""
+"""Least and most seconds of one run; a stored value outside of these is no measurement."""
 # The number in a table's name stands for its layout and for how sessions are timed: what other
 # versions of this program have measured is left alone.
 COSTS, CALIBRATIONS, SOLUTIONS = "region_cost_2", "calibration_3", "solution_2"
@@ -80,7 +79,7 @@ CREATE TABLE IF NOT EXISTS {SOLUTIONS} (
 
 @dataclass(frozen=True)
 class Platform:
-    """What a measurement holds for: processor, provider, threads and runtime version."""
+    """The setting of a measurement: processor, provider, threads and runtime version."""
 
     processor: str
     provider: str
@@ -119,7 +118,7 @@ class Store:
         self._connection = self._open()
 
     def get(self, place: Platform, region: str) -> Cost | None:
-        """Return what is known about a region, or None."""
+        """Return the stored measurement of a region, or None."""
 
         def read(connection: sqlite3.Connection) -> Cost | None:
             row = connection.execute(
@@ -155,7 +154,7 @@ class Store:
         self._do(write)
 
     def solution(self, place: Platform, region: str) -> str | None:
-        """Return what the search of a region has led to, as it was kept, or None."""
+        """Return the stored solution of a region, or None."""
 
         def read(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
@@ -168,7 +167,7 @@ class Store:
         return self._do(read)
 
     def drop_solution(self, place: Platform, region: str) -> None:
-        """Forget what the search of a region has led to."""
+        """Delete the solution of a region."""
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -180,7 +179,7 @@ class Store:
         self._do(write)
 
     def put_solution(self, place: Platform, region: str, solution: str) -> None:
-        """Keep what the search of a region has led to; it replaces an earlier one."""
+        """Store the solution of a region; it replaces an earlier one."""
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -236,7 +235,7 @@ class Store:
             try:
                 self._deadline = Deadline.after(self._statement_s)
                 return action(self._connection)
-            except sqlite3.ProgrammingError:  # a mistake of ours
+            except sqlite3.ProgrammingError:  # a bug here
                 raise
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 self._connection.close()
@@ -285,7 +284,7 @@ class Store:
         return connection
 
     def _prepare(self, path: Path) -> None:
-        """Make the folder and the file, for this user alone where nothing else was asked for.
+        """Make the folder and the file, private to this user unless they were named by the user.
 
         Raises OSError where the place is not to be used.
         """
@@ -302,7 +301,7 @@ class Store:
         create(path, shared=bool(reason))
 
     def _restrain(self, connection: sqlite3.Connection) -> None:
-        """See that no content of the file makes SQLite run code, take long or much memory."""
+        """Prevent the file's content from making SQLite run code or take much time or memory."""
         self._deadline = Deadline.after(self._statement_s)
         connection.set_progress_handler(lambda: int(self._deadline.passed), STEPS)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
@@ -314,7 +313,7 @@ class Store:
             self.warnings.append(text)
 
     def _recover(self, error: Exception) -> None:
-        """Set a damaged file aside; go on in memory if something else is wrong."""
+        """Set a damaged file aside; continue in memory after any other error."""
         if self.path is None or not _is_damage(error):
             self._fall_back(str(error))
             return
@@ -344,7 +343,7 @@ _SENSELESS = Cost(math.nan, 0, math.nan)
 
 
 def _cost(seconds: Any, samples: Any, measured: Any) -> Cost:
-    """What a row holds: SQLite keeps anything in a column, of whatever type."""
+    """The measurement in a row, if valid: a column of SQLite may hold a value of any type."""
     least, most = SECONDS
     numbers = all(isinstance(each, int | float) for each in (seconds, samples, measured))
     if not numbers or not least <= seconds <= most or not 0 < samples < 2**31:
@@ -353,7 +352,7 @@ def _cost(seconds: Any, samples: Any, measured: Any) -> Cost:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Tell a damaged file from all other trouble, for which sqlite3 has derived types."""
+    """Whether an error means a damaged file; sqlite3 has derived types for all others."""
     return type(error) is sqlite3.DatabaseError
 
 
@@ -367,7 +366,7 @@ def _key(place: Platform) -> tuple[str, str, int, str]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another of the same name, or None if there is none."""
+    """Return an identity of a file that differs for another of the same name, or None."""
     with contextlib.suppress(OSError):
         status = path.stat()
         return status.st_dev, status.st_ino
@@ -375,11 +374,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a damaged database, so that it can be looked at, and drop what belongs to it."""
+    """Rename a damaged database, so that it can be examined, and delete its side files."""
     number = 1
     while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1
-    # First what belongs to it: once the file is gone, another process may create a new one.
+    # First the side files: once the file is gone, another process may create a new one.
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     os.replace(path, aside)

@@ -1,8 +1,8 @@
-"""What the runtime likes: a description of the target that the estimate reads.
+"""The target description for the estimate: a machine's speeds, and the runtime's kernels.
 
-The numbers here stand for a machine of today and its ONNX Runtime; `xflow calibrate` measures
+The default numbers are those of a machine of today with ONNX Runtime; `xflow calibrate` measures
 those that differ between machines. Which operators the runtime fuses, and which it computes in its
-own layout, is how it is built, and stands here.
+own layout, depends on its version alone and is listed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
 
 
 class Stage(IntEnum):
-    """What a chain of fused operators has come to: weights absorb, a tensor is added, it ends."""
+    """The stage of a chain of fused operators: weights absorb, a tensor is added, it ends."""
 
     WEIGHTS = 0
     SUM = 1
@@ -29,12 +29,12 @@ class Stage(IntEnum):
 
 
 Term: TypeAlias = "str | Call"
-"""Part of a fusion's pattern: an operator with its arguments, or the name of any value."""
+"""A part of a fusion's pattern: an operator with its arguments, or a name for any value."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator in a fusion's pattern, and what it has to read."""
+    """An operator in a fusion's pattern, with the patterns of its arguments."""
 
     op: str
     arguments: tuple[Term, ...]
@@ -42,11 +42,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Fusion:
-    """Operators that the runtime computes by one kernel, if nobody else reads what they pass on.
+    """Operators that the runtime computes by one kernel, if no other reads the values inside.
 
     `pattern` is an expression such as ``Mul(x, Sigmoid(x))``. A name stands for any value, the same
     one wherever it occurs; a name that starts with ``c`` for a constant. `kernel` is the name under
-    which the table of kernels has it. What is `inner` is left as it is where it gives an output
+    which the table of kernels has it. An `inner` fusion does not fire where its result is an output
     of the model.
     """
 
@@ -98,11 +98,11 @@ class Layout:
     block: int = 16
     """Channels of a block: as many as a vector register holds."""
     aligned: int = 4
-    """What the channels of a convolution's image have to be a multiple of to be converted."""
+    """Number of which a convolution's channels must be a multiple for images to be converted."""
     dtype: str = "FLOAT"
     rank: int = 4
     enters: frozenset[str] = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"})
-    """Operators for which the runtime converts what they read, if it is not in the layout."""
+    """Operators for which the runtime converts inputs that are not in the layout."""
     stays: frozenset[str] = frozenset(
         {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Gelu",
          "Add", "Sum", "Mul", "Concat", "BatchNormalization", "Resize"}
@@ -120,7 +120,7 @@ class Layout:
             "Conv": 2.2, "AveragePool": 50.0, "MaxPool": 2.7, "GlobalAveragePool": 1.6,
         }
     )  # fmt: skip
-    """How many times as long operators take for what they have to do outside of the layout."""
+    """How many times as long operators take outside of the layout."""
 
     @cached_property
     def to_first(self) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class TargetModel:
-    """The target as the estimate sees it: the machine's numbers and the runtime's ways."""
+    """The model of the target: the machine's numbers, and the runtime's fusions and layout."""
 
     threads: int = 2
     peak: Mapping[str, float] = field(
@@ -181,12 +181,12 @@ class TargetModel:
     calls: Mapping[str, int] = field(
         default_factory=lambda: {"GroupNormalization": 18, "Mish": 3, "Swish": 4}
     )
-    """Operators that the runtime has no kernel for, and how many it calls in their place. Not among
-    them is HardSwish, for which it calls HardSigmoid and Mul: these are what a model has instead,
-    and where nothing is lost an activation is called by its name."""
+    """Operators that the runtime has no kernel for, and how many it calls instead. HardSwish, for
+    which it calls HardSigmoid and Mul, is left out: a model has these two instead, and at equal
+    cost the single activation is preferred."""
     pairwise: frozenset[str] = frozenset({"Sum", "Mean", "Max", "Min"})
-    """Operators of any number of inputs that the runtime computes by two at a time, so that what it
-    has come to is read and written again for each further one."""
+    """Operators of any number of inputs that the runtime computes two at a time, so that a partial
+    result is read and written again for each further one."""
     views: frozenset[str] = frozenset(
         {"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Dropout"}
     )
@@ -210,16 +210,16 @@ class TargetModel:
             "Gemm": dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
         }
     )  # fmt: skip
-    """What the runtime does together with the operator before it, if nobody else reads that."""
+    """Operators that the runtime fuses into the one before, if no other operator reads that."""
     summed: frozenset[tuple[str, str]] = frozenset({("Conv", "Add")})
     """The fusions whose other operand may also be a computed tensor of the same shape."""
     channels: Mapping[str, int] = field(
         default_factory=lambda: {"Conv": 1, "MatMul": -1, "Gemm": -1}
     )
-    """The axis along which constants may differ that go into the weights of an operator."""
+    """By operator, the axis along which constants that are folded into its weights may differ."""
     fusions: tuple[Fusion, ...] = FUSIONS
     """Larger patterns for which the runtime has kernels of their own."""
     layout: Layout | None = Layout()
     """The layout that the runtime prefers for images; None: it has none."""
     unknown_size: int = UNKNOWN_SIZE
-    """What a symbolic size of the model is taken to be."""
+    """The default value of a symbolic size of the model."""

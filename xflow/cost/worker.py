@@ -1,4 +1,4 @@
-"""A persistent process that runs ONNX models in ONNX Runtime, at arm's length.
+"""A separate, persistent process that runs ONNX models in ONNX Runtime.
 
 A crash, a hang or a lack of memory in the runtime ends that process: it costs the one measurement
 and never the caller.  The process is started at the first request, reused for all further ones and
@@ -81,7 +81,7 @@ class Worker:
         self.working: set[str] = set()
         """Providers that were seen to work; see `xflow.cost.measure.check_provider`."""
         self.accidents: list[str] = []
-        """How the process ended where no answer tells of it: it was idle, or was asked again."""
+        """How the process ended, if no answer says so: it was idle, or a request was repeated."""
         self._memory_limit = memory_limit
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -242,7 +242,7 @@ def _listen(pipe: IO[bytes], inbox: "queue.SimpleQueue[Any]") -> None:
 
 
 def _post(pipe: IO[bytes], request: Mapping[str, Any]) -> None:
-    """Send a request; if nobody is there to read it, the caller learns that from the answer."""
+    """Send a request; a process that has ended is noticed when its answer is awaited."""
     with contextlib.suppress(OSError, ValueError):
         child.send(pipe, dict(request))  # type: ignore[arg-type]
 

@@ -1,1 +1,1 @@
-"""Inputs to run a model on: real ones, random ones and edge cases."""
+"""Inputs to run a model on: those of a user, random ones and edge cases."""

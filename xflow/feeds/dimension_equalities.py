@@ -1,4 +1,4 @@
-"""Sizes of inputs that a model takes for others, such as a mask as long as past and new tokens."""
+"""Dimensions of inputs that must agree with others, as a mask as long as past and new tokens."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from xflow.onnx.types import interface
 
 
 def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
-    """The given shapes, and those of inputs whose default sizes would not suit the others.
+    """The given shapes, and those of inputs whose default sizes would not agree with the others.
 
-    A dimension is tied where an operator takes it for a sum or product of dimensions of inputs.
+    A dimension is tied where an operator requires it to be a sum or product of others.
     Inputs that are given a shape keep it. Raises what `default_shapes` raises.
     """
     ties = _ties(imported)
@@ -37,7 +37,7 @@ def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
 
 
 def tied_settings(model: ir.Model, settings: Sequence[Shapes]) -> Sequence[Shapes]:
-    """The settings of the input shapes `with_ties`; as they are where the graph makes no sense."""
+    """The settings of the input shapes `with_ties`; unchanged if the import fails."""
     try:
         imported = import_model(model)
     except ModelError:
@@ -46,7 +46,7 @@ def tied_settings(model: ir.Model, settings: Sequence[Shapes]) -> Sequence[Shape
 
 
 def _ties(imported: Imported) -> Mapping[str, str]:
-    """What dimensions of inputs are, by their names, as expressions over others of them."""
+    """Dimensions of inputs by name, each with the expression over others that it must equal."""
     names = {}
     for item in required_inputs(interface(imported.model)):
         for dim in item.type.tensor_type.shape.dim:
@@ -70,7 +70,7 @@ def _ties(imported: Imported) -> Mapping[str, str]:
 
 
 def _solved(difference: Size, symbol: str) -> Size | None:
-    """What a symbol is where the difference is zero, if that is a sum of what is positive."""
+    """The value of a symbol where the difference is 0, if that is a sum of positive terms."""
     linear = coefficient_of(difference, symbol)
     if linear is None or linear[0] not in (1, -1):
         return None

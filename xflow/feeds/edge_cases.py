@@ -1,7 +1,7 @@
-"""Inputs on which models that seem to be the same differ: zeros, ties, thresholds, extremes.
+"""Edge cases: inputs with zeros, ties, thresholds and extremes, which random inputs hardly have.
 
 Random inputs hardly ever hold two equal numbers, a zero, or a number beyond four deviations.  These
-do, and values around each constant that the model holds its inputs against.
+do, and values around each constant with which the model compares its inputs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MOST_OFFSETS = 6
 MOST_EMPTY = 4
 """Dynamic dimensions that are made empty, one after the other."""
 SMALL_INTEGERS = 9
-"""The largest magnitude of integers of which nothing is known, and that are to stay small."""
+"""The largest magnitude of integers without a known role, where they are to stay small."""
 THOUSANDS, MILLIONS = "numbers of a thousand", "numbers of a million"
 OFFSET, MAGNITUDES = "large numbers with small differences", "numbers of all magnitudes"
 WHOLE, MILLIONTHS = "whole numbers", "numbers of a millionth"
 EXTREME = (THOUSANDS, MILLIONS, MILLIONTHS, OFFSET, MAGNITUDES, WHOLE)
-"""What sets of inputs are called on which rounding counts for more."""
+"""Names of the sets of inputs on which rounding errors are larger, as tolerances consider."""
 
 Generator = np.random.Generator
 Draw = Callable[[ValueInfoProto, Generator], np.ndarray | None]
@@ -48,19 +48,19 @@ Draw = Callable[[ValueInfoProto, Generator], np.ndarray | None]
 
 @dataclass(frozen=True)
 class InputSet:
-    """Values for all inputs of a model; `what` they are is said behind "on"."""
+    """Values for all inputs of a model; `what` describes them, as in "differs on WHAT"."""
 
     what: str
     values: Mapping[str, Any]
     shapes: Mapping[str, tuple[int, ...]]
     ordinary: bool = False
-    """Whether they are of the kind that the model was made for."""
+    """Whether they are usual for the model, as random and real ones are."""
     resized: bool = False
     """Whether they have other sizes than the model is checked at."""
     planted: bool = False
     """Whether there are NaN and infinities among them."""
     extreme: bool = False
-    """Whether they are of magnitudes at which rounding counts for more."""
+    """Whether their magnitudes make rounding errors larger."""
 
 
 def other_sizes(
@@ -71,7 +71,7 @@ def other_sizes(
     *,
     empty: bool,
 ) -> list[tuple[str, dict[str, tuple[int, ...]]]]:
-    """Return other shapes for the inputs, as far as `shapes` leaves them open, and a word on each.
+    """Return other shapes for the inputs where `shapes` leaves them open, with descriptions.
 
     `chosen` are those that the model is checked at, by the sizes `base`.  The first
     ones are those to try if there is little time.  With `empty`, dimensions of size 0 come last.
@@ -120,7 +120,7 @@ class EdgeCases:
         self.meetings = meetings(model, feeder.shapes, followed) if followed else {}
 
     def draw(self, seed: int) -> Iterator[InputSet]:
-        """Yield all of them, the most telling ones first."""
+        """Yield all of them, those first that find the most differences."""
         for number in range(ROUNDS):
             for place, (what, drawing) in enumerate(self._kinds(number)):
                 made = self._set(seed + 1000 * number + place, what, drawing)
@@ -218,9 +218,9 @@ class EdgeCases:
         return draw
 
     def _around(self, *, exact: bool) -> Draw:
-        """Values at, right beside and near what each element meets, and others among them.
+        """Values at, next to and near the constants that each element meets, and others among them.
 
-        With `exact`, right at what makes the result leap.
+        With `exact`, exactly where the result is discontinuous.
         """
 
         def draw(item: ValueInfoProto, generator: Generator) -> np.ndarray | None:
@@ -247,12 +247,12 @@ class EdgeCases:
         return draw
 
     def _offsets(self) -> int:
-        """How many inputs there are with small differences from what is subtracted."""
+        """How many sets of inputs differ by little from subtracted constants."""
         most = max((len(_subtracted(each)) for each in self.meetings.values()), default=0)
         return min(MOST_OFFSETS, most)
 
     def _differences(self, place: int) -> Draw:
-        """Values that differ from the constant at this place by what is usual there."""
+        """Values that differ from the constant at this place by the usual spread there."""
 
         def draw(item: ValueInfoProto, generator: Generator) -> np.ndarray | None:
             found = _subtracted(self.meetings.get(item.name, ()))
@@ -269,7 +269,7 @@ class EdgeCases:
     def _backwards(
         self, dtype: np.dtype[Any], shape: tuple[int, ...], generator: Generator, name: str
     ) -> np.ndarray:
-        """Indices from the end, where they can be; what nothing is known of gets other ones."""
+        """Indices counted from the end where valid; integers without a role are drawn anew."""
         role = self.feeder.role(name)
         assert role.high is not None
         low = -role.high - 1 if role.bound and role.low == 0 and dtype.kind == "i" else role.low
@@ -319,7 +319,7 @@ def _is_int(item: ValueInfoProto) -> bool:
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    """The largest magnitude that is no extreme for a type: its square is a number, too."""
+    """The largest magnitude that is not extreme for a type: its square does not overflow."""
     return float(min(1e6, np.sqrt(float(ml_dtypes.finfo(dtype).max))))  # type: ignore[no-untyped-call]
 
 

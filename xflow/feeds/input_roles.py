@@ -1,4 +1,4 @@
-"""What a model does with an integer or boolean input: which values make sense for it.
+"""The roles of a model's integer and Boolean inputs, from which valid values follow.
 
 An integer that is used as an index must lie inside the table, a sequence length inside the
 sequence; a mask is mostly ones.  The roles are found by following the input through operators
@@ -29,7 +29,7 @@ SMALL_TENSOR = 1024  # elements; a larger initializer cannot be a shape, a depth
 class Role:
     """The values that an input may take: from `low` to `high` inclusive, or a mask of 0 and 1.
 
-    `fixed` is the one value that makes sense for an input that gives an extent or a step.
+    `fixed` is the one value to use for an input that gives an extent or a step.
     `length`: the values are numbers of valid elements along an axis of so many.  `choices` are
     what a single number is compared with.  `bound`: `high` is what indexed tables allow, from
     which indices may also be counted backwards; it is false where nothing is known of the table.
@@ -192,7 +192,7 @@ class Tracer:
         self.dimensions: dict[str, tuple[int | str, ...]] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.uses: dict[str, list[tuple[NodeProto, int]]] = {}
-        with contextlib.suppress(Exception):  # a model that defies inference keeps what it says
+        with contextlib.suppress(Exception):  # if inference fails, the declared shapes are used
             model = infer_shapes(model)
         for graph in _graphs(model.graph):
             self._read(graph)
@@ -266,7 +266,7 @@ class Tracer:
         return Role(choices=tuple(sorted(choices)), extent=extent) if choices or extent else None
 
     def walk(self, name: str) -> Iterator[tuple[NodeProto, int, "_View"]]:
-        """Yield each use of a tensor's elements, however they got there."""
+        """Yield each use of a tensor's elements, also after operators that move them."""
         start = _View(name)
         pending, seen = [start], {start}
         while pending:

@@ -1,4 +1,4 @@
-"""Random inputs for a model: the shapes to run it at, and values that make sense for it."""
+"""Random inputs for a model: the shapes to run it at, and values that it accepts."""
 
 import ast
 import math
@@ -27,7 +27,7 @@ MOST_OPERATIONS = 100
 AT_OTHER_SIZES = (
     "give inputs on which it runs with --inputs, or sizes at which it does with --input-shapes"
 )
-"""What to do where a model does not run on the inputs that were made for it."""
+"""Advice for the user where a model does not run on random inputs."""
 FLOAT_MASK = re.compile(r"(attention|attn|padding)_?mask")
 """Names of inputs that are masks although they are real numbers."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
@@ -142,7 +142,7 @@ def default_shapes(
             else _size(dim, bound, _default(item, axis, sizes, tables), sizes)
             for axis, dim in enumerate(_dims(item, shapes))
         )
-    # A header may say anything; what it says is not believed before it is made.
+    # A header may declare any size, which is checked before memory is used.
     if 8 * sum(map(math.prod, result.values())) > FED_BYTES:
         largest = max(result, key=lambda name: math.prod(result[name]))
         said = ",".join(map(str, result[largest]))
@@ -152,7 +152,7 @@ def default_shapes(
 
 
 def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str]:
-    """Return the names of the dimensions of inputs that nothing gives a size, in their order.
+    """Return the names of the dimensions of inputs whose sizes are free, in their order.
 
     One without a name goes by its place, as `Sizes` has it.
     """
@@ -222,7 +222,7 @@ class Feeder:
         seed: int,
         draw: Callable[[ValueInfoProto, np.random.Generator], np.ndarray],
     ) -> dict[str, Any]:
-        """What `draw` makes for each tensor; in a sequence there are several."""
+        """The results of `draw` for each tensor; in a sequence there are several."""
         values: dict[str, Any] = {}
         for item in self.inputs:
             generator = np.random.default_rng([seed, zlib.crc32(item.name.encode())])
@@ -235,7 +235,7 @@ class Feeder:
         return values
 
     def role(self, name: str) -> Role:
-        """What the model does with an input."""
+        """The role of an input, see `input_roles`."""
         return self.roles.get(name, Role())
 
 
@@ -272,7 +272,7 @@ def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -
 
 
 def _default(item: ValueInfoProto, axis: int, sizes: Sizes, tables: Container[str]) -> int:
-    """Return the size of a dynamic dimension that nobody gave."""
+    """Return the default size of a dynamic dimension."""
     dims = item.type.tensor_type.shape.dim
     name = _key(item, axis) if axis < len(dims) else ""
     if name in sizes.given:
@@ -421,7 +421,7 @@ def _integers(
     if dtype.itemsize == 1:  # quantised data: the whole range
         info = np.iinfo(dtype)
         return generator.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
-    # An index into what we do not know; 0 and 1 are valid for nearly every table.
+    # Perhaps an index into an unknown table; 0 and 1 are valid for nearly every one.
     return generator.integers(0, 2, shape).astype(dtype)
 
 

@@ -1,8 +1,8 @@
-"""The constants of a model that its inputs meet, and the values at which they do.
+"""Finds the constants that a model compares its inputs with or subtracts from them.
 
 Thresholds and bounds tell values apart; what is subtracted leaves differences of few digits.  An
 input is followed element by element through operators that move its elements, and through
-elementwise ones that can be undone, to each operator that holds it against a constant.
+invertible elementwise ones, to each operator that combines it so with a constant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEEPS = {
     *("Identity", "Cast", "Clip", "Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Dropout"),
     *("Softplus", "Gelu", "HardSwish", "Swish", "Mish", "Max", "Min", "Where"),
 }
-"""Operators behind which a value may still be what it was."""
+"""Operators whose result may equal the input in part of its range."""
 INVERSES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "Neg": np.negative,
     "Exp": np.log,
@@ -53,7 +53,7 @@ BENDS: Mapping[tuple[str, int], tuple[float, ...]] = {
     },
     ("HardSwish", 0): (-3.0, 3.0),
 }
-"""Values at which operators change what they do, without a leap."""
+"""Values at which operators have a bend, without a jump."""
 LEAPS: Mapping[tuple[str, int], tuple[float, ...]] = {
     **{(op, 0): (0.0,) for op in ("Sign", "Log", "Sqrt", "Reciprocal")},
     **{(op, 0): WHOLE for op in ("Floor", "Ceil")},
@@ -66,17 +66,17 @@ LEAPS: Mapping[tuple[str, int], tuple[float, ...]] = {
     ("Atanh", 0): (-1.0, 1.0),
     ("Acosh", 0): (1.0,),
 }
-"""Values at which their results leap, or stop being defined."""
+"""Values at which their results jump, or stop being defined."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the elements of one input meet a constant.
+    """The values at which the elements of one input meet a constant.
 
     `centers` has the input's shape, NaN for elements that meet none.  With a `spread` of the same
     shape, the centers are subtracted, and values differ from them by so much; without, they are
-    thresholds.  At one that is not `sharp`, the result has a bend and no leap: what is right beside
-    it tells nothing.
+    thresholds.  At one that is not `sharp`, the result has a bend and no jump: values right beside
+    it show nothing.
     """
 
     centers: np.ndarray
@@ -87,7 +87,7 @@ class Meeting:
 def meetings(
     model: ModelProto, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]
 ) -> dict[str, list[Meeting]]:
-    """Return what each of the inputs `names` meets in a model, at concrete shapes of all inputs.
+    """Return the meetings of each of the inputs `names`, at concrete shapes of all inputs.
 
     The model is not changed; its external data need not be loaded.
     """
@@ -165,7 +165,7 @@ class _Follower:
             view = self.pending.pop(0)
             for node, position in self.tracer.uses.get(view.tensor, ()):
                 steps += 1
-                # A model may do anything; what is not understood is not followed.
+                # A model may be odd in any way; operators not understood are not followed.
                 with contextlib.suppress(Exception):
                     self.meet(node, position, view)
                     for onward in self.onward(node, position, view):
@@ -175,7 +175,7 @@ class _Follower:
         return self.meetings
 
     def meet(self, node: NodeProto, position: int, view: _View) -> None:
-        """Note what a node holds the view against."""
+        """Note the constants that a node combines with the view."""
         kind = node.op_type
         other = self.constant(node, 1 - position) if len(node.input) == 2 else None
         if kind in COMPARISONS or kind in ("Max", "Min"):
@@ -210,7 +210,7 @@ class _Follower:
         self.note(view, value.astype(np.float64), None, sharp=sharp)
 
     def offset(self, view: _View, node: NodeProto, value: np.ndarray) -> None:
-        """Note what is subtracted; the spread is what the difference is divided by."""
+        """Note a subtracted constant; the spread is what the difference is divided by."""
         value = value.astype(np.float64)
         if not (np.abs(value) > 0).any():
             return
@@ -388,7 +388,7 @@ class _Follower:
 
 
 def _bounds(node: NodeProto) -> tuple[float, ...]:
-    """The values at which an operator with bounds among its attributes changes what it does."""
+    """The bounds among an operator's attributes, at which its result has a bend."""
     if node.op_type == "HardSigmoid":
         alpha, beta = attribute_of(node, "alpha", 0.2), attribute_of(node, "beta", 0.5)
         return (-beta / alpha, (1 - beta) / alpha)

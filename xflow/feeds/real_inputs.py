@@ -1,8 +1,8 @@
-"""Inputs that a user has: arrays in .npz files, and the test data of ONNX's model zoo.
+"""Inputs given by the user: arrays in .npz files, and the test data of ONNX's model zoo.
 
 An .npz file holds one set of inputs, an array under the name of each. A folder holds such files, or
-folders `test_data_set_N` with a message `input_K.pb` for the K-th input, or is one of these. What
-lies beside them as `output_K.pb` is not read: what counts is what the input model gives.
+folders `test_data_set_N` with a message `input_K.pb` for the K-th input, or is one of these. The
+files `output_K.pb` beside them are not read: models are compared with the input model instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MESSAGE = re.compile(r"input_(\d+)\.pb")
 def real_inputs(model: ModelProto, given: Given | Sequence[Given] | None) -> list[InputSet]:
     """Return the sets of inputs that a user gives for a model.
 
-    Raises UsageError, in one sentence, for what is not there or does not suit the model.
+    Raises UsageError, in one sentence, for missing files and arrays that do not fit the model.
     """
     if given is None:
         return []
@@ -140,7 +140,7 @@ def _name_of(data: bytes) -> str:
 
 
 def _message(item: ValueInfoProto, data: bytes, path: Path) -> Any:
-    """What a message of the type of an input holds."""
+    """The value in a message of the type of an input."""
     kind = item.type.WhichOneof("value")
     try:
         if kind == "tensor_type":
@@ -156,7 +156,7 @@ def _message(item: ValueInfoProto, data: bytes, path: Path) -> Any:
 
 
 def _checked(model: ModelProto, values: Mapping[str, Any], where: str) -> InputSet:
-    """The set of inputs, if it suits the model."""
+    """The set of inputs, if it fits the model."""
     required = {item.name: item for item in required_inputs(model)}
     weights = {item.name for item in model.graph.input} - set(required)
     names = ", ".join(map(repr, required)) or "none"

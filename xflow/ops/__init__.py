@@ -1,4 +1,4 @@
-"""The operators, and looking them up. Importing this package fills the registry."""
+"""The operators, one class each. Importing this package fills the registry."""
 
 from xflow.core.registry import by_onnx as by_onnx
 from xflow.core.registry import operator as operator

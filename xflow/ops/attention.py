@@ -163,7 +163,7 @@ class Attention(Composite):
         return made("Transpose", split, perm=(0, 2, 1, 3))
 
     def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
-        """A row of which scores and mask leave nothing, as it is -inf, weighs with zeros."""
+        """A row that scores and mask make -inf throughout gets weights of 0 instead of NaN."""
         return tuple(k for k in range(len(shapes)) if k != 2)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Blocks of space moved into channels, and back."""
+"""SpaceToDepth and DepthToSpace: blocks of pixels moved into channels, and back."""
 
 from __future__ import annotations
 

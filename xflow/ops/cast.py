@@ -1,4 +1,4 @@
-"""Conversions between element types, as far as they keep the value."""
+"""Cast: conversions between element types that keep every value."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Cast(Elementwise):
 
     def from_onnx(self, call: OnnxCall) -> Understood | None:
         target = CODE_NAMES.get(call.attributes.get("to", 0))
-        known = {"to", "saturate", "round_mode"}  # these two say how to round to few bits
+        known = {"to", "saturate", "round_mode"}  # these two are about rounding to few bits
         if target is None or set(call.attributes) - known or call.types[:1] == (target,):
             return None
         return {"to": target}, (0,)

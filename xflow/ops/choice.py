@@ -1,4 +1,4 @@
-"""Choices between tensors, element by element."""
+"""Where: an elementwise choice between two tensors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Constants that rules need: operators without inputs, written as weights when exported.
 
-Their `numpy` readings are float64; who needs another element type converts them.
+Their `numpy` implementations give float64; callers convert it to other element types.
 """
 
 from __future__ import annotations

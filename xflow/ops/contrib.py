@@ -1,6 +1,6 @@
 """Operators of ONNX Runtime's own domain, com.microsoft, defined over those of ONNX.
 
-Described are the forms with one output whose kernels for the processor compute what is said here.
+Described are the forms with one output whose CPU kernels compute what is declared here.
 Their schemas are the runtime's (docs/ContribOperators.md in its repository). Not declared are
 FusedConv, which the runtime makes of Conv by itself, MultiHeadAttention, whose kernel was slower
 than that of the standard Attention wherever both were timed, and the forms of the skip

@@ -40,7 +40,7 @@ BINARY_EXAMPLES = (
 
 
 class Elementwise(Operator):
-    """An operator on elements: `of` says what it does to them, `compute` to whole arrays."""
+    """An operator on elements: `of` specifies it for one element, `compute` for whole arrays."""
 
     elementwise: ClassVar[bool] = True
     cost: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Broadcasting as an operator of its own."""
+"""Expand: explicit broadcasting to a shape."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Sigmoid(Unary):
         attributes: Attributes,
         floats: Floats,
     ) -> Range:
-        """The kernel is off by roundings of 1, and so gives 0 where what it should give is less."""
+        """The kernel has errors of some roundings of 1, and so gives 0 for smaller results."""
         (x,) = inputs
         return saturating(x, floats, lambda number: (1 + math.tanh(number / 2)) / 2, 0.0)
 

@@ -1,4 +1,4 @@
-"""Elements at places that other tensors name, and the constants that name places."""
+"""Gather: elements at indices from another tensor, and the constants that serve as indices."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Gather(Movement):
         along = axis(attributes, "axis", arrays[0].ndim)
         places, extent = arrays[1].astype(np.int64), arrays[0].shape[along]
         if places.size and not -extent <= places.min() <= places.max() < extent:
-            # numpy itself does not look where nothing comes of it
+            # numpy does not check indices where the result is empty
             raise IndexError(f"an index is out of range for an axis of extent {extent}")
         return [np.take(arrays[0], places, axis=along)]
 

@@ -95,7 +95,7 @@ class Gemm(Composite):
         return 2 * product(outputs[0]) * depth + len(shapes[2:]) * product(outputs[0])
 
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
-        """With a factor of 0, the kernel does not read what it is a factor of, whatever that is."""
+        """With a factor of 0, the kernel does not read the operand, be it NaN or infinite."""
         read = super().from_onnx(call)
         if read is None:
             return None

@@ -1,4 +1,4 @@
-"""Pooling over all trailing axes."""
+"""Global pooling: maxima and means over all trailing axes."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ class MomentNormalization(Composite):
         attributes: Attributes,
         floats: Floats,
     ) -> Range | None:
-        """An element is at most the root of the sum of squares that it is divided by.
+        """A normalised element is at most the root of the number of elements in magnitude.
 
-        So what is normalised is at most the root of the number of elements, whatever these are, as
-        long as their squares do not overflow.
+        For an element is at most the root of the sum of squares, whatever the elements are, as long
+        as their squares do not overflow.
         """
         x, *parameters = inputs
         normalised = self.normalised(shapes[0], attributes)
@@ -235,9 +235,9 @@ class InstanceNormalization(MomentNormalization):
         attributes: Attributes,
         floats: Floats,
     ) -> Range | None:
-        """Anything, if what the kernel multiplies may overflow: x by the scale over the deviation.
+        """Anything, if x times the scale over the deviation may overflow in the kernel.
 
-        It takes the mean off last, and may subtract one infinity from another.
+        The kernel subtracts the mean last, and may subtract one infinity from another.
         """
         epsilon = attributes["epsilon"]
         if not isinstance(epsilon, Fraction) or epsilon <= 0 or not all(k.is_real for k in inputs):

@@ -1,4 +1,4 @@
-"""Comparisons, and logic on Booleans."""
+"""Comparisons, and logical operators on Booleans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisation at inference."""
+"""Batch normalisation at inference, with given moments."""
 
 from __future__ import annotations
 

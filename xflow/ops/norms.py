@@ -1,4 +1,4 @@
-"""Reductions of a function of the elements: composites of ReduceSum, squares, roots and logs."""
+"""Norms and other reductions of a function of the elements, as composites of ReduceSum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Borders: of zeros, or of elements of the tensor itself."""
+"""Pad: borders of zeros, or of elements of the tensor itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that put tensors together or take parts of them."""
+"""Concat and Split: tensors joined along an axis, and cut into parts."""
 
 from __future__ import annotations
 

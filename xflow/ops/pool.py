@@ -86,7 +86,7 @@ class Pool(Operator):
         padded, beyond = self._padded(shapes, attributes), self._beyond(shapes, attributes)
         counted = flag(attributes, "count_include_pad") if "count_include_pad" in attributes else 0
         if counted and not all(n == 0 for n in beyond):
-            # Pads count, and what lies beyond them does not: only without pads that is the same.
+            # Pads count as elements, positions beyond them do not: only without pads it is equal.
             if any(p != 0 for p in sizes(attributes, "pads")):
                 return attributes
             attributes = {**attributes, "count_include_pad": 0}
@@ -159,10 +159,10 @@ class Pool(Operator):
 
 
 def greatest(known: Range, floats: Floats) -> Range | None:
-    """The range of the greatest of some elements by a pooling kernel; None where nothing is odd.
+    """The range of a maximum by a pooling kernel; None where no element may be NaN or -inf.
 
-    ONNX Runtime's begin with the least float and pass over NaN: that float is the greatest of what
-    is NaN or -inf throughout.
+    ONNX Runtime's kernels begin with the least float and ignore NaN: that float is their result
+    where all elements are NaN or -inf.
     """
     if not known.nan and not known.minus:
         return None

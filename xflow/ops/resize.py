@@ -1,4 +1,4 @@
-"""Enlarging by repeating elements."""
+"""Resize: enlarging a tensor by repeating its elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotary position embedding: each head's elements turned in pairs, by angles of their position."""
+"""Rotary position embedding: rotates pairs of each head's elements by angles of their position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that rearrange a tensor without choosing among its elements."""
+"""Transpose, Reshape and Flatten: operators that rearrange all elements of a tensor."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Reshape(Movement):
             flat: Size = 0
             for axis in after:
                 flat = flat * target[axis] + index[axis]
-            # The first axis takes what is left, so that an axis on its own needs no quotient.
+            # The first axis takes the rest, so that a single axis needs no quotient.
             for axis in before[:0:-1]:
                 position[axis] = flat % source[axis]
                 flat = flat // source[axis]
@@ -212,7 +212,7 @@ class Flatten(Composite):
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         cut = attributes["axis"]
         assert isinstance(cut, int)
-        # Not -1 for the columns: numpy cannot tell their number where there are no rows.
+        # Not -1 for the columns: numpy cannot infer their number where there are no rows.
         return [arrays[0].reshape(prod(arrays[0].shape[:cut]), prod(arrays[0].shape[cut:]))]
 
     def flops(

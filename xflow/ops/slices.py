@@ -1,4 +1,4 @@
-"""Every so many elements of a tensor, forwards or backwards."""
+"""Slice: ranges of elements along axes, with steps forwards or backwards."""
 
 from __future__ import annotations
 

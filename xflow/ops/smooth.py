@@ -120,7 +120,7 @@ class Softplus(ElementwiseComposite):
         attributes: Attributes,
         floats: Floats,
     ) -> Range:
-        """The kernel takes the exponential of what is negative alone: it does not overflow."""
+        """The kernel takes exponentials of negative numbers alone, which do not overflow."""
         (x,) = inputs
         return Range(0.0, max(x.high, 0.0) + 1.0, None, x.plus, x.nan)
 

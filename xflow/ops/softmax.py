@@ -98,7 +98,7 @@ class Softmax(AlongAxis):
         attributes: Attributes,
         floats: Floats,
     ) -> Range:
-        """The kernel takes the greatest element off: a NaN or +inf makes NaN of the line.
+        """The kernel subtracts the greatest element: a NaN or +inf makes the line NaN.
 
         So does a line that is -inf throughout.
         """
@@ -135,7 +135,7 @@ class LogSoftmax(AlongAxis):
     ) -> Range:
         """At most 0, and less by the spread of the elements and the logarithm of their number.
 
-        The kernel takes the greatest element off; of what is no number it makes what Softmax does.
+        The kernel subtracts the greatest element; NaN and infinities have the effect as in Softmax.
         """
         (x,) = inputs
         rank = len(shapes[0])

@@ -1,4 +1,4 @@
-"""Axes of extent 1, added and removed."""
+"""Unsqueeze and Squeeze: axes of extent 1, added and removed."""
 
 from __future__ import annotations
 

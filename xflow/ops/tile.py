@@ -1,4 +1,4 @@
-"""Copies of a tensor side by side."""
+"""Tile: copies of a tensor side by side."""
 
 from __future__ import annotations
 

@@ -66,12 +66,12 @@ class Axis:
     def beyond(self) -> Size:
         """How far a last window reaches beyond the borders when output extents are rounded up.
 
-        A window that would begin behind the input is left out. Where that takes unknown sizes
-        to say, it is not looked at: such a border is not smaller than the kernel.
+        A window that would begin behind the input is left out. Where sizes are unknown, that is
+        not considered: such a border is not smaller than the kernel.
         """
         padded = self.extent + self.begin + self.end
         if self.stride == 0:
-            return 0  # nothing is right then, which is for `check` to say
+            return 0  # the geometry is invalid, which `check` reports
         more = (self.reach + 1 - padded) % self.stride
         start = padded + more - self.reach - 1 - self.extent - self.begin
         if isinstance(start, int) and start >= 0:

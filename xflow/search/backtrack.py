@@ -1,9 +1,9 @@
 """Backtracking search in one region: states are graphs, steps are applications of rules.
 
-A state survives if its cost is at most alpha times the best and a few calls. A path is local:
-behind its first step each step has to touch what the path has made, or what that reads, since steps
-elsewhere are found on their own; a state that beats all others starts afresh. How steps are found,
-and which states count as the same, see `steps`.
+A state survives if its cost is at most alpha times the best plus a few calls. A path is local:
+after its first step each step has to touch nodes that the path has made, or their inputs, since
+steps elsewhere are found on their own; a state that beats all others starts a new path. How steps
+are found, and which states count as the same, see `steps`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from xflow.search.steps import Step, Steps, replaced
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds the search of a region; all but the deadline make it the same on any machine."""
+    """Limits of the search of a region; all but the deadline are the same on any machine."""
 
     expansions: int = POLICY.expansions
     """Forms of which all steps are tried."""
@@ -80,7 +80,7 @@ class Explorer:
         self.exhausted = False
         """Whether nothing was left to explore when the search ended."""
         self.work = 0
-        """What has been done so far, as `Limits.work` counts it."""
+        """The work done so far, as `Limits.work` counts it."""
         self.masks = 0
         """How many operators of the given graph have a mask, see `masks.count`."""
         self.doubt = doubt
@@ -90,11 +90,11 @@ class Explorer:
         """The cheapest states that were found, the given graph first, see `states.choice`.
 
         At most `keep` besides the given graph; no two consist of the same operators, and none of
-        operators that the opset does not have, or of fewer with masks: these only lie on the way.
+        operators that the opset does not have, or of fewer with masks: these are only intermediate.
 
-        In doubt, it is explored again, not as far, without the step that is said to gain most, and
-        once more without that of what is the best then: all that was found may owe it to that one,
-        and what does without comes late in the queue.
+        With `doubt`, it is explored again, with lower limits, without the step that is estimated to
+        gain most, and once more without that of the best state then: all states that were found may
+        depend on that one step, and states without it come late in the queue.
         """
         cost = self._price(graph)
         self.masks = least_float_masks.count(graph)
@@ -160,7 +160,7 @@ class Explorer:
                 if hope > self._dearest(best):
                     continue
                 writable = self._is_writable(after)
-                if not writable:  # it would stay the best of all, and its kin with it
+                if not writable:  # else it and its successors would stay first in the queue
                     hope = max(hope, root.cost)
                 path = (*state.path, step.rule)
                 if writable and cost < best * (1 - 1e-6):
@@ -180,12 +180,12 @@ class Explorer:
     def _best_behind(
         self, step: Step, after: Graph, seen: Container[object], *, all_steps: bool
     ) -> float:
-        """The least that new graphs cost one step later, at what `step` made or what reads that.
+        """The least cost of graphs one step later, at nodes that `step` made or their readers.
 
-        Of steps that leave fewer operators or less to compute, since it takes time to look at all,
-        and of those by which something comes to be computed in the runtime's own layout, for which
-        it has to be spelled out first; of `all_steps` otherwise, or behind one that fills blocks
-        of channels.
+        Only steps are tried that leave fewer operators or less to compute, since to try all takes
+        time, and those by which something comes to be computed in the runtime's own layout, for
+        which it has to be spelled out first; with `all_steps`, or after one that fills blocks of
+        channels, all.
         """
         made = {node for node in step.made if not node.constant}
         values = (value for node in made for value in node.outputs)
@@ -228,7 +228,7 @@ class Explorer:
     def _successors(
         self, state: State, seen: Container[object], doubted: Sequence[Step]
     ) -> Iterator[_Successor]:
-        """What one step that is like none in doubt leads to, if it is new and worth a look."""
+        """The graphs after one step, unlike those in doubt, that are new and cheap enough."""
         zone = None if state.focus is None else _around(state.focus)
         detour = not self._is_writable(state.graph)  # from which the way back may cost
         for step in self.steps.of(state.graph):
@@ -247,14 +247,14 @@ class Explorer:
 
 
 def _keep_cheaper(found: dict[Signature, State], state: State) -> None:
-    """Take up a state unless there is one with its signature that costs no more."""
+    """Add a state unless there is one with its signature that costs no more."""
     known = found.get(state.signature)
     if known is None or known.cost > state.cost:
         found[state.signature] = state
 
 
 class _Successor(NamedTuple):
-    """A graph one step from a state, what became of the state's nodes, and its estimated cost."""
+    """A graph one step from a state, the new nodes by the state's own, and its estimated cost."""
 
     step: Step
     after: Graph
@@ -299,7 +299,7 @@ class _Queue:
 
 
 def _focus(state: State, step: Step, after: Graph, moved: dict[Node, Node]) -> frozenset[Node]:
-    """What the path has made so far: what it had made before the step, and what the step made."""
+    """The nodes that the path has made so far: those before the step, and those of the step."""
     present = set(state.graph.nodes)
     created = {node for node in step.made if node not in present and not node.constant}
     created = created or {value.node for value in step.after}

@@ -1,17 +1,17 @@
-"""Waves: one rewrite at many places at once, and what it brings carried on until it vanishes.
+"""Waves: pad the channels of many images at once, so that they fill blocks of the layout.
 
-The runtime computes images in blocks of channels, and what does not fill blocks, such as a pool or
-a concatenation of images with 168 channels where a block has 16, leaves its layout. A convolution
-may make more channels than are needed, and its readers may ignore them; but all that an image meets
-has to take part, and none of these steps gains anything alone: a search that goes step by step, or
-that sees but a part of the graph, does not find its way.
+The runtime computes images in blocks of channels. An operator whose channels do not fill blocks,
+such as a pool or a concatenation of images with 168 channels where a block has 16, leaves its
+layout. A convolution may make more channels than are needed, and its readers may ignore them; but
+all operators that the image meets have to take part, and none of these steps gains anything alone:
+a search step by step, or in a part of the graph, does not find them.
 
 A wave makes all of them at once. Convolutions are *opened*: each becomes the first part of one with
-more channels. The parts are *carried* on through what reads them, until a convolution that ignores
-the other channels takes them up. Where they are put side by side, that is done for one
-concatenation at a time, and stays where it is estimated to gain: the concatenation is taken apart
-into those of two, parts pass these one by one, and what is left is put together again. Every step
-is an application of a proved rule, as in the search.
+more channels. The parts are *carried* through the operators that read them, until a convolution
+that ignores the other channels absorbs them. Concatenations of parts are rewritten one at a time,
+and stay so where that is estimated to gain: a concatenation is taken apart into those of two, parts
+pass these one by one, and the rest is put together again. Every step is an application of a proved
+rule, as in the search.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from xflow.search.steps import Step, Steps, replaced
 
 PART, JOIN = "Slice", "Concat"
 MADE = 4
-"""How many nodes of a graph are made in the time in which one is priced."""
+"""Nodes of a graph that are made in the time in which one is priced."""
 
 Test: TypeAlias = Callable[[Step], bool]
 
@@ -97,13 +97,13 @@ class Waves:
         self.most = work
         self.deadline = deadline
         self.work = 0.0
-        """What has been done so far."""
+        """The work done so far, as `Limits.work` counts it."""
         self.exhausted = False
-        """Whether they came to their end."""
+        """Whether all were tried."""
 
     @without_collector
     def found(self, graph: Graph) -> list[State]:
-        """The given graph, and what waves lead to that is cheaper, if anything.
+        """The given graph, and cheaper ones that waves lead to, if any.
 
         Widths of images are opened one after the other, and each stays if it gains; where none
         does alone, all together. The forms on the way are among them, the cheapest first.
@@ -123,7 +123,7 @@ class Waves:
         return [root, *sorted(allowed, key=lambda state: state.cost)]
 
     def _better(self, draft: _Draft, widths: set[int], forms: list[State]) -> _Draft:
-        """What a wave makes of a draft if it gains, or else the draft."""
+        """A draft after a wave if that gains, or else the draft."""
         opened = self._opened(draft, widths)
         joined = self._joined(opened)
         for each in (opened, joined):
@@ -170,7 +170,7 @@ class Waves:
         return draft
 
     def count(self, work: float) -> None:
-        """Note what was done. Raises OutOfWorkError."""
+        """Count work that was done. Raises OutOfWorkError."""
         self.work += work
         if self.work > self.most or self.deadline.passed:
             raise OutOfWorkError
@@ -196,7 +196,7 @@ class _Draft:
         return other
 
     def moved(self, node: Node) -> Node:
-        """What has become of a node of the graph that it was made with."""
+        """The present form of a node of the graph that the draft was made with."""
         for moved in self._moves:
             node = moved.get(node, node)
         return node
@@ -208,7 +208,7 @@ class _Draft:
     def sweep(self, test: Test) -> bool:
         """Make all steps of a kind, from the last node to the first; whether there were any.
 
-        So what a step speaks of is as it was when the sweep began, unless another step took it up.
+        So the nodes of a step are as they were when the sweep began, unless another replaced them.
         """
         changed = False
         for node in reversed(self.state.graph.nodes):
@@ -229,11 +229,11 @@ class _Draft:
         return step is not None
 
     def is_present(self, step: Step) -> bool:
-        """Whether what a step speaks of is still there."""
+        """Whether the nodes of a step are still there."""
         return step.match.nodes <= set(self.state.graph.nodes)
 
     def make(self, step: Step) -> None:
-        """Make a step; what it brings is the wave's own."""
+        """Make a step; the nodes that it adds are the wave's own."""
         graph, moved = replaced(self.state.graph, dict(zip(step.before, step.after, strict=True)))
         self.waves.count(len(graph.nodes) / MADE)
         path = self.state.path
@@ -252,12 +252,12 @@ class _Draft:
             pass
 
     def finish(self) -> None:
-        """Price what was made."""
+        """Price the draft."""
         if self.state.origin is not None:
             self.state = replace(self.state, cost=self.waves.price(self.state.graph))
 
     def join(self, nodes: Iterable[Node]) -> None:
-        """Take concatenations apart, carry parts on through them, put together what is left."""
+        """Take concatenations apart, carry parts through them, and join the rest again."""
         self.own.update(nodes)
         while self.sweep(self.unfolds):
             pass
@@ -317,7 +317,7 @@ class _Draft:
         return False
 
     def is_own(self, step: Step) -> bool:
-        """Whether all parts and concatenations that a step speaks of are the wave's own."""
+        """Whether all parts and concatenations in a step are the wave's own."""
         met = {node for node in step.match.nodes if not node.constant and _is(node, PART, JOIN)}
         return bool(met) and met <= self.own
 
@@ -349,7 +349,7 @@ class _Draft:
         )
 
     def closes(self, step: Step) -> bool:
-        """Whether a step takes an opening back of which nothing else has made use."""
+        """Whether a step undoes an opening that no other step has used."""
         old = step.before[0].node
         return (
             _is(old, PART)
@@ -362,7 +362,7 @@ class _Draft:
 def _connected(graph: Graph) -> list[list[Node]]:
     """The concatenations, those together of which one reads what becomes of another.
 
-    What a convolution makes of them is something else.
+    Convolutions end such a connection.
     """
     made_of: dict[Node, Node] = {}
     """One of the concatenations that a node is made of, if any: others are in its group."""

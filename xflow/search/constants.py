@@ -20,10 +20,10 @@ from xflow.search.region import Region
 
 
 class Constants:
-    """The constants of a graph as the search may see them, and what is known of its values.
+    """The constants of a graph as the search may see them, and analyses of its values.
 
-    `assumption` is what is taken for granted of these, `outside` what is sensitive to the outputs
-    of the graph, where it is a part of another.
+    `assumption` says what these may assume, `outside` how the graph's outputs are observed, where
+    it is a part of another.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class Constants:
         self.ranges = Ranges(lookup, assumption)
         self.outside = outside
         self.careful: set[Node] = set()
-        """The nodes of regions of which a form was seen to lose digits."""
+        """The nodes of regions of which a form lost digits."""
         self._keys: dict[Value, str | None] = {}
 
     def contexts(self, graph: Graph) -> Mapping[Value, Observed]:
-        """What is sensitive to each value of a graph."""
+        """How each value of a graph is observed."""
         return contexts(graph, [self.outside] * len(graph.outputs))
 
     def leaf(
         self, name: str, value: Value, readers: Iterable[Node], blocked: bool = False
     ) -> Value:
-        """A leaf that stands for a value, with what is known of it as far as that counts.
+        """A leaf that stands for a value, with the facts about it that matter to `readers`.
 
-        `readers` are the nodes that read it. Whether weights are positive, say, counts only where
-        what is computed from them is a number for that reason: of other layers they may not be.
+        These are the nodes that read it. Whether weights are positive, say, matters only where
+        values computed from them are numbers for that reason: weights of other layers may not be.
         """
         dtype = value.type.dtype
         if dtype not in FLOATS:
@@ -73,7 +73,7 @@ class Constants:
         )
 
     def key(self, value: Value) -> str | None:
-        """What tells the data of `value` apart; None if rules must not look at it."""
+        """A key of the data of `value`; None if rules must not depend on it."""
         if value not in self._keys:
             array = self.lookup(value) if value.is_leaf else None
             self._keys[value] = None if array is None else self._digest(array)

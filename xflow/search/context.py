@@ -20,7 +20,7 @@ class Context:
     opset: int | None = None
     """The version of ONNX that has all operators of what is found; None: any."""
     assumption: Assumption = DEFAULT
-    """What is taken for granted of the values of graphs."""
+    """What analyses may assume of the values of graphs."""
 
 
 DEFAULTS = Context()

@@ -21,8 +21,8 @@ def cut(
     """The regions of `graph`, in an order in which none reads from a later one.
 
     `shifted` cuts at other places, so that what lay on a seam comes to lie inside a region.
-    `layouts` tells what crosses the regions' borders in the runtime's own layout, and what the
-    runtime fuses.
+    `layouts` decides which images cross the regions' borders in the runtime's own layout, and which
+    operators the runtime fuses.
     """
     regions: list[Region] = []
     sensitive = constants.contexts(graph)
@@ -41,8 +41,8 @@ def cut(
 def levels_of(graph: Graph, late: bool) -> list[list[Node]]:
     """Registry nodes parted by the opaque ones: on no level does a way lead through one of them.
 
-    Each as early as it may come, or as `late`. Only then what is read together is on one level,
-    where an opaque node has made one part of it, such as a mask, and the other depends on none.
+    Each is on its earliest level, or on its latest if `late`: only then two operands of an operator
+    are on one level if one of them depends on an opaque node, as a mask may, and the other on none.
     Constant expressions are left out.
     """
     level_of = _level_of(graph, late)

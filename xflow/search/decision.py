@@ -1,8 +1,8 @@
-"""What a measurement or an estimate of a region's forms means: which of them takes its place.
+"""Decides, by measurements or estimates, which form of a region replaces it.
 
-An estimate is believed for a gain of some percent. A measurement is, if the form gains in new
-sessions of the runtime as well: the fastest of several is so by luck, too, and two sessions of one
-model differ by some percent for as long as they live.
+An estimate counts from a gain of some percent. A measurement counts if the form gains in new
+sessions of the runtime as well: the fastest of several is so partly by chance, and two sessions of
+one model differ by some percent for as long as they live.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Decider:
         """The form that a region should have, of `states`, of which the first is its own.
 
         They are measured for `seconds`, if the cost can measure; None where too few are left. To
-        load the region's weights may take seconds by itself: no more of those that are left than
-        the part of the model's time that it is `worth`, times `Policy.loading`.
+        load the region's weights may take seconds by itself: at most a part of those left, which
+        is the part of the model's time that the region is `worth` times `Policy.loading`.
         """
         if not self._cost.measures:
             original, *others = states
@@ -76,15 +76,15 @@ class Decider:
             layouts = self._cost.layouts is not None
             gain = -self._policy.alike if part and layouts else self._policy.least_gain
             gains = state.path and state.cost <= original.cost * (1 - gain)
-            if gains and state.trail is not None:  # what cannot be told cannot be checked
+            if gains and state.trail is not None:  # without a trail it cannot be checked
                 return _solution(state, original.cost - state.cost)
         return None
 
     def _distinct(self, states: Sequence[State]) -> Sequence[State]:
         """The first state, and of others that end in the same kernels the one that costs least.
 
-        A normalization that is spelled out as the runtime's fusion wants it is not another form of
-        the operator for it: only by luck would it measure faster.
+        A normalization that is spelled out as the runtime's fusion expects is the same to it as
+        the operator: only by chance would it measure faster.
         """
         layouts = self._cost.layouts
         if layouts is None:
@@ -110,8 +110,8 @@ class Decider:
             return None
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest, form = min(timed, key=lambda item: item[0])
-        # Of forms that are equally fast as far as one can tell, the one with the fewest operators
-        # comes first. One can tell less where the estimate sees no difference either.
+        # Of forms that are equally fast within the noise, the one with the fewest operators
+        # comes first. The tolerance is larger where the estimate sees no difference either.
         unseen = form.cost * (1 + policy.alike)
         close = [
             (t, state)
@@ -145,8 +145,8 @@ class Decider:
     ) -> list[float]:
         """The part of the time that is gained by each graph, on the average of new sessions.
 
-        There are further ones as long as it is not clear whether a graph gains what is wanted of
-        it. -inf: it does not run.
+        Further sessions follow as long as a graph's gain is too close to the one `wanted`. A graph
+        that does not run gains -inf.
         """
         policy = self._policy
         sessions: list[list[float]] = []
@@ -171,14 +171,13 @@ class Decider:
         policy = self._policy
         alike = policy.alike
         if _is_part(state.graph, original.graph):
-            return -alike, -alike  # it does nothing that the original does not: so much is noise
-        # What kernel multiplies matrices faster, the estimate knows within some percent.
+            return -alike, -alike  # it computes nothing in addition: a loss is noise
+        # The estimate knows the relative speed of kernels for products within some percent.
         surely = -alike if state.has_other_kernels(original) else alike / 2
         if state.cost >= original.cost * (1 - surely):
             return policy.surprise, policy.surprise / 2
         # Two sessions of one model differ by as much as it may gain in a large region. So what is
-        # simpler must only not be slower; with more operators, luck would bring in what gains
-        # nothing.
+        # simpler must only not be slower; forms with more operators would win by chance.
         is_simpler = operators(state.graph) < operators(original.graph)
         is_promised = state.cost < original.cost * (1 - alike)
         if is_simpler and is_promised:
@@ -189,7 +188,7 @@ class Decider:
 def _is_part(after: Graph, before: Graph) -> bool:
     """Whether `after` computes some of the operators of `before` and nothing else.
 
-    By other real numbers at most, such as the scale of an attention: they take no time.
+    Real attributes may differ, such as the scale of an attention, which has no influence on time.
     """
     more, fewer = (
         Counter(_working(node) for node in graph.nodes if not node.constant)
@@ -199,7 +198,7 @@ def _is_part(after: Graph, before: Graph) -> bool:
 
 
 def _working(node: Node) -> object:
-    """What of a node its time depends on."""
+    """The properties of a node on which its time depends."""
     if not isinstance(node.op, Operator):
         return node.kind, node.types
     read = tuple(value.type for value in node.inputs)

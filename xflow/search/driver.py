@@ -1,4 +1,4 @@
-"""The search over a whole graph: region by region, equal ones once, then again across the seams.
+"""The search over a whole graph: regions are solved, equal ones once, in passes with other cuts.
 
 An estimate guides the search in each region; the cheapest forms that it finds are measured against
 the original, and one of them replaces it only if it is faster by more than the noise.
@@ -46,7 +46,7 @@ SLOW = (
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The graph that was found, how it came about, and remarks for the user."""
+    """The graph that was found, its replacements, and remarks for the user."""
 
     graph: Graph
     replacements: tuple[Replacement, ...]
@@ -99,7 +99,7 @@ def search(
 
 
 class _Search:
-    """One search: its budget, and what is known about regions so far."""
+    """One search: its budget, and the solutions of regions so far."""
 
     def __init__(
         self,
@@ -126,28 +126,28 @@ class _Search:
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
         self.work = None if cost.measures else self.policy.work_per_s * _whole(deadline.left)
-        """What may still be done, where that and not the time is shared out."""
+        """The work that is left, where work and not time is shared out."""
         self.starved: set[tuple[object, ...]] = set()
-        """Regions for which there was not enough of it."""
+        """Regions for which the work did not suffice."""
         self.unfinished: set[tuple[object, ...]] = set()
-        """Regions in which the search was cut short: it goes on from what it found."""
+        """Regions whose search was cut short; a further one starts from the form found."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
         self.ranges = constants.ranges
         self.folder = Folder(constants.lookup)
         self.directions = explorers.directions
         self.gained = 0.0
-        """Seconds, or what the cost counts, that all rewrites so far have gained."""
+        """The gain of all rewrites so far, in seconds or the unit of the cost."""
         self.been: set[tuple[object, ...]] = set()
-        """What was computed before each pass."""
+        """The forms of the graph before each pass, see `_computed`."""
         self.whole = 0.0
-        """What the graph is estimated to cost before any."""
+        """The estimated cost of the graph before any rewrite."""
 
     def run(self, graph: Graph) -> SearchResult:
         """Search pass after pass, cutting at other places each time, while that gains.
 
-        Behind a pass over the whole graph come passes over what is near its changes, for as long
-        as there are any: what moves through the graph crosses the seams one by one.
+        After a pass over the whole graph come passes over the neighbourhood of its changes, for as
+        long as there are any: an operator that moves through the graph crosses seams one by one.
         """
         if not self.explorers.index:
             return SearchResult(graph, (), ("there are no rules to apply",))
@@ -172,7 +172,7 @@ class _Search:
         )
 
     def warnings(self) -> Iterator[str]:
-        """What is wrong with what was kept for later runs."""
+        """Problems with the stored solutions, in sentences."""
         refused = self.memory.refused + self.memory_of_waves.refused
         if refused:
             what = "solution" if refused == 1 else "solutions"
@@ -205,7 +205,7 @@ class _Search:
         return graph
 
     def search_waves(self, graph: Graph) -> Graph:
-        """`graph` with the waves that gain: before all else, which then finds what they leave."""
+        """`graph` with the waves that gain, which come first."""
         if self.cost.layouts is None:
             return graph
         regions = cut_unfilled(graph, self.constants, self.cost.layouts)
@@ -243,7 +243,7 @@ class _Search:
         return known.solution
 
     def as_known(self, graph: Graph) -> Graph:
-        """`graph` with what facts about its values say, such as that a test is false."""
+        """`graph` with rewrites by facts about its values, such as that a test is false."""
         known = confirmed(graph, self.ranges)
         made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
         self.replacements += reversed(made)
@@ -331,7 +331,7 @@ class _Search:
             low, high = self.policy.measure_s
             if self.cost.measures and hope <= 0 and seconds < low:
                 continue
-            # What the estimate does not see, the form may gain all the same.
+            # The form may gain what the estimate does not see.
             most = max(hope, self.policy.surprise * states[0].cost * len(groups[region.key]))
             worth = most / self.whole if self.whole > 0 else 1.0
             known = self.decide(region, states, min(high, max(low, seconds)), worth)
@@ -341,27 +341,27 @@ class _Search:
         return len(groups) + recalled
 
     def weight(self, region: Region, number: int) -> float:
-        """How much of the search a region is worth of which there are so many.
+        """The weight of a region, of which there are so many, in sharing out the budget.
 
-        By roots, since one that takes little time may still become a good deal faster, and more for
-        one in which something is spelled out that operators compute by kernels of their own.
+        It is the root of the cost, since cheap regions can gain much, too, and larger where
+        something is spelled out for which the runtime has kernels.
         """
         root = math.sqrt(self.cost.estimate(region.graph) * number)
         spelled = find_larger(region.graph, self.constants.of(region))
         return root * (self.policy.spelled if spelled else 1.0)
 
     def remembered(self, region: Region, solution: Solution | None) -> Remembered:
-        """What is to be known of a region; more effort changes nothing where nothing is left."""
+        """The entry of a region for the memory; an exhausted one holds for any effort."""
         final = region.key not in self.unfinished
         return Remembered(solution, final, self.policy.efforts[-1] if final else self.effort)
 
     def settle(self, region: Region, known: Remembered) -> None:
-        """Note what is known of a region."""
+        """Take over the entry of a region."""
         solution = self.solved[region.key] = known.solution
         if known.effort < self.policy.efforts[-1]:
             self.unfinished.add(region.key)
         if solution is not None and known.final:
-            # What stands there now is what the next pass meets.
+            # The next pass meets the new form.
             self.solved.setdefault((solution.outputs, *region.key[1:]), None)
 
     def decide(
@@ -400,7 +400,7 @@ class _Search:
     ) -> Graph:
         """Put the solutions in that are known for regions' keys, from the last one to the first.
 
-        In this order every replacement speaks of values that the others have left as they were.
+        In this order each replacement is about values that the others have not changed.
         """
         made = []
         for region in reversed(regions):
@@ -408,7 +408,7 @@ class _Search:
             if solution is None or not self.keeps_digits(graph, region, solution):
                 continue
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
-            fact = RAISED if outputs != solution.outputs else ""  # the rules do not lead there
+            fact = RAISED if outputs != solution.outputs else ""  # not by the rules alone
             if fact and self.only_proved:
                 continue
             names = (*solution.rules, fact) if fact else solution.rules
@@ -420,7 +420,7 @@ class _Search:
                 if facts.raised_masks(region.instantiate(solution.outputs), new):
                     continue
             if objection(region.outputs, shown, set(region.inputs), self.ranges):
-                continue  # each step was admitted, and it is not shown of all of them
+                continue  # each step was admitted, but the whole is not shown to be
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
         if not made:
@@ -428,7 +428,7 @@ class _Search:
         after = apply_replacements(graph, made)
         self.been.add(_computed(graph))
         if _computed(after) in self.been:
-            return graph  # what one cut calls faster another calls slower: it would go on for ever
+            return graph  # faster by one cut and slower by another: this would never end
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return after
@@ -442,8 +442,8 @@ def _whole(seconds: float) -> float:
 def _near(before: Graph, after: Graph) -> frozenset[Node]:
     """The nodes of `after` where it differs from `before`, and those that they read.
 
-    Behind a difference all nodes are other ones, so nodes are told apart by what they and the nodes
-    that they read do.
+    After a difference all nodes are new objects, so nodes are compared by their operators and those
+    of the nodes that they read.
     """
     known = {_surroundings(node) for node in before.nodes}
     new = {node for node in after.nodes if _surroundings(node) not in known}
@@ -455,7 +455,7 @@ def _surroundings(node: Node) -> object:
 
 
 def _computed(graph: Graph) -> tuple[object, ...]:
-    """What a graph computes each time, and from what, however its weights are made."""
+    """The operators of a graph that run each time, with their inputs, however weights are made."""
     nodes = [node for node in graph.nodes if not node.constant]
     numbers = {node: number for number, node in enumerate(nodes)}
     return tuple(

@@ -1,4 +1,4 @@
-"""Regions explored one after the other, or in several processes at once."""
+"""Explores regions one after the other, or in several processes at once."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Exploration:
     states: list[State]
     exhausted: bool
     work: float = 0
-    """What it took, see `Limits.work`."""
+    """The work that it took, see `Limits.work`."""
     starved: bool = False
-    """Whether there was not enough of it."""
+    """Whether the work did not suffice."""
 
 
 class Explorers:
-    """Explores regions, the heavy ones first: they must not go short for the others.
+    """Explores regions, the heaviest first, so that they get their share of the time.
 
     In up to `processes` at once, if the cost is an estimate of a target, which every process can
     make anew. Ends them on exit.
@@ -90,7 +90,7 @@ class Explorers:
         work: float | None = None,
         effort: int = 1,
     ) -> Iterator[tuple[int, Exploration]]:
-        """What is found for each region, by its number, in the order in which it is found.
+        """The results of regions, each with the region's number, in the order of completion.
 
         The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
         shared out instead, and each may take all of the time: the same is found on any machine that
@@ -114,7 +114,7 @@ class Explorers:
                     continue
                 try:
                     running[pool.submit(_explore_task, task)] = number, share
-                except RuntimeError:  # the pool is broken: whatever is left is done here
+                except RuntimeError:  # the pool is broken: the rest is done in this process
                     yield number, self._here(regions[number], share)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -122,7 +122,7 @@ class Explorers:
                 yield number, self._received(regions[number], future, share)
 
     def waves(self, region: Region, work: float, deadline: Deadline) -> Exploration:
-        """What waves in a region lead to, with so much `work` and until the deadline.
+        """The results of waves in a region, with so much `work` and until the deadline.
 
         The target has to have a layout of its own.
         """
@@ -147,7 +147,7 @@ class Explorers:
         return index_for_waves(self._rules)
 
     def _estimate_of(self, region: Region) -> Callable[[Graph], float]:
-        """What prices forms of a region."""
+        """The function that prices forms of a region."""
         if self._cost.layouts is not None and any(region.uses):
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
@@ -184,7 +184,7 @@ class Explorers:
         )
 
     def _task(self, region: Region, share: Share) -> _Task | None:
-        """A region as another process can read it; None if it has no plain form."""
+        """A region as data for another process; None if it cannot be encoded."""
         form = to_plain(region.graph.outputs)
         if form is None:
             return None
@@ -196,7 +196,7 @@ class Explorers:
         return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share)
 
     def _received(self, region: Region, future: Future[Any], share: Share) -> Exploration:
-        """What another process found; explored here if it was lost."""
+        """The result of another process; explored here if that was lost."""
         try:
             result: tuple[list[_Form], Exploration] = future.result()
             forms, found = result
@@ -212,15 +212,15 @@ class Explorers:
 
 
 class Share(NamedTuple):
-    """What a region gets, once its rules have been read."""
+    """The share of a region in time and work, which begins once its rules are read."""
 
     seconds: float
     end: Deadline
     """When the time for all regions is over."""
     effort: int
-    """By what the limits of the policy are multiplied."""
+    """The factor of the policy's limits."""
     work: float = float("inf")
-    """What it may take, see `Limits.work`."""
+    """The work that it may take, see `Limits.work`."""
 
     def limits(self, policy: Policy) -> Limits:
         """The limits of a search that begins now."""
@@ -233,7 +233,7 @@ class Share(NamedTuple):
 
 
 class _Shares:
-    """Shares time out by weights, or work."""
+    """Shares out time, or work, by weights."""
 
     def __init__(
         self, weights: Sequence[float], end: Deadline, work: float | None, effort: int
@@ -269,7 +269,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What a process needs for all regions."""
+    """The data that a process needs for all regions."""
 
     index: RuleIndex
     context: Context
@@ -310,7 +310,7 @@ class _Shared:
 
 
 _here: list[tuple[_Shared, Estimator]] = []
-"""What this process works with, once it has begun."""
+"""The context of this process, once it is prepared."""
 
 
 def _begin(
@@ -330,7 +330,7 @@ _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] 
 
 
 def _explore_task(task: _Task) -> tuple[list[_Form], Exploration]:
-    """Explore a region in a process of its own: the forms, and what was found but for them."""
+    """Explore a region in a process of its own: the forms, and the other fields of `Found`."""
     ((shared, estimator),) = _here
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}

@@ -1,6 +1,6 @@
-"""What the search trades against what: all of its constants, each with its unit.
+"""The policy of the search: all of its tuning constants, each with its unit.
 
-Lengths of work are told in nodes, times in seconds, gains and differences as parts of a time.
+Work is counted in nodes, time in seconds; gains and differences are parts of a time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Policy:
-    """How a search spends its time, and what it takes for a gain.
+    """How a search spends its time, and what counts as a gain.
 
-    What is found with one policy is not remembered for another.
+    Solutions are stored for one policy and not used with another.
     """
 
     # Cutting a graph into regions
@@ -23,11 +23,11 @@ class Policy:
     merged_nodes: int = 12
     """Neighbouring parts between bottlenecks are joined up to this many nodes."""
     tail_nodes: int = 3
-    """So many nodes behind a larger part without bottlenecks are joined to it, every other time:
-    where heads are put side by side again, attention has ended, but not what can be said of it."""
+    """So many nodes after a larger part without bottlenecks are joined to it, every other time:
+    rules on attention include the operators that join the heads again after it."""
     told_apart: int = 16
-    """Most elements of a constant that is told apart by its values, whatever they are. Rules can
-    look at these; regions that differ in them alone do not share what is found."""
+    """Most elements of a constant whose values, whatever they are, belong to the key of a region.
+    Rules can depend on them; regions that differ in them alone do not share solutions."""
 
     # Exploring a region
 
@@ -45,9 +45,9 @@ class Policy:
     """Seconds that a step must gain to be worth taking: of forms that cost the same, such as one
     with Clip and one with Relu, the one nearer to the model is the better one."""
     doubts: int = 2
-    """How often a region is explored again without a step that may not gain what it is said to."""
+    """How often a region is explored again without a step whose estimated gain is in doubt."""
     doubt_part: int = 5
-    """What the limits are divided by then."""
+    """The divisor of the limits then."""
     forms: int = 6
     """Forms of a region that are measured against the original. Each takes its part of the time."""
 
@@ -57,14 +57,14 @@ class Policy:
     """Passes over the graph with one effort, each cut at other places."""
     efforts: tuple[int, ...] = (1, 10)
     """Multiples of the limits, one after the other, where results are measured. Small gains are
-    lost in the noise, so that regions pay to be searched deeply; but not before all of them, and
-    what stands there after the first rewrites, have been searched a little."""
+    lost in the noise, so that a deep search pays; but only after all regions, and their forms
+    after the first rewrites, have been searched a little."""
     work_per_s: float = 100_000
     """Nodes of graphs that are priced for each second of the budget, where nothing is measured. It
-    is less than what two cores can do, so that the work ends a search and not the time: at the same
-    place on any machine."""
+    is less than what two cores can do, so that a search ends by its work and not by time, and so at
+    the same place on any machine."""
     rounds: int = 3
-    """How often regions are searched again then for which there was not enough of it."""
+    """How often regions for which the work did not suffice are searched again."""
     searching: float = 0.6
     """The part of a pass's time that is for exploring; the rest is for measuring."""
     spelled: float = 2.0
@@ -77,10 +77,10 @@ class Policy:
     worthwhile_s: float = 5.0
     """Seconds of exploring from which it pays to start processes, which takes two."""
     idle_s: float = 60.0
-    """Seconds without work after which a process ends: if this one is killed, nobody else ends it.
-    No less than what the measurements between two passes take, or it reads the rules again."""
+    """Seconds without work after which a process ends: it stays if this process is killed.
+    No less than the measurements between two passes take, or it has to read the rules again."""
 
-    # Deciding what a measurement or an estimate means
+    # Deciding by a measurement or an estimate
 
     least_gain: float = 0.02
     """Least relative gain for which a region is rewritten by the estimate."""
@@ -90,7 +90,7 @@ class Policy:
     """Least relative gain for which a region is rewritten where it is measured, at first and then
     in new sessions."""
     sessions: int = 3
-    """How many of these there are at most, as long as it is not clear."""
+    """Most new sessions; more than one only while the result is unclear."""
     surprise: float = 0.08
     """The least gain at first for a form that the estimate does not call faster: more often it is
     noise."""
@@ -115,9 +115,9 @@ class Policy:
     # Remembering
 
     enough: float = 0.9
-    """The part of the time for a search that counts as all of it, where one that took less is not
-    believed to have found what there is."""
+    """A stored solution counts if its search had at least this part of the time that there is now;
+    that of a shorter search may not be the best."""
 
 
 POLICY = Policy()
-"""What the program searches with."""
+"""The default policy."""

@@ -2,9 +2,9 @@
 
 A region is a connected, convex set of registry nodes with the constant expressions that they read:
 nothing leaves it and comes back. Its graph stands over numbered leaves, and since graphs are
-hash-consed, regions that are equal up to names and weights have one and the same graph: what is
-found for one holds for all of them. The data of constants that rules could look at belongs to the
-leaf's key; all other data is hidden from the search.
+hash-consed, regions that are equal up to names and weights have one and the same graph: a
+solution of one holds for all of them. The data of constants on which rules could depend belongs to
+the leaf's key; all other data is hidden from the search.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class Region:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     uses: tuple[Use, ...]
-    """What becomes of the outputs outside."""
+    """How the outputs are used outside, as far as costs depend on it."""
     nodes: frozenset[Node]
     """The nodes of the whole graph that are in it, constant expressions aside."""
     outside: tuple[Observed, ...]
-    """What is sensitive to the outputs outside."""
+    """How the outputs are observed outside."""
     careful: bool = False
-    """Whether a form of it was seen to lose digits, so that none may be tried that might."""
+    """Whether a form of it lost digits, so that no step is tried that might lose some."""
 
     @property
     def own(self) -> dict[Value, Value]:
-        """What each leaf stands for."""
+        """The value that each leaf stands for."""
         return dict(zip(self.leaves, self.inputs, strict=True))
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What regions share for which one solution serves."""
+        """Equal for regions that share a solution."""
         return self.graph.outputs, self.uses, self.outside, self.careful
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
@@ -68,8 +68,8 @@ class Region:
     def in_place(self, outputs: Sequence[Value]) -> Graph:
         """A graph with the region's own weights that costs what `outputs` cost in their place.
 
-        What comes in the runtime's own layout, or is wanted in it, passes an operator at the border
-        that the runtime computes in that layout, and that changes nothing.
+        Images that come in the runtime's own layout, or are wanted in it, pass an operator at the
+        border that the runtime computes in that layout and that changes nothing.
         """
         border = {mine: _in_blocks(mine) for mine in self.leaves if _is_blocked_leaf(mine)}
         inner = rebuild(outputs, border)

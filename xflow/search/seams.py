@@ -19,8 +19,8 @@ def parts_of(
 ) -> list[list[Node]]:
     """Consecutive stretches of `nodes`, cut where few values or little data passes.
 
-    But not within what the runtime computes by one kernel, or may come to: its parts, each on its
-    own, cost other than they do together.
+    No cut goes through operators that the runtime computes by one kernel, or may after a rewrite:
+    the costs of its parts do not add up to that of the whole.
     """
     most, merged = policy.region_nodes, policy.merged_nodes
     seams = _seams(nodes, most)
@@ -59,7 +59,7 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int, most: int) -> 
     while len(nodes) - start > limit:
         middle = start + limit // 2
         # Before the middle only where all behind it is inside of one kernel. Where everything is,
-        # an attention is rather cut from what scales its factors than in two.
+        # an attention is rather cut from the scales of its factors than in two.
         badness = {
             i: (seams[i].within, i < middle, seams[i].width, -i)
             for i in range(start, start + limit)
@@ -73,13 +73,13 @@ def _split(nodes: list[Node], seams: Sequence[_Seam], limit: int, most: int) -> 
 
 @dataclass(frozen=True)
 class _Seam:
-    """The place behind a node: how many values pass it, from nodes before to nodes after."""
+    """The place after a node, which values pass that later nodes read from earlier ones."""
 
     values: int
     elements: int
-    """Those of all of them."""
+    """The number of all their elements."""
     within: int = 0
-    """How many kernels of the runtime it is inside of, or of what may come to be one."""
+    """Number of kernels of the runtime, present or possible ones, that it lies inside of."""
 
     @property
     def is_bottleneck(self) -> bool:
@@ -88,16 +88,16 @@ class _Seam:
 
     @property
     def width(self) -> tuple[int, int]:
-        """What tells the better one of two: least data passes it.
+        """The order of seams, the best first: the least data passes it.
 
-        Not the fewest values: the scores of an attention are one, and larger than all that they are
-        computed from. What keeps large values inside of a region lets it do without them.
+        Not the fewest values: the scores of an attention are one value, larger than all that they
+        are computed from. A region that has large values inside can be rewritten without them.
         """
         return self.elements, self.values
 
 
 def _seams(nodes: Sequence[Node], most: int) -> list[_Seam]:
-    """The places behind each of the nodes, of which a region has at most so many.
+    """The places after each of the nodes, of which a region has at most so many.
 
     Values from outside pass from their first reader to their last, unless that is so far that no
     region would hold both: what every layer reads ties no layers together.

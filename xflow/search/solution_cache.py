@@ -1,12 +1,11 @@
-"""What the search of a region has led to, kept for later runs.
+"""A persistent cache of the solutions of regions, for later runs.
 
-A model that is optimized again, or one with the same parts, finds what was found before, without
-search and without measuring: it gets the same form, and soon.
+A model that is optimized again, or one with the same parts, gets the same forms without search and
+without measuring.
 
-A note is a proposal and never a fact: whoever can write to the file can put anything there. So a
-form counts only if the trail that was kept with it leads there from the region's own graph, each
-step checked by `replay` against the rules and the constants of this run. What does not is forgotten
-and searched anew.
+An entry is only a proposal, since the file is not trusted. A form counts only if the trail that was
+stored with it leads there from the region's own graph, each step checked by `replay` against the
+rules and the constants of this run. Otherwise it is deleted and the region searched anew.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from xflow.search.constants import Constants
 from xflow.search.region import Region
 
 LONGEST = 1000
-"""Most steps of a trail that are repeated; the longest that were seen have some dozens."""
+"""Most steps of a trail that are repeated; the longest known ones have some dozens."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +45,15 @@ class Solution:
     rules: tuple[str, ...]
     gain: float
     trail: tuple[Application, ...] | None = None
-    """How each rule was applied, see `derivation`; None where that was not told."""
+    """How each rule was applied, see `derivation`; None where that is not known."""
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """What is known of a region: a solution, or None where its own form is the best.
+    """An entry of a region: a solution, or None where its own form is the best.
 
-    `final` says that the solution itself has been searched, too. `effort` is with what multiple of
-    the limits it was found: what was found with less is forgotten once more is to be spent.
+    `final` says that the solution itself was searched, too. `effort` is the multiple of the limits
+    of its search: an entry of a smaller effort than a search is to spend is not used.
     """
 
     solution: Solution | None
@@ -65,8 +64,9 @@ class Remembered:
 class Memory:
     """Solutions of regions, as found with `settings` and at most `budget` seconds for a model.
 
-    What was found with less time is forgotten: with more of it there may be better. `constants`
-    are those that rules may look at, `opset` the newest of which a form may have operators.
+    Entries of searches with less time are not used: with more of it there may be better ones.
+    `constants` are those that rules may depend on, `opset` the newest whose operators a form may
+    have.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class Memory:
         self._constants = constants or Constants(no_constants)
         self._opset = opset
         self.refused = 0
-        """Notes that were not used, since they do not follow from the rules."""
+        """The number of entries that were refused, since they do not follow from the rules."""
 
     def get(self, region: Region, effort: int) -> Remembered | None:
-        """What is known of a region from a search with at least that effort."""
+        """The entry of a region from a search with at least that effort; None without one."""
         if self._notebook is None:
             return None
         key = self._key(region)
@@ -97,15 +97,15 @@ class Memory:
             return None
         try:
             return self._read(text, region, effort)
-        except Exception:  # whatever the note of somebody else leads to
+        except Exception:  # an entry of unknown origin may raise anything
             self.refused += 1
             self._notebook.drop(key)
             return None
 
     def _read(self, text: str, region: Region, effort: int) -> Remembered | None:
-        """What a note says; None where it is of too small a search.
+        """Decode an entry; None where its search was too small.
 
-        Raises Unfounded, or any error where it is none of ours.
+        Raises Unfounded, or any error for a text that `put` did not write.
         """
         known = json.loads(text)
         budget, spent, final = known["budget"], known["effort"], known.get("final", True)
@@ -127,13 +127,13 @@ class Memory:
         return Remembered(solution, final, spent)
 
     def _repeated(self, region: Region, trail: Sequence[Application]) -> tuple[Value, ...]:
-        """What a trail makes of a region's graph. Raises Unfounded."""
+        """The outputs to which a trail leads from a region's graph. Raises Unfounded."""
         graph, constants = region.graph, self._constants.of(region)
         places = Places(Ranges(constants, self._constants.ranges.assumption), region.outside)
         for number, step in enumerate(trail, 1):
             where = f"step {number} ({step.rule})"
             rule = self._direction(step.rule, where)
-            # Whether digits are lost depends on each region's weights, which the search asks.
+            # Whether digits are lost depends on each region's weights; the search checks that.
             graph = apply_step(graph, step, rule, constants, where, places=places, digits=False)
         if not graph.is_in_opset(self._opset):
             raise Unfounded("the last step", "its operators are newer than they may be")
@@ -154,7 +154,7 @@ class Memory:
         return {rule.name: rule for rule in self._rules}
 
     def put(self, region: Region, found: Remembered) -> None:
-        """Note what the search of a region led to."""
+        """Store the entry of a region."""
         if self._notebook is None:
             return
         key = self._key(region)
@@ -173,7 +173,7 @@ class Memory:
 
     @cached_property
     def _base(self) -> bytes:
-        """A hash of what decides in all regions."""
+        """A hash of the settings that solutions of all regions depend on."""
         digest = hashlib.sha256(_program())
         for rule in self._rules:
             digest.update(repr(rule).encode())
@@ -181,7 +181,7 @@ class Memory:
         return digest.digest()
 
     def _key(self, region: Region) -> str | None:
-        """A hash of a region and of all that decides what is found for it."""
+        """A hash of a region and of all that its solution depends on."""
         form = to_plain(region.graph.outputs)
         if form is None:
             return None

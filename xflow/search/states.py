@@ -1,4 +1,4 @@
-"""The states that the search of a region has reached, and which of them are worth measuring."""
+"""States that the search of a region has reached, and the choice of those to measure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from xflow.rewriting.derivation import Application, application
 from xflow.search.steps import Step
 
 Signature: TypeAlias = frozenset[tuple[object, int]]
-"""What two graphs share that the runtime would serve alike: operators and their types, counted."""
+"""Equal for graphs that the runtime runs alike: operators and their types, counted."""
 
 MULTIPLYING = frozenset({"attention", "contraction", "convolution"})
 """Roles of operators in whose kernels most of a model's time goes."""
 KINDS = 2
-"""How many other choices of such kernels are measured than what is said to be best."""
+"""How many other choices of such kernels than the best by estimate are measured."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class State:
     depth: int = 0
     """Steps since the search last started afresh."""
     hope: float = 0.0
-    """What it costs, or what it is known to cost one step later, whichever is less."""
+    """Its cost, or that of a form one step later if that is less."""
     origin: tuple[State, Step] | None = field(default=None, repr=False, compare=False)
-    """The state that it was reached from, and by which step."""
+    """The state and the step from which it was reached."""
     known_trail: tuple[Application, ...] | None = field(default=None, repr=False, compare=False)
     """The trail of a state whose origin is in another process."""
 
@@ -57,7 +57,7 @@ class State:
 
     @cached_property
     def signature(self) -> Signature:
-        """What it shares with states that the runtime would serve alike."""
+        """Equal for states that the runtime runs alike."""
         counts = Counter(
             (node.op, node.types)
             for node in self.graph.nodes
@@ -73,16 +73,16 @@ class State:
         return frozenset(Counter(names).items())
 
     def has_other_kernels(self, other: State) -> bool:
-        """Whether it multiplies the matrices of another state otherwise, and no more of them.
+        """Whether it has the products of another state in other kernels, and not more of them.
 
-        A factor for each channel as a convolution is no other kernel, but one more.
+        A factor for each channel as a convolution is not another kernel, but an additional one.
         """
         mine, yours = (sum(count for _, count in state.kernels) for state in (self, other))
         return self.kernels != other.kernels and mine <= yours
 
     @property
     def heaviest(self) -> Step | None:
-        """The step on the way that is said to gain most; None if there is no way behind it."""
+        """The step on the way with the largest estimated gain; None without a way."""
         heaviest: Step | None = None
         most, state = 0.0, self
         while state.origin is not None:
@@ -102,15 +102,14 @@ def cheapest(states: Iterable[State]) -> State:
 def choice(
     found: Mapping[Signature, State], root: State, bests: Sequence[State], keep: int
 ) -> list[State]:
-    """The given graph, and at most `keep` of what was found, by cost.
+    """The given graph, and at most `keep` of the states found, by cost.
 
-    The best of each exploration; the best that multiply their matrices in other kernels, since by
-    what one kernel is faster than another on a machine the estimate knows within some percent only,
-    and all else may be done in many ways that hardly differ; the first and the last state on the
-    way to the first best that gained something; and for each rule on that way, those first that are
-    said to gain most, the cheapest that does without. Where the estimate is wrong about one step,
-    one of them may be right. The rest are the next ones. What has all operators of a cheaper one
-    and more is left out.
+    They are the best of each exploration; the best with matrix products in other kernels, since
+    the estimate knows the relative speed of kernels within some percent only, and many other forms
+    hardly differ; the first and the last state on the way to the first best that gained something;
+    and for each rule on that way, by estimated gain, the cheapest state without it, which may be
+    right if the estimate is wrong about that step. The next ones by cost follow. States with all
+    operators of a cheaper one and more are left out.
     """
     others = sorted((s for s in found.values() if s.path), key=lambda state: state.cost)
     if not others:

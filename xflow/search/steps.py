@@ -1,7 +1,7 @@
-"""Steps: what the rules can do at the nodes of a graph, worked out once for each node.
+"""Steps: applications of rules at the nodes of a graph, computed once for each node.
 
-What a rule with a single output does at a node depends only on what lies below the node, and nodes
-are shared by all graphs that contain them, so the answer is remembered.
+An application of a rule with a single output depends only on the graph below the node, and nodes
+are shared by all graphs that contain them, so it is cached.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rewrite import replacement
 
 LIGHTER = 0.9
-"""The part of the work up to which a step counts as one that lightens it."""
+"""A step whose result takes at most this part of the work counts as one that lightens it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Values of a graph, what they can be replaced by, and the rule that says so."""
+    """An application of a rule: values of a graph, and those that replace them."""
 
     rule: str
     before: tuple[Value, ...]
@@ -44,31 +44,31 @@ class Step:
     rank: int
     """The rank at which the rule is applied."""
     near: frozenset[Node]
-    """The nodes concerned: those that match, and those that the rule's inputs come from."""
+    """The nodes that match, and those that the rule's inputs come from."""
     made: tuple[Node, ...]
-    """The nodes of what stands there afterwards, as far as the rule puts them there."""
+    """The nodes that the rule adds."""
     expands: bool = False
-    """Whether it puts several elementwise operators in the place of one."""
+    """Whether it replaces one elementwise operator by several."""
     renames: bool = False
-    """Whether it renames operators, see `Entry`, or what it adds is computed from constants alone:
-    ``x - c`` for ``x + (-c)``."""
+    """Whether it renames operators, see `Entry`, or all nodes that it adds depend on constants
+    alone: ``x - c`` for ``x + (-c)``."""
     shrinks: bool = False
     """Whether it leaves fewer operators that depend on inputs."""
     lightens: bool = False
-    """Whether it leaves less to compute and to move, as where rows that nobody reads are dropped
-    before a product and no longer behind it."""
+    """Whether it leaves less to compute and to move, as where unused rows are dropped before a
+    product and no longer after it."""
     fills: bool = False
-    """Whether it adds channels to fill blocks, which pays only in what reads them."""
+    """Whether it adds channels to fill blocks, which pays only in their readers."""
     instance: Instance | None = field(default=None, repr=False, compare=False)
     """The rule at that rank."""
     cancels: Hazard = Hazard.NONE
-    """Where it may lose digits, see `xflow.rewriting.cancellation`."""
+    """Whether, and where, it may lose digits, see `xflow.rewriting.cancellation`."""
     forbidden: Observed = Observed.NOWHERE
-    """What must not be sensitive to the values that it replaces."""
+    """How the values that it replaces must not be observed."""
 
     @cached_property
     def brought(self) -> frozenset[object]:
-        """The kinds of operators that it puts there and that were not there before."""
+        """The kinds of operators that it adds and that were not there before."""
         return _kinds(self.made) - _kinds(self.match.nodes)
 
     def is_like(self, other: Step) -> bool:
@@ -87,15 +87,15 @@ def _kinds(nodes: Iterable[Node]) -> frozenset[object]:
 
 
 class View:
-    """What a rule can see of a node whose left side has at most two operators one above the other.
+    """The part of a graph that a left side of at most two operators in depth sees at a node.
 
-    That is the node, the operators that it reads, and of what these read only the types and which
-    of it are the same; constants are seen as a whole. Nodes with the same `key` offer the same
-    steps, but for what stands at the edge: where a rewrite changed something further down, nothing
-    has to be matched again.
+    It has the node, the operators that it reads, and of their inputs only the types and which are
+    equal; constants are seen as a whole. Nodes with the same `key` offer the same steps up to the
+    values at the edge: where a rewrite changed something further down, nothing has to be matched
+    again.
 
-    Unless it is `tangled`: something at the edge is computed from other things that are seen. Then
-    what a rule puts there may be that very thing, by accident, and somewhere else it is not.
+    Not if it is `tangled`: a node at the edge is computed from others in the view. Then a rule may
+    add a node that equals it by accident, and at another node with the key it would not.
     """
 
     __slots__ = ("key", "nodes", "tangled")
@@ -134,7 +134,7 @@ class View:
         return operators_of(below(self.nodes[:1]))
 
     def moved(self, steps: Iterable[Step], other: View) -> tuple[Step, ...]:
-        """The steps of another node with the same key, as they are here."""
+        """The steps of another node with the same key, moved to this node."""
         new = dict(zip(other.nodes, self.nodes, strict=True))
         return tuple([_moved(step, dict(new)) for step in steps])
 
@@ -155,7 +155,7 @@ def _is_made_of(node: Node, others: Container[Node]) -> bool:
 
 
 class _Seen(NamedTuple):
-    """What was worked out for the first node with a view's key."""
+    """The results for the first node with a view's key."""
 
     view: View
     steps: tuple[Step, ...]
@@ -209,9 +209,9 @@ class Steps:
     """The steps in graphs over the same leaves. `constants` serves these leaves.
 
     `block` is how many channels the target's layout has in a block, if it has one: a rule may leave
-    open by how much it pads, and then pads to whole blocks. `outside` is what is sensitive to the
-    outputs of the graphs, where they are parts of another; what is known of the leaves they say.
-    `careful` leaves out what may lose digits where the data of constants is not known.
+    open by how much it pads, and then pads to whole blocks. `outside` says how the outputs of the
+    graphs are observed, where they are parts of another; leaves hold the facts about themselves.
+    `careful` leaves out steps that may lose digits where the data of constants is not known.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class Steps:
         return self._in_context(found, graph)
 
     def _admitted(self, steps: Iterable[Step]) -> Iterator[Step]:
-        """The steps whose conditions on values hold, with what must not be sensitive to them."""
+        """The steps whose conditions on values hold, with the observations that they forbid."""
         for step in steps:
             assert step.instance is not None
             told = self.places.forbidden(step.instance, step.match, step.after)
@@ -277,7 +277,7 @@ class Steps:
                 yield replace(step, forbidden=told) if told else step
 
     def _loses(self, step: Step, *, near: bool = False) -> bool:
-        """Whether a step that may lose digits does so, as far as the data of constants tells.
+        """Whether a step that may lose digits does so with the data of constants.
 
         With `near`, where inputs are all but equal to constants.
         """
@@ -300,7 +300,7 @@ class Steps:
         return self._losses[key]
 
     def _in_context(self, steps: Iterable[Step], graph: Graph) -> tuple[Step, ...]:
-        """The steps to whose places nothing is sensitive that they forbid."""
+        """The steps whose places are not observed as they forbid."""
         return tuple([s for s in steps if self._suits(s, graph)])
 
     def _suits(self, step: Step, graph: Graph) -> bool:
@@ -312,15 +312,15 @@ class Steps:
         return not self._loses(step, near=True)
 
     def key(self, graph: Graph) -> object:
-        """What graphs share that are equal for the search.
+        """A key of graphs that is equal for those that the search does not distinguish.
 
-        They are equal up to the order of commutative arguments, and up to how weights are computed
+        These are equal up to the order of commutative arguments, and up to how weights are computed
         from the same weights.
         """
         return tuple((self.name(value.node), value.index) for value in graph.outputs)
 
     def name(self, node: Node) -> int:
-        """A number that nodes share which are equal for the search, see `key`."""
+        """A number of nodes that is equal for those not distinguished, see `key`."""
         stack = [node]
         while node not in self._names:
             inner = stack[-1]
@@ -357,7 +357,7 @@ class Steps:
         entries: Iterable[Entry],
         present: Counter[object] | None = None,
     ) -> Iterator[Step]:
-        """What rules say of `node`; skipped are those with a root operator not `present`."""
+        """The applications of rules at `node`, but for rules with a root not `present`."""
         sources = [value.node for value in node.inputs]
         read = operators_of(sources)
         deeper = operators_of(value.node for source in sources for value in source.inputs)
@@ -401,7 +401,7 @@ class Steps:
 
 
 def replaced(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[Node, Node]]:
-    """`graph` with values replaced, and what became of the nodes that read them."""
+    """`graph` with values replaced, and the new nodes by those that read them."""
     new = dict(mapping)
     moved: dict[Node, Node] = {}
     for node in graph.nodes:

@@ -18,9 +18,9 @@ from xflow.search.region import Region
 def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[Region]:
     """The parts of `graph` with images that are outside of the target's layout for their channels.
 
-    However large: with all that has to take part where such images are to fill blocks of the
-    layout, from the convolutions that make them to those that make others of them, and with what
-    lies between two such images. In an order as that of `cut`.
+    However large: with all nodes that have to take part if such images are to fill blocks of the
+    layout, from the convolutions that make them to those that read them, and with the nodes on
+    ways between two such images. In an order as that of `cut`.
     """
     layout = layouts.target.layout
     if layout is None:
@@ -36,10 +36,10 @@ def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[R
 
 
 def _kept_outside(nodes: Sequence[Node], layout: Layout, layouts: Layouts) -> set[Node]:
-    """Those outside of the layout that have to do with unfilled images, and what goes with them.
+    """The nodes around unfilled images, without groups that are in the layout throughout.
 
-    What reads or gives the same images, and so on up to the convolutions that make new channels:
-    where all of it is in the layout, nothing is gained by channels that fill blocks.
+    A group reads or gives the same images, up to the convolutions that make new channels: where all
+    of it is in the layout, channels that fill blocks gain nothing.
     """
     images = _unfilled_images(nodes, layout)
     touching: dict[Value, list[Node]] = {}
@@ -65,7 +65,7 @@ def _kept_outside(nodes: Sequence[Node], layout: Layout, layouts: Layouts) -> se
 def _unfilled_images(nodes: Sequence[Node], layout: Layout) -> dict[Node, list[Value]]:
     """The nodes that read or give images whose channels do not fill blocks, with these images.
 
-    And images that are made of such, but for what convolutions make of them.
+    Also images that other operators than convolutions compute from these.
     """
     found: dict[Node, list[Value]] = {}
     made: set[Value] = set()

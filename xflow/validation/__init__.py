@@ -1,1 +1,1 @@
-"""Whether two models compute the same."""
+"""Compares two models on inputs, and drops rewrites that change results or do not pay."""

@@ -1,7 +1,7 @@
-"""Which rewrites help: each group of them is left out of the whole model in turn.
+"""Attribution of gains: each group of rewrites is left out of the whole model in turn.
 
-A group is made of the replacements that came about by the same rules in the same order: those in
-regions that are equal, which help or do not help together.
+A group consists of the replacements by the same rules in the same order: those in equal regions,
+which help or do not help together.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Contest: TypeAlias = Callable[[Replacements, Replacements], Comparison | None]
 
 @dataclass(frozen=True)
 class Attribution:
-    """What is left of a list of replacements, and what each group of it gains.
+    """The replacements that are kept, and the gain of each group.
 
-    `gains` are in seconds per run, or in what the objective counts; a group that there was no time
-    for has none. `dropped` are the groups without which the model is better.
+    `gains` are in seconds per run, or in the objective's unit; a group for which there was no time
+    has none. `dropped` are the groups without which the model is better.
     """
 
     replacements: Replacements
@@ -42,7 +42,7 @@ class Attribution:
 
 
 def groups(replacements: Sequence[Replacement]) -> list[Path]:
-    """The groups, those first that gain most as far as the search knows."""
+    """The groups, those first that gain most according to the search."""
     gains: dict[Path, float] = {}
     for item in replacements:
         gains[item.rules] = gains.get(item.rules, 0.0) + item.gain
@@ -111,8 +111,8 @@ def prune(
 ) -> Replacements:
     """The replacements less the groups without which `graph` is as good, at all settings.
 
-    What a region gains need not be what the model gains: the peak of the memory may lie elsewhere,
-    and a weight may have readers elsewhere.
+    A gain of a region need not be one of the model: the peak of the memory may lie elsewhere, and a
+    weight may have readers elsewhere.
     """
     for path in reversed(groups(replacements)):
         if deadline.passed:
@@ -129,7 +129,7 @@ def prune(
 def attribute_amount(
     graph: Graph, replacements: Replacements, cost: ExactCost
 ) -> Mapping[Path, float]:
-    """What the model takes more of the objective without each group."""
+    """By how much the objective grows without each group."""
     whole = cost.amount(apply_replacements(graph, replacements))
     gains = {}
     for path in groups(replacements):

@@ -1,8 +1,8 @@
-"""How much two values of a model's output differ, and whether that is too much.
+"""Comparison of two values of a model's output: their difference, judged by tolerances.
 
 Tolerances are relative: to each element, to the typical magnitude of its row, and to that of the
-output.  Where a more exact value of the output is known, it tells apart what the runtime's rounding
-does to the input model and what a rewrite does.
+output.  Where a more exact value of the output is known, it separates the runtime's rounding errors
+in the input model from errors of a rewrite.
 """
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ AMPLIFIED = 1000.0
 up in another order rounds by a hundred times as much."""
 MEANINGFUL = 0.25
 """The largest error of the input model, relative to the largest exact element, at which its result
-is an approximation at all, and not another value on the other side of a threshold."""
+counts as an approximation, and not as a value on the other side of a threshold."""
 RESIDUE = 1e-4
-"""Elements below this may be what is left of differences that are zero."""
+"""Elements below this may be rounding errors of differences that are zero."""
 AS_MANY = 4
 """And in so many times as many elements."""
 TURN = 8.0
@@ -63,7 +63,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What is allowed.
+    """The tolerances of a comparison.
 
     A real element may differ by max(rtol * max(|before|, row), atol * min(1, largest)), where `row`
     is the lower quartile of the nonzero magnitudes of the element's row along the last axis (if it
@@ -71,10 +71,11 @@ class Allowance:
     `atol` is absolute for outputs around 1 and above, and relative to small ones.  An output that
     is zero everywhere has no magnitude: there, it is absolute, too.  At least 8 roundings of the
     output's type are allowed.  With `refines`, elements that are no numbers before may be anything;
-    else they must stay what they are.
+    else they must stay the same.
 
     `precise`: the more exact values are in float64 throughout.  Then they judge what is within
-    these tolerances, too: signs, the order of the largest elements, and what only `atol` lets pass.
+    these tolerances, too: signs, the order of the largest elements, and elements that only `atol`
+    permits.
     The result after may be `near` times as far from them as the one before.
     """
 
@@ -95,9 +96,9 @@ def difference(
 def compare(before: Any, after: Any, allowance: Allowance, exact: Any = None) -> Difference:
     """Compare two values of one output; `exact` is a more exact value, if there is one.
 
-    What differs by more than the allowance is right all the same if it is as near to the exact
-    value as the value before is: the element within the factor `near`, or all elements together,
-    the k-th largest error of the one at most so many times the k/4-th largest of the other.
+    A larger difference is accepted if the value after is as near to the exact value as the value
+    before: the element within the factor `near`, or all elements together, the k-th largest error
+    of the one at most so many times the k/4-th largest of the other.
     """
     if isinstance(before, list | dict) or isinstance(after, list | dict):
         return _nested_difference(before, after, allowance, exact)
@@ -148,7 +149,7 @@ def is_by_rounding(before: Any, after: Any, exact: Any, other: Any) -> bool:
 
 
 def is_another(value: Any, exact: Any) -> bool:
-    """Whether what should be the exact form of an output is no approximation of it at all."""
+    """Whether a supposedly exact value of an output is so far off that it is not its exact form."""
     if isinstance(value, list | dict) or value is None or exact is None:
         return type(value) is not type(exact) or (
             isinstance(value, list | dict) and len(value) != len(exact)
@@ -241,7 +242,7 @@ class _Real:
                 what = "NaN" if nan.any() else "infinite"
                 first = _first(nan if nan.any() else wrong, a, b)
                 reason = f"is {what} in only one of the models{first}"
-                # A more exact value changes nothing about what was a number and is none.
+                # A more exact value does not excuse a number that became NaN or infinite.
                 doubtful = self.e is None and not lost.any()
                 found = self._of_finite(np.isfinite(a) & np.isfinite(b))
                 return Difference(
@@ -257,7 +258,7 @@ class _Real:
     def _of_another_kind(self) -> np.ndarray:
         """Elements that are no numbers before, and are not the same after.
 
-        What the exact value is they may be, too: then it is the runtime's own doing.
+        They may also be as in the exact value: then the runtime differs by itself.
         """
         a, b, e = self.a, self.b, self.e
         wrong: np.ndarray = ~np.isfinite(a) & ~_same_kind(a, b)
@@ -318,11 +319,11 @@ class _Real:
         differs: np.ndarray,
         basis: np.ndarray,
     ) -> str:
-        """Say what is within the tolerance, and more than rounding explains.
+        """Report a difference within the tolerance that rounding does not explain.
 
         That may be a sign, an order of largest elements, or an element that `differs` by more than
-        the relative tolerance to its `basis`.  Without an exact value, the one before is taken for
-        it: then it only means a suspicion.
+        the relative tolerance to its `basis`.  Without an exact value, the one before stands in for
+        it, and the result is only a suspicion.
         """
         exact = a if self.e is None else np.where(np.isfinite(self.e), self.e, a)
         small = self._small_elements(a, b, exact, differs, basis)
@@ -358,11 +359,11 @@ class _Real:
     def _small_elements(
         self, a: np.ndarray, b: np.ndarray, e: np.ndarray, differs: np.ndarray, basis: np.ndarray
     ) -> str:
-        """Say where `atol` alone lets an element pass that the value before is far nearer to.
+        """Report an element that only `atol` permits, and that was far more exact before.
 
-        As the small classes of a softmax, which are as exact as the large ones, or rows that are
-        small beside others.  `basis` is what `rtol` is relative to.  Where the value before is not
-        so exact itself anywhere, nothing follows.
+        Such are the small classes of a softmax, which are as exact as the large ones, or rows that
+        are small beside others.  `basis` is what `rtol` is relative to.  Nothing is reported where
+        the value before is not so exact itself.
         """
         unit = np.maximum(basis, self.least / self.epsilon)
         own = float((np.abs(a - e) / unit).max())
@@ -400,7 +401,7 @@ def _reordered(
 
 
 def _is_dominated(ours: np.ndarray, own: np.ndarray, factor: float) -> bool:
-    """Whether each of our errors is at most `factor` times as large as one of a few of the others.
+    """Whether the errors `ours`, by size, are at most `factor` times as large as some of `own`.
 
     That is: the k-th largest of ours and the k/4-th largest of `own`, from 0.
     """

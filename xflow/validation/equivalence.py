@@ -1,10 +1,9 @@
-"""Checks that a rewritten model still is the model: same outputs, same interface.
+"""Equivalence check of a rewritten model: the same interface, and the same outputs on inputs.
 
-Both models run in ONNX Runtime exactly as they are served, all optimizations on, because that is
-what the user has today and gets tomorrow; but of the weights of a large model the runtime makes no
-second set, rearranged for speed.  They run in a measuring process of their own, so that a model
-that crashes the runtime is a failed check and no crash of ours.  Where they differ, the input model
-in float64 tells whether that is the runtime's rounding.
+Both models run in ONNX Runtime exactly as they are served, with all optimizations on; but of the
+weights of a large model the runtime makes no second set, rearranged for speed.  They run in a
+separate measuring process, so that a model that crashes the runtime is a failed check and no crash
+of this process.  Where they differ, the input model in float64 decides whether that is rounding.
 """
 
 import contextlib
@@ -31,10 +30,10 @@ from xflow.validation.difference import (
 from xflow.validation.reference import CHEAP_BYTES, Outputs, Plan, Reference
 
 SUSPECTS = 3
-"""Sets of inputs on which nothing is wrong but that a sign or an order turned, and that are held
-against more exact results all the same."""
+"""Sets of inputs on which nothing is wrong but that a sign or an order turned, and that are
+nevertheless compared with more exact results."""
 NOISE_SETS = 2
-"""Sets of ordinary inputs on which a small model's own error is told without need."""
+"""Sets of ordinary inputs on which a small model's own error is always computed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class CheckResult:
     of -1e9) excuse nothing.  `noise` is how far
     the input model is from the more exact result named by `yardstick`, measured likewise; None
     where that was not computed.  `culprit` is the model that could not be run, if any.
-    `unchecked` names the outputs of which no element was ever finite: nothing is known of those.
+    `unchecked` names the outputs of which no element was ever finite: these were not compared.
 
     `samples` counts the sets of random inputs, `given` those of real ones and `edge_cases` the
     others on which the models were compared; `left_out` sets were made besides, on which the input
@@ -136,22 +135,22 @@ def check_equivalent(
 
 @dataclass(frozen=True)
 class _Found(Difference):
-    """How all outputs differ on one set of inputs."""
+    """The differences of all outputs on one set of inputs."""
 
     named: bool = True
-    """Whether the reason speaks of an output's values."""
+    """Whether the reason is a difference in an output's values."""
 
 
 @dataclass(frozen=True)
 class _Check:
-    """A model that is held against the results of another one."""
+    """The comparison of a model with the results of another one."""
 
     reference: Reference
     after: ModelSource
     allowance: Allowance
     deadline: Deadline
     noise: bool = False
-    """Whether to tell in any case how exact the input model is."""
+    """Whether to compute the input model's own error in any case."""
 
     def result(self) -> CheckResult:
         """Run the model on the sets of inputs that the reference has, and compare."""
@@ -213,8 +212,8 @@ class _Check:
     ) -> Sequence[int]:
         """Sets on which all is within the tolerances, and both models are the same in float64.
 
-        What differs there by more than rounding explains is what the kernels of the rewritten
-        model make of it: the runtime's Sigmoid is 3e-8 from the small values of its tails.
+        Differences there that rounding does not explain come from kernels of the rewritten model:
+        the runtime's Sigmoid is 3e-8 from the small values of its tails.
         """
         numbers = [number for number in exact if found[number].tolerated]
         if not numbers or not self.reference.precise:
@@ -254,7 +253,7 @@ class _Check:
             missing = ", ".join(sorted(old.keys() ^ outputs.keys()))
             return _Found(reason=f"only one of the models has the outputs {missing}", named=False)
         used = self.reference.sets[number]
-        # Among what is no number, sums and products of real numbers tell nothing.
+        # Where outputs are not finite, sums and products of real numbers are no evidence.
         allowance = replace(
             self.allowance,
             refines=self.allowance.refines or used.planted,
@@ -269,7 +268,7 @@ class _Check:
         }
         own = [each.own for each in parts.values() if each.own is not None]
         bad = [(name, each) for name, each in parts.items() if each.reason]
-        # One that needs no more exact value is beyond doubt.
+        # One that was decided without a more exact value is certain.
         bad.sort(key=lambda pair: pair[1].doubtful)
         return _Found(
             max((each.max_abs for each in parts.values()), default=0.0),
@@ -284,7 +283,7 @@ class _Check:
     def agreement(
         self, found: Mapping[int, _Found], noise: float | None, unjudged: int
     ) -> CheckResult:
-        """The result where nothing disagrees; `unjudged` sets there was nothing to judge by."""
+        """The result where nothing disagrees; `unjudged` counts sets that could not be judged."""
         reference = self.reference
         sets, needed = reference.sets, reference.needed
         ordinary = [found[number] for number in found if number < needed]
@@ -327,7 +326,7 @@ class _Check:
         )
 
     def disagreement_with_itself(self, number: int) -> str:
-        """How the input model differs from what it gave before, or nothing: it may be random."""
+        """How the input model differs from its earlier results, as a random one; or nothing."""
         reference = self.reference
         if not reference.may_be_random:
             return ""

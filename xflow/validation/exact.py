@@ -1,9 +1,9 @@
-"""The float64 version of a model: what it computes, with hardly any rounding.
+"""The float64 version of a model, which computes the same with hardly any rounding.
 
 All real numbers become float64: inputs, weights, constants in nodes and in graphs inside them, and
-what casts aim at.  Which operators the runtime has in float64 it is asked, node by node; the others
-work in float32 between two casts.  Convolutions, which it has in float32 alone, become products of
-matrices over gathered pixels.
+the targets of casts.  The runtime is asked node by node which operators it has in float64; the
+others work in float32 between two casts.  Convolutions, which it has in float32 alone, become
+products of matrices over gathered pixels.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ TARGETS = {
     "BlackmanWindow": ("output_datatype", FLOAT),
     "MelWeightMatrix": ("output_datatype", FLOAT),
 }
-"""Operators with an attribute that gives an element type, and what that is by default."""
+"""Operators with an attribute that gives an element type, and its default."""
 
 Probe = Callable[[ModelProto], Sequence[str] | None]
 """Loads a model in the runtime: the types of its outputs, or None if that fails."""
@@ -126,7 +126,7 @@ def widened(value: Any) -> Any:
 
 @dataclass
 class _Converter:
-    """Rewrites the nodes of one model; `precise` tells how it went."""
+    """Rewrites the nodes of one model; `precise`: nothing in it accumulates in less so far."""
 
     probe: Probe
     model: ModelProto
@@ -136,7 +136,7 @@ class _Converter:
     _count: int = 0
 
     def graph(self, graph: GraphProto, types: dict[str, str]) -> None:
-        """Rewrite a graph; `types` are those of what it can see, and come to have those inside."""
+        """Rewrite a graph; `types` of visible values, to which those inside are added."""
         if graph.sparse_initializer:
             raise NoExactForm("it has sparse weights")
         constants: dict[str, TensorProto] = {}
@@ -155,7 +155,7 @@ class _Converter:
     def node(
         self, node: NodeProto, types: dict[str, str], constants: dict[str, TensorProto]
     ) -> Iterable[NodeProto]:
-        """What stands for a node; the types of its outputs are noted."""
+        """The nodes that replace a node; the types of its outputs are noted."""
         bodies = [each for each in node.attribute if each.type == AttributeProto.GRAPH]
         if bodies:
             self._control_flow(node, bodies, types)
@@ -325,7 +325,7 @@ class _Converter:
     def _skip_normalization(
         self, node: NodeProto, types: dict[str, str]
     ) -> Sequence[NodeProto] | None:
-        """A SkipLayerNormalization as what it stands for: the runtime has it in 32 bits alone.
+        """A SkipLayerNormalization by its definition: the runtime has it in 32 bits alone.
 
         None where the node is none, or gives more than the normalized sum.
         """
@@ -463,7 +463,7 @@ def _static_shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """The shapes of all values of the main graph of which all sizes are known."""
     try:
         graph = infer_shapes(model).graph
-    except Exception:  # inference throws what its C++ side throws
+    except Exception:  # inference raises exceptions of its C++ side
         graph = model.graph
     found = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for item in (*graph.input, *graph.value_info, *graph.output):
@@ -474,7 +474,7 @@ def _static_shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def _concrete(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give the inputs their shapes, and forget what is said of all other values."""
+    """Set the shapes of the inputs, and remove those declared of all other values."""
     for item in model.graph.input:
         if item.name in shapes and item.type.WhichOneof("value") == "tensor_type":
             kind = item.type.tensor_type.elem_type
@@ -497,7 +497,7 @@ def _constant(node: NodeProto) -> TensorProto:
     if attribute.name in ("value_string", "value_strings"):
         return numpy_helper.from_array(np.array(value, dtype=object))
     real = attribute.name in ("value_float", "value_floats")
-    if real:  # the attribute itself has but 32 bits
+    if real:  # the attribute itself has only 32 bits
         value = np.asarray(value, np.float32).astype(np.float64)
     return numpy_helper.from_array(np.asarray(value, np.float64 if real else np.int64))
 

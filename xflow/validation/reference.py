@@ -1,7 +1,7 @@
-"""What a model gives on a series of inputs, and what it would give without rounding.
+"""Reference results: a model's outputs on a series of inputs, also with hardly any rounding.
 
-It is what a rewritten model is held against, as often as need be: the inputs are made and the model
-is run on them once.
+Rewritten models are compared with them: the inputs are made, and the input model is run on them,
+only once.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ LARGE = 2**30
 EXACT_BYTES = 2**28
 """Bytes of weights up to which a model is computed in float64."""
 CHEAP_BYTES = 2**25
-"""Bytes of weights up to which that is done without need, to tell how exact the model is."""
+"""Bytes of weights up to which that is always done, to report how exact the model is."""
 EXTRA = 0.05
-"""The part of the time that edge cases may take, of each model."""
+"""The part of the time of each model that edge cases may take."""
 EXTRA_S = 10.0
 """Seconds that they may take at most."""
 EXTRA_BYTES = 2**26
-"""Bytes of the values that may be fed and given besides the ordinary ones."""
+"""Bytes of inputs and outputs that may be kept besides the ordinary ones."""
 STEP = 0.6
 """The part of the time that one step, as loading a model, may take."""
 CRASHES = 2
 """Edge cases that may end the measuring process before no more are tried."""
 TRIED = 2**21
-"""Elements of inputs at which it is tried whether a model runs; by default there may be more."""
+"""Most elements of inputs in trials of whether a model runs; default sizes may have more."""
 EXACT_PART = 0.2
 """The part of the time left that this may take."""
 
 OPERATOR_FAILED = re.compile(
     r"while running (?P<op>\S+) node\. Name:'(?P<name>[^']*)' Status Message: (?P<why>.*)"
 )
-"""How the runtime says that an operator failed."""
+"""The runtime's message that an operator failed."""
 
 FLOAT64, UNOPTIMIZED = "float64", "the model without optimizations"
-"""The yardsticks, as they are called."""
+"""The names of the sources of more exact results."""
 
 Outputs = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """On which inputs a model is run.
+    """The inputs on which a model is run.
 
     There are `samples` sets of random inputs, those that are `given`, and unless switched off as
     many `edge_cases` as there is time for: with NaN and infinities `planted`, and with `empty`
@@ -92,8 +92,8 @@ class Plan:
 class Reference:
     """The results of one model at one setting of the shapes of its inputs.
 
-    `sets` are the inputs on which it ran, `outputs` what it gave, `left_out` how many there were
-    besides on which it failed.  `shapes` are the sizes that were chosen.
+    `sets` are the inputs on which it ran, `outputs` its results, `left_out` the number of further
+    sets on which it failed.  `shapes` are the sizes that were chosen.
     """
 
     model: ModelSource
@@ -109,15 +109,15 @@ class Reference:
     extra_s: float = 0.0
     """Seconds that those may take."""
     no_exact: str = ""
-    """Why there is nothing more exact."""
+    """Why there are no more exact results."""
     no_double: bool = False
-    """Whether the float64 version was seen to be another model, as one that relies on rounding."""
+    """Whether the float64 version turned out to differ, as where a model relies on rounding."""
     yardstick: str = ""
-    """What is more exact: `FLOAT64` or `UNOPTIMIZED`."""
+    """The source of more exact results: `FLOAT64` or `UNOPTIMIZED`."""
     precise: bool = False
     """Whether it is float64 throughout."""
     may_be_random: bool = True
-    """Whether the model may give something else for the same inputs; mostly that is known."""
+    """Whether the model may give other results for the same inputs, if that is known."""
     _exact: dict[int, Outputs] = field(default_factory=dict)
     _exact_models: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
 
@@ -190,7 +190,7 @@ class Reference:
         return None
 
     def runner(self, model: ModelSource) -> Runner:
-        """What runs a model as the target does; of a large one, weights are held once."""
+        """A runner with the target's options; weights of a large model are held once."""
         large = max(self.size, weight_bytes(model)) > LARGE
         return Runner.of(model, self.target, self.worker, large=large)
 
@@ -218,7 +218,7 @@ class Reference:
         if self.yardstick in ("", FLOAT64):
             model = self._in_double(shapes, deadline)
             if model is not None:
-                # An ordinary set tells whether it still is the same model.
+                # An ordinary set shows whether it still is the same model.
                 first = [
                     number
                     for number, each in enumerate(self.sets[: self.needed])
@@ -249,7 +249,7 @@ class Reference:
     def _run_exactly(
         self, runner: Runner, numbers: Sequence[int], deadline: Deadline, *, wide: bool
     ) -> dict[int, Outputs] | None:
-        """What a more exact form of the model gives, for as many sets as there is time."""
+        """The results of a more exact form of the model, for as many sets as there is time."""
         sets = [self.sets[number] for number in numbers]
         if wide:
             sets = [
@@ -264,7 +264,7 @@ class Reference:
         }
 
     def _is_another(self, number: int, exact: Outputs) -> bool:
-        """Whether what should be the same model is not, judging by an ordinary set of inputs."""
+        """Whether a supposedly more exact form is another model, by an ordinary set of inputs."""
         return any(
             is_another(value, exact.get(name)) for name, value in self.outputs[number].items()
         )
@@ -293,7 +293,7 @@ class Reference:
             )
             made = in_double(whole, shapes, probe)
             data: bytes = made.model.SerializeToString()
-        except Exception:  # whatever is odd about the model: it can be run without this
+        except Exception:  # any error in this is harmless: there is no float64 version then
             return None
         self.precise = made.precise
         self._exact_models = {key: data}  # of one only: it is twice as large as the model
@@ -386,7 +386,7 @@ class Runner:
         *,
         until_one: bool = False,
     ) -> dict[int, Outputs | Failed] | Failed:
-        """Every output by name for each set, or why it failed; or why the model cannot be run.
+        """All outputs by name for each set, or why it failed; or why the model cannot be run.
 
         Of those behind the `needed` ones, there are as many as there was time for. One that ends
         the process costs itself, unless there are too many such.
@@ -419,7 +419,7 @@ class Runner:
                 if answer.model <= needed:
                     return answer
                 lost[chosen[answer.model - 1]] = answer
-                continue  # what came before is run once more, without that one
+                continue  # the earlier sets are run once more, without that one
             if isinstance(answer, Failed):
                 return answer
             return lost | {
@@ -430,8 +430,8 @@ class Runner:
 def _declared_shapes(model: ModelProto) -> Mapping[str, Sequence[int | None]]:
     """The sizes that a model states of its outputs, None for those that vary, where it states some.
 
-    They tell where the runtime's kernels are wrong: those of reductions over negative axes give an
-    output of the input's shape where there is no element.
+    They reveal wrong kernels of the runtime: those of reductions over negative axes give an output
+    of the input's shape where there is no element.
     """
     return {
         item.name: [
@@ -461,7 +461,7 @@ def _answer(message: Mapping[str, Any]) -> Outputs | Failed:
 
 
 def _may_be_random(model: ModelProto) -> bool:
-    """Whether a model may give something else for the same inputs, as far as is known."""
+    """Whether a model may give other results for the same inputs, by its operators."""
     own = {function.domain for function in model.functions}
     return any(
         is_random(node) or node.domain not in {"", "ai.onnx", "ai.onnx.ml", *own}
@@ -470,7 +470,7 @@ def _may_be_random(model: ModelProto) -> bool:
 
 
 def _plain(reason: str) -> str:
-    """Which operator failed, and why, where the runtime tells; else what it says."""
+    """Which operator failed, and why, if the runtime's message says so; else the message."""
     found = OPERATOR_FAILED.search(reason)
     if found is None:
         return reason
@@ -481,9 +481,9 @@ def _plain(reason: str) -> str:
 def runnable(
     runner: Runner, model: ModelProto, given: Shapes | None, *, seed: int, deadline: Deadline
 ) -> tuple[Sizes, dict[str, tuple[int, ...]]] | None:
-    """The first sizes of dynamic dimensions, by default or else from small to large, that do.
+    """The first sizes of dynamic dimensions at which the model runs on random inputs.
 
-    That is: at which the model runs on random inputs.  None where there are none.
+    The default is tried first, then small to large sizes.  None where it runs at none.
     """
     found: list[tuple[Sizes, dict[str, tuple[int, ...]]]] = []
     sets: list[InputSet] = []

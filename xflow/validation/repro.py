@@ -1,4 +1,4 @@
-"""The smallest models that show what is wrong with a rewrite: one with it, one without."""
+"""Minimal reproductions of a wrong rewrite: two small models, one with it and one without."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xflow.validation.equivalence import check_equivalent
 
 @dataclass(frozen=True)
 class Repro:
-    """Where reproducing models go, and what it takes to make and to try them.
+    """Makes reproducing models of wrong rewrites and saves them to a folder.
 
     `sizes` are those of the symbols at the setting that is reproduced.
     """
@@ -32,7 +32,7 @@ class Repro:
     target: Target
 
     def save(self, guilty: Replacement, reason: str, deadline: Deadline) -> str:
-        """Write `before.onnx`, `after.onnx` and what is known of them to a new folder.
+        """Write `before.onnx`, `after.onnx` and a description to a new folder.
 
         Returns a sentence that says where they are, or why there are none.
         """
@@ -63,7 +63,7 @@ class Repro:
         return f"Models that reproduce it are in {place}."
 
     def models(self, guilty: Replacement) -> tuple[bytes, bytes]:
-        """The part of the model that is rewritten, as it was and as it is then.
+        """The part of the model that is rewritten, before and after.
 
         Both have the same inputs: what both sides read. Raises UnwritableError.
         """

@@ -1,4 +1,4 @@
-"""The largest part of a list of replacements that leaves the model what it was."""
+"""Finds, by bisection, the replacements that keep the model right, and drops the others."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ from xflow.validation.repro import Repro
 class Tolerance:
     """On which inputs two models are compared, and how far they may differ.
 
-    For `refines`, `planted` and `empty` see `check_equivalent`; by default they are what a rewrite
-    has to stand: inputs are numbers, there is at least one element along each dimension, and where
-    the input model gives no number the other one may give any.  Raises UsageError for numbers that
-    make no sense.
+    For `refines`, `planted` and `empty` see `check_equivalent`; the defaults are the claims of a
+    rewrite: inputs are numbers, there is at least one element along each dimension, and where the
+    input model gives no number the other one may give any.  Raises UsageError for invalid numbers.
     """
 
     samples: int = 3
@@ -67,7 +66,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Broken:
-    """Why replacements do not lead to a right model. `hopeless`: others do not either."""
+    """Why replacements do not lead to a right model. `hopeless`: no others can, either."""
 
     reason: str
     hopeless: bool = False
@@ -75,7 +74,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Validated:
-    """What remains of a list of replacements, the model that they make, and what went wrong.
+    """The replacements that remain, the model that they make, and why others were dropped.
 
     `checked` is None where nothing remains.
     """
@@ -122,7 +121,7 @@ class Validator:
         chosen = tuple(replacements)
         warnings: list[str] = []
         while True:
-            # Whether there is a model at all is quickly tried; only models are run.
+            # Exporting is quick and may fail; only models that can be exported are run.
             model = self.build(chosen)
             broken = isinstance(model, Broken)
             step: Callable[[Sequence[Replacement]], object] = self.build if broken else self.attempt
@@ -132,7 +131,7 @@ class Validator:
             if outcome.hopeless or self.deadline.passed:
                 warnings.append(f"The rewrites were dropped: {outcome.reason}.")
                 break
-            if not chosen:  # what is wrong is not by a rewrite
+            if not chosen:  # the error is not caused by a rewrite
                 warnings.append(f"The model was left as it is: {outcome.reason}.")
                 break
             number, reason = guilty(chosen, outcome.reason, step)
@@ -165,7 +164,7 @@ class Validator:
         write_temporary(model, self.after)
         try:
             check_model(self.after)
-        except Exception as error:  # the checker raises what its C++ side throws
+        except Exception as error:  # the checker raises exceptions of its C++ side
             return Broken(f"the ONNX checker refuses it: {' '.join(str(error).split())[:300]}")
         fault = check_interface(interface(self.imported.model), interface(model))
         if fault is not None:
@@ -215,9 +214,9 @@ def guilty(
     reason: str,
     step: Callable[[Sequence[Replacement]], object],
 ) -> tuple[int, str]:
-    """The replacement before which all is well, and with which it is not; and what is wrong then.
+    """The first replacement with which the model is wrong, and the reason, by bisection.
 
-    `step` tries the first few; `reason` is what was wrong with all of them.
+    `step` tries the first few replacements; `reason` is why all together are wrong.
     """
     good, bad = 0, len(replacements)
     while bad - good > 1:
@@ -231,7 +230,7 @@ def guilty(
 
 
 def write_temporary(model: ir.Model | onnx.ModelProto, path: Path) -> None:
-    """Write a model for this run only: nothing waits until it is safe on the disk."""
+    """Write a model for this run only, without waiting until it is safe on the disk."""
     data = self_contained(model)
     if data is None:
         write_model_atomically(model, path)

@@ -1,4 +1,4 @@
-"""Convolutional networks for images."""
+"""Miniatures of convolutional networks for images."""
 
 from __future__ import annotations
 

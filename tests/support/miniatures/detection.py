@@ -1,4 +1,4 @@
-"""Detectors: heads with many branches, boxes, and suppression with outputs of unknown size."""
+"""Miniatures of detectors: heads with many branches, boxes, outputs of unknown size."""
 
 from __future__ import annotations
 

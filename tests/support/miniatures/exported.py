@@ -1,4 +1,4 @@
-"""The habits of exporters, quantizers and pipelines: layouts, types, names, duplicates."""
+"""Miniatures with the layouts, types, names and duplicates of exporters and quantizers."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def preprocessing() -> onnx.ModelProto:
 
 @miniature
 def odd_names() -> onnx.ModelProto:
-    """Names that nobody expects, equal parts, weights nobody reads, and outputs from the middle."""
+    """Odd names, equal parts, weights that are not read, and outputs from the middle."""
     net = Net(16)
     x = net.input("вход/0:0", ["пакет", 32])
     net.keep(np.ones(999, np.float32), "nobody reads this")

@@ -1,4 +1,4 @@
-"""Language models: encoders, decoders with keys and values of the past, and their odd parts."""
+"""Miniatures of language models: encoders, and decoders with keys and values of the past."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = "str | float | Sequence[int] | Array"
 
 BUILT: dict[str, Callable[[], onnx.ModelProto]] = {}
-"""What builds each miniature, by its name."""
+"""The builder of each miniature, by its name."""
 
 
 def miniature(build: Callable[[], onnx.ModelProto]) -> Callable[[], onnx.ModelProto]:

@@ -1,4 +1,4 @@
-"""Graphs, recommenders, parts of diffusion models, and oddities of newer opsets."""
+"""Miniatures of graph networks, recommenders, diffusion models, and of newer opsets."""
 
 from __future__ import annotations
 

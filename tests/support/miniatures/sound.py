@@ -1,4 +1,4 @@
-"""Networks for sound and other sequences, and those with loops."""
+"""Miniatures of networks for sound and other sequences, and of those with loops."""
 
 from __future__ import annotations
 

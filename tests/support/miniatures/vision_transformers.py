@@ -1,4 +1,4 @@
-"""Transformers and their relatives for images."""
+"""Miniatures of transformers and related networks for images."""
 
 from __future__ import annotations
 

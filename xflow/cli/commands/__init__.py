@@ -1,5 +1,5 @@
-"""The commands, a module each: its arguments, its help, and what it does.
+"""The commands, one module each, with its arguments, its help and its implementation.
 
 A module has `add`, which adds the command to a parser, and `run`. It is loaded for any `--help`, so
-what takes a while to load is imported in the functions that use it.
+modules that are slow to load are imported in the functions that use them.
 """

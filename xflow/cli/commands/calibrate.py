@@ -1,4 +1,4 @@
-"""`xflow calibrate`: what was measured of this machine, as a table."""
+"""`xflow calibrate`: measures this machine for the estimate of costs, and prints a table."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def cells(number: Number) -> tuple[str, str, str]:
 
 
 def summary(found: Calibration, place: Platform, seconds: float) -> list[str]:
-    """What it holds for, and how much of it was measured."""
+    """The setting of the calibration, and how many numbers were measured."""
     return [
         f"{len(found.measured)} of {len(found.numbers)} numbers measured in {seconds:.0f} s, for",
         f"{place.processor}, {place.provider}, {counted(place.threads, 'thread')}, "

@@ -1,4 +1,4 @@
-"""`xflow certify`: a report's rewrites, confirmed step by step."""
+"""`xflow certify`: confirms a report's rewrites step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xflow check`: is a model the same as another, and is it not slower?"""
+"""`xflow check`: compares two models' outputs, and times them against each other if asked."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Question:
     def compare(self) -> CheckResult:
         """Compare all outputs at each setting.
 
-        Raises Different where one disagrees, and ModelError where nothing can be said.
+        Raises Different where one disagrees, and ModelError where they cannot be compared.
         """
         asked = self.options
         from xflow.pipeline.agreement import compare
@@ -110,8 +110,8 @@ class Question:
     def time(self, agreed: CheckResult) -> list[Comparison]:
         """Time both models against each other at each setting.
 
-        Sizes that nothing decides are those at which they were seen to agree. Before one is called
-        slower, it is timed as often again and again, in new sessions.
+        Sizes that are not given are those at which they were compared. Before one is called
+        slower, the timing is repeated in new sessions.
         """
         from xflow.cost.comparison import Comparison
         from xflow.cost.measure import Measurer
@@ -186,7 +186,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def is_slower(compared: Comparison, percent: float) -> bool:
-    """Whether the second model takes more than `percent` longer, beyond doubt.
+    """Whether the second model takes more than `percent` longer with statistical confidence.
 
     That is: at the end of the 95 % interval of the ratio that is best for it.
     """

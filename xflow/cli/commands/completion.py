@@ -1,4 +1,4 @@
-"""`xflow completion`: the script with which a shell completes the command line."""
+"""`xflow completion`: prints the script with which a shell completes the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _xflow() {{
 }}
 
 complete -o bashdefault -F _xflow xflow"""
-"""What the script for bash has in addition."""
+"""Additional code of the script for bash."""
 
 
 def add(commands: Commands[Parser]) -> None:

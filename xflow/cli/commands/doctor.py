@@ -1,4 +1,4 @@
-"""`xflow doctor`: what there is to work with, and what would be measured where."""
+"""`xflow doctor`: prints the installed versions, the machine, and what does not work."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from xflow.cost.worker import Worker
 
 PACKAGES = ("onnx", "onnx-ir", "numpy", "z3-solver")
-"""Packages of which the version matters to somebody who asks for help."""
+"""Packages whose versions belong into a request for help."""
 
 OPTIONAL = {
     "cvc5": "to recheck certificates: pip install '.[recheck]'",
     "ray": "to generate on a cluster: pip install '.[ray]'",
 }
-"""Packages that some commands need, and how one comes by them."""
+"""Packages that some commands need, and how to install them."""
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _providers(threads: int, worker: Worker) -> list[str]:
-    """What --provider may be, each with whether it works: the runtime may lack what it needs."""
+    """The values of --provider, each with whether it works: its libraries may be missing."""
     from xflow.cost.measure import PROVIDERS, Target, check_provider
 
     said = []

@@ -1,4 +1,4 @@
-"""`xflow explain`: what would be done to a model; nothing is written."""
+"""`xflow explain`: prints the rewrites that would be made to a model, without writing it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add(commands: Commands[Parser]) -> None:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Search, and say what was found."""
+    """Search, and print what was found."""
     if options.rule is not None:
         from xflow.pipeline.rule_places import rule_places
 

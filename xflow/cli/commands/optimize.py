@@ -1,4 +1,4 @@
-"""`xflow optimize`, which `xflow IN OUT` means, too."""
+"""`xflow optimize`, also called as `xflow IN OUT`: writes a faster form of a model."""
 
 from __future__ import annotations
 

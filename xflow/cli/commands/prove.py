@@ -1,4 +1,4 @@
-"""`xflow prove`: the verifier for a person who has an idea for a rule."""
+"""`xflow prove`: proves or refutes equations that a person states."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add(commands: Commands[Parser]) -> None:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Prove what was asked for, print what came of it, and tell the worst verdict."""
+    """Prove the given equations, print the verdicts, and return the worst one."""
     from xflow.cli import proving
 
     return proving.run(options)

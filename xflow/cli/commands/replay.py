@@ -1,4 +1,4 @@
-"""`xflow replay`: a report's rewrites, made again."""
+"""`xflow replay`: makes the rewrites of a report again, without search."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         )
     with ProgressDisplay(options.quiet, options.verbose) as progress:
         progress("replay", {})
-        if log.empty:  # unchanged means unchanged: the very bytes
+        if log.empty:  # an unchanged model is copied byte for byte
             files.write_model_atomically(source.read_bytes(), options.output, source=source)
         else:
             again = replayed(given, log)

@@ -1,4 +1,4 @@
-"""`xflow report`: a page from the report of a run."""
+"""`xflow report`: writes an HTML page from the report of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     try:
         # A text of JSON may hold half of a character, which no file in UTF-8 can.
         text = page(report).encode("utf-8", "backslashreplace").decode("utf-8")
-    except Exception as error:  # there is no end to what may be wrong with it
+    except Exception as error:  # a report may be damaged in any way
         reason = " ".join(f"{type(error).__name__} {error}".split())[:120]
         raise ReportError(f"the report makes no sense ({reason})", options.report) from None
     files.write_text_atomically(text, output)

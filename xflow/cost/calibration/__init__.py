@@ -1,3 +1,3 @@
-"""Measurements of a machine, from which the estimate of costs is made."""
+"""Calibration: measures the numbers of a machine on which the estimate of costs is based."""
 
 from xflow import ops as ops  # declares the operators that are looked up by name

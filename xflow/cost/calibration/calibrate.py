@@ -1,9 +1,9 @@
-"""Measures the numbers of the target on this machine, so that the estimate is about it.
+"""Measures the numbers of the target model on this machine.
 
-Every number follows from what a probe takes (`probes`), divided by what the estimate itself says of
-the probe's graph where that number is one: what the estimate counts, and how, is said there alone.
-Probes are timed together with one reference, whose drift is taken out. A number whose probe fails,
-is lost in the noise or makes no sense keeps its default.
+Every number is the time of a probe (`probes`), divided by the estimate of the probe's graph where
+that number is 1: so what is counted, and how, is defined in the estimate alone. Probes are timed
+together with one reference, whose drift is taken out. A number whose probe fails, is lost in the
+noise or is out of range keeps its default.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from xflow.onnx.writer import UnwritableError
 Measure = Callable[[Graph], float]
 
 SECONDS = 25.0
-"""What a calibration runs for; loading the models comes on top."""
+"""Seconds of running in a calibration; loading the models comes on top."""
 OPSET = 21
-"""Of the models, unless an operator is newer: from here on all normalizations are there."""
+"""Opset of the models, unless an operator is newer: the first with all normalizations."""
 BATCH = 9
 """Models that are loaded at a time, and run in turns."""
 LOADING_S = 20.0
 LISTENING_S = 0.3
-"""For which other processes are watched before a calibration begins."""
+"""Seconds for which other processes are watched before a calibration begins."""
 SURE = 3.0
 """How many times its standard error a time has to be."""
 IN_BLOCKS = 1.4
@@ -72,7 +72,7 @@ class _Took:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured for a target of so many threads."""
+    """The numbers of a target, measured or with the reason why not."""
 
     numbers: tuple[Number, ...]
 
@@ -92,8 +92,8 @@ def calibrated(
 ) -> TargetModel | None:
     """The target model of a place: the stored one, or what is measured now, and then stored.
 
-    Where nothing can be measured, it is the default one. None if other processes are in the way:
-    they slow down what runs in several threads, and the rest less. Raises ProviderError if
+    Where nothing can be measured, it is the default one. None if other processes are busy: they
+    would slow down probes of several threads more than the rest. Raises ProviderError if
     `measurer`'s provider does not work here.
     """
     known = stored(place, store)
@@ -135,7 +135,7 @@ def calibrate(
 
 
 class _Calibrator:
-    """One calibration: what its graphs take, and the numbers found so far."""
+    """One calibration: the times of its graphs, and the numbers found so far."""
 
     def __init__(self, measurer: Measurer, seconds: float, progress: Progress) -> None:
         self.measurer = measurer
@@ -150,7 +150,7 @@ class _Calibrator:
         self.numbers: dict[str, Number] = {}
 
     def run(self) -> Calibration:
-        """Time all probes, and work out the numbers, those first that others rest on."""
+        """Time all probes, and compute the numbers, first those that others depend on."""
         calls, views = probes.calls(self.constants), probes.views(self.constants)
         moved = [
             *probes.elementwise(self.default, self.constants),
@@ -217,7 +217,7 @@ class _Calibrator:
         return {**timed, **dict(zip(models, results, strict=True))}
 
     def took(self, probe: Probe, per: Measure | None = None) -> float | Failed:
-        """The seconds of a probe beyond its base and its calls; if asked, for each of something."""
+        """The seconds of a probe beyond its base and its calls, in all or per unit."""
         mine = self.timings[probe.graph]
         base = self.timings[self.nothing if probe.base is None else probe.base]
         if isinstance(mine, Failed):
@@ -231,7 +231,7 @@ class _Calibrator:
         return seconds / (1.0 if per is None else self.amount(probe, per))
 
     def amount(self, probe: Probe, measure: Measure) -> float:
-        """What the estimate counts in a probe."""
+        """The amount that the estimate counts in a probe, less that of its base."""
         return measure(probe.graph) - (0.0 if probe.base is None else measure(probe.base))
 
     def rate(self, probe: Probe, measure: Measure) -> float | Failed:
@@ -247,7 +247,7 @@ class _Calibrator:
         return rate if isinstance(rate, Failed) else self.value("bandwidth") / rate
 
     def set_layout(self, found: Mapping[str, Probe]) -> None:
-        """Tell whether the runtime has a layout of its own, and what it costs to be outside."""
+        """Set whether the runtime has its own layout, and the cost of computing outside of it."""
 
         def ratio(name: str, outside: str) -> float | Failed:
             fast, slow = (self.rate(found[key], _flops) for key in (name, name + outside))
@@ -270,7 +270,7 @@ class _Calibrator:
             self.set("group_overhead", [self.took(found["Conv.groups"], per=_groups)])
 
     def reorder(self, pools: Probe) -> float | Failed:
-        """What converting takes: a single pool converts what it reads, and back what it gives."""
+        """Set the cost of conversions: a single pool converts its input, and its output back."""
         assert pools.base is not None
         several, single = self.took(pools), self.took(Probe("layout.reorder", pools.base))
         if isinstance(several, Failed):
@@ -283,7 +283,7 @@ class _Calibrator:
         return (single - pool) * bytes_a_second / (2 * _bytes(pools.base))
 
     def set_full_channels(self, found: Mapping[int, Probe]) -> None:
-        """From which channels on groups reach the peak: such that thin ones take what they do."""
+        """Set the channels from which groups reach the peak, to fit the times of thin groups."""
         peak = self.value("peak.Conv") * self.threads
         full: list[float] = []
         failed: list[Failed] = []
@@ -299,7 +299,7 @@ class _Calibrator:
         self.set("full_channels", [statistics.geometric_mean(full)] if full else failed)
 
     def set(self, name: str, values: Sequence[float | Failed]) -> None:
-        """Take note of a number: the median of what its probes say."""
+        """Set a number to the median of the values that its probes give."""
         default = default_of(self.default, name)
         found = [value for value in values if not isinstance(value, Failed)]
         failed = [value.reason for value in values if isinstance(value, Failed)]
@@ -318,7 +318,7 @@ class _Calibrator:
 
 
 def _took(timing: Timing | Failed, reference: Timing | Failed, scale: float) -> _Took | Failed:
-    """What was timed, on the scale where the reference takes `scale`."""
+    """A timing on the scale where the reference takes `scale` seconds."""
     if isinstance(timing, Failed):
         return timing
     if isinstance(reference, Failed):
@@ -350,7 +350,7 @@ _PLAIN = TargetModel(
     full_channels=1,
     layout=None,
 )
-"""A target that does everything at once: what a number adds shows when it alone is one."""
+"""A target on which nothing takes time: with one number as 1, the estimate is its multiplier."""
 _bytes = Estimator(replace(_PLAIN, bandwidth=1.0))
 _flops = Estimator(replace(_PLAIN, other_peak=1.0))
 _groups = Estimator(

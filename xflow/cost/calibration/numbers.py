@@ -24,11 +24,11 @@ SANE: Mapping[str, tuple[float, float]] = {
     "layout.reorder": (0.2, 50.0),
     "layout.outside": (0.5, 200.0),
 }
-"""The least and the largest value that a number can sensibly have."""
+"""The least and the largest plausible value of a number."""
 ALIKE = 1.5
-"""Up to which factor a kernel counts as no slower or faster than by default. `Sum` was measured at
-0.72 where `Add`, which waits for memory as it does, was at 0.92: led by such numbers the search
-goes from one name to the other, which gains at once at each sum, and comes to nothing else."""
+"""Factor up to which a kernel counts as neither slower nor faster than by default. `Sum` was once
+at 0.72 and `Add`, which is as bound by memory, at 0.92: with such numbers the search replaces one
+by the other at each sum, which seems to gain at once, and finds nothing else."""
 BLOCKS = (8, 16)
 """Channels of a block in the runtime's layouts, the fewest first."""
 
@@ -36,7 +36,7 @@ BLOCKS = (8, 16)
 def with_numbers(target: TargetModel, numbers: Mapping[str, float]) -> TargetModel:
     """`target` with numbers replaced, but for kernels that are about as slow as by default.
 
-    Raises ValueError where it has no number of that name, or a value makes no sense.
+    Raises ValueError where it has no number of that name, or a value is not plausible.
     """
     changes: dict[str, Any] = {}
     layout: dict[str, float] = {}
@@ -73,7 +73,7 @@ def _with_layout(layout: Layout | None, numbers: Mapping[str, float]) -> Layout 
 
 
 def is_sane(name: str, value: float) -> bool:
-    """Whether a number can have a value."""
+    """Whether a value is plausible for a number."""
     if name == "layout.block":
         return value in (0, *BLOCKS)
     ranges = [span for known, span in SANE.items() if f"{name}.".startswith(f"{known}.")]
@@ -81,7 +81,7 @@ def is_sane(name: str, value: float) -> bool:
 
 
 def default_of(target: TargetModel, name: str) -> float:
-    """What a number is in `target`."""
+    """The value of a number in `target`."""
     field, _, key = name.partition(".")
     if field in ("slow", "peak"):
         found: Mapping[str, float] = getattr(target, field)

@@ -1,4 +1,4 @@
-"""What a calibration runs to learn of convolutions, matrix products and pools.
+"""Probes of a calibration for convolutions, matrix products and pools.
 
 Convolutions and pools stand in a row, so that what lies between them can stay in a layout of the
 runtime's own.

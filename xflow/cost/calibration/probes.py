@@ -1,8 +1,8 @@
-"""What a calibration runs: small graphs, each of which shows one number of the target.
+"""Probes of a calibration: small graphs, each of which shows one number of the target.
 
 They are made of operators as they are declared and of the patterns of the target's fusions, at
-sizes that are usual in models. Everything stands several times in a graph, or in a row, so that
-what it takes is not lost in the call of a session.
+sizes that are usual in models. Everything occurs several times in a graph, or in a chain, so that
+its time is not lost in that of calling a session.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REFERENCE = "Mul"
 
 @dataclass(frozen=True)
 class Probe:
-    """A number of the target, and the graph that shows it: by what it takes longer than `base`.
+    """A number of the target, and the graph whose time beyond that of `base` shows it.
 
     `base` is None where that is the call of a session alone. Numbers are called as in
     `calibrate.with_numbers`.
@@ -80,18 +80,18 @@ class Constants:
 
 
 def reference(constants: Constants) -> Graph:
-    """Products of tensors: the measure of all that only moves data."""
+    """Products of tensors: the reference for operators that are bound by memory."""
     return Graph(tuple(_elementwise(_REFERENCE, constants)))
 
 
 def nothing(constants: Constants) -> Graph:
-    """As little as a session can do."""
+    """A graph with as little work as a session can have."""
     x = constants.input(TINY)
     return Graph((call("Mul", x, x),))
 
 
 def calls(constants: Constants) -> Probe:
-    """Small operators of all sorts in a row: what they take is the calls, not the data."""
+    """A chain of small operators of all sorts, whose time is that of the calls, not of the data."""
     value, other = constants.input(TINY), constants.input(TINY)
     for _ in range(CALLS):
         value = call("Softmax", call("MatMul", value, other))
@@ -229,8 +229,8 @@ FUSED_CONSTANTS: Mapping[tuple[str, str], Mapping[str, float]] = {
     },
     ("QuickGelu", "Sigmoid"): {"c": 1.702},
 }  # fmt: skip
-"""The constants for which the runtime fuses a pattern, since it looks at their values: by the
-kernel, and by an operator that tells its patterns apart."""
+"""The values of constants for which the runtime fuses a pattern: by the kernel, and by an
+operator in which its patterns differ."""
 
 
 def fused(target: TargetModel, constants: Constants) -> Iterator[Probe]:

@@ -1,4 +1,4 @@
-"""`xflow rules`: the commands around the rewrite rules."""
+"""`xflow rules`: commands that list, show, derive, prove, check and generate rewrite rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xflow rules derive`: how an equation follows from the rules of a folder."""
+"""`xflow rules derive`: derives an equation from the rules of a folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add(actions: Commands[Parser]) -> None:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Derive what was asked for, print how, and tell whether all of it was derived."""
+    """Derive the given equations, print how, and return whether all were derived."""
     from xflow.cli.equations import read_rules
     from xflow.generator.saturation.derivation import Derived, derive_claim
     from xflow.generator.saturation.directions import Database

@@ -1,4 +1,4 @@
-"""`xflow rules generate`: the database of rules, found and proved anew."""
+"""`xflow rules generate`: finds and proves the database of rules anew."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add(actions: Commands[Parser]) -> None:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Build the database of rules from nothing, and print what came of it."""
+    """Build the database of rules from nothing, and print its counts and costs."""
     from xflow.cli.generation import Display, table
     from xflow.generator import run as job
     from xflow.onnx.files import check_output, write_text_atomically

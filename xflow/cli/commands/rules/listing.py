@@ -1,4 +1,4 @@
-"""`xflow rules list`: the name of each rule and its two sides."""
+"""`xflow rules list`: prints the name of each rule and its two sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xflow rules recheck`: the certificate of each rule of a folder, by the second checker."""
+"""`xflow rules recheck`: checks the certificate of each rule of a folder independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xflow rules show`: one rule with its proof record, and both of its sides drawn."""
+"""`xflow rules show`: prints one rule with its proof record, and draws both of its sides."""
 
 from __future__ import annotations
 

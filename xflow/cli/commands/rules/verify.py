@@ -1,4 +1,4 @@
-"""`xflow rules verify`: each rule of a folder, proved again."""
+"""`xflow rules verify`: proves each rule of a folder again."""
 
 from __future__ import annotations
 
