@@ -63,6 +63,7 @@ from xflow.core.spec import (
     times,
 )
 from xflow.ops import operator
+from xflow.ops.shape import Movement
 
 FOLDED = 2**22
 """Most elements of a constant expression whose data is computed."""
@@ -86,6 +87,9 @@ smallest number."""
 
 QUOTIENT = 64.0
 """By how many roundings a normalized element may exceed its bound, see `quotients`."""
+ROOM = 64.0
+"""By which factor numbers have to be less than the largest float where a kernel may go other ways
+than a definition."""
 GUARDED = 6
 """Most operators between the value that a choice tests and those that it chooses from."""
 
@@ -269,7 +273,11 @@ class Ranges:
         return _elementwise(reading, found)
 
     def _composite(self, value: Value, inputs: Sequence[Range]) -> Range:
-        """The range of an operator that is defined by others."""
+        """The range of an operator that is defined by others.
+
+        On the way, its kernel may compute larger numbers than the definition does, as where halves
+        are taken last.
+        """
         node = value.node
         assert isinstance(node.op, Composite)
         leaves, outputs = node.op.definition([v.shape for v in node.inputs], node.attributes)
@@ -278,7 +286,10 @@ class Ranges:
             for output in part.outputs:
                 if output not in inner:
                     inner[output] = self._computed(output, [inner[v] for v in part.inputs])
-        return inner[outputs[value.index]]
+        found = inner[outputs[value.index]]
+        near = LARGEST[_float_type(value.type.dtype)] / ROOM
+        is_safe = not found.is_real or found.within(near) or not any(map(_computes, walk(outputs)))
+        return found if is_safe else ANYTHING
 
     # Choices ------------------------------------------------------------------------------------
 
@@ -465,6 +476,14 @@ def _has_sum(scalar: Scalar) -> bool:
         case If(_, then, other):
             return _has_sum(then) or _has_sum(other)
     return False
+
+
+def _computes(node: Node) -> bool:
+    """Whether an operator makes other elements than those of its inputs."""
+    moves = isinstance(node.op, Movement) or node.role == "view"
+    return bool(node.inputs) and not (
+        moves or (isinstance(node.op, Operator) and node.op.name in ("Max", "Min"))
+    )
 
 
 def _float_type(dtype: str) -> str:

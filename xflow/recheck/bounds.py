@@ -227,8 +227,8 @@ class Analysis:
     def _defined(self, value: Value, inputs: Sequence[Bounds], dtype: str) -> Bounds:
         """The bounds of an operator's output by its definition over other operators.
 
-        A kernel may go another way, on which nothing overflows, or something does; not so `Clip`,
-        which computes nothing.
+        Where that computes anything, a kernel may go another way, on which nothing overflows, or
+        something does.
         """
         node = value.node
         assert isinstance(node.op, Composite)
@@ -241,8 +241,8 @@ class Analysis:
                     inner[output] = self._computed(output, below, dtype, inner.__getitem__)
         found = inner[outputs[value.index]]
         near = largest(dtype) / KERNEL
-        fits = node.op.name == "Clip" or all(each.magnitude < near for each in (found, *inputs))
-        return found if found.is_finite and fits else UNKNOWN
+        fits = found.is_finite and all(each.magnitude < near for each in (found, *inputs))
+        return found if fits or not any(map(_computes, walk(outputs))) else UNKNOWN
 
     def _opaque(self, node: Node, name: str, inputs: Sequence[Bounds], dtype: str) -> Bounds:
         """The bounds of what an operator makes that the registry does not read.
@@ -452,6 +452,17 @@ class Analysis:
         count = product(extents)
         terms = KERNEL + (float(count) if isinstance(count, int) else 2.0**20)
         return self._rounded(low, high, dtype, (x,), terms=terms)
+
+
+SELECTING = frozenset({"Identity", "Max", "Min", "Scalar", "Where"})
+"""Operators that give elements of their inputs, besides those that move them."""
+
+
+def _computes(node: Node) -> bool:
+    """Whether an operator computes new elements."""
+    return isinstance(node.op, Operator) and not (
+        isinstance(node.op, Movement) or node.op.name in SELECTING
+    )
 
 
 def is_test(value: Value, name: str) -> bool:
