@@ -1,7 +1,7 @@
-"""Checkers of rewrites that rest on values, which share no code with what finds these.
+"""Checkers of rewrites by facts about values, which share no code with the finders of these.
 
-They lie below `xflow.analysis`, whose modules they cannot import: ranges are computed by a second
-analysis, and what is put in place is held against what stood there.
+The package lies below `xflow.analysis` and cannot import it: it compares the new value of a rewrite
+with the old one, and takes ranges from an interval analysis of its own.
 """
 
 from xflow import ops as ops  # declares the operators that are looked up by name

@@ -1,8 +1,8 @@
-"""A second interval analysis: bounds of values, told from the names of operators.
+"""A second interval analysis: bounds of values by the names of operators.
 
 `xflow.analysis.ranges` reads an operator's specification; this module knows some fifty operators by
-name, and the others by their definitions over these. It is coarser, and does not know what a
-condition says of what is chosen by it. Where both agree, a mistake in either does no harm.
+name, and the others by their definitions over these. It is coarser, and does not use the condition
+of a choice. Where both have to agree, a mistake in one of them does no harm.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ STEPS = frozenset({"Floor", "Ceil", "Sign", "Relu"})
 class Analysis:
     """Bounds of the values of a graph whose constants `constants` serves.
 
-    `assumption` is what may be taken for granted. An input that the model compares or tests, or of
-    which an unknown operator reads elements, may be anything nevertheless; one of which a softmax
+    `assumption` says what the analysis may assume. An input that the model compares or tests, or of
+    which an unknown operator reads elements, may hold anything nevertheless; one of which a softmax
     reads elements may hold -inf.
     """
 
@@ -110,7 +110,7 @@ class Analysis:
         return self._fold(value) if isinstance(size, int) and size <= FOLDED else None
 
     def reads_inputs(self, value: Value) -> bool:
-        """Whether elements of a float input are read one by one to make those of a value."""
+        """Whether a value is made of elements of a float input, one by one."""
         return bool(self._read.get(value))
 
     def _of(self, value: Value, inputs: Sequence[Bounds]) -> Bounds:
@@ -282,7 +282,7 @@ class Analysis:
         return self._rounded(float(number), float(number), dtype, ())
 
     def _within(self, inputs: Sequence[Bounds], dtype: str) -> bool:
-        """Whether what is made of these numbers is taken to be moderate, as they are."""
+        """Whether sums and products of these numbers are assumed to be moderate, as they are."""
         assumed = bool(inputs) and self._assumption >= Assumption.MODERATE
         return assumed and all(each.magnitude <= moderate(dtype) for each in inputs)
 
@@ -296,10 +296,10 @@ class Analysis:
         flags: Bounds | None = None,
         terms: float = 0.0,
     ) -> Bounds:
-        """Bounds of what is rounded to a type, with what else `flags` says; too large is infinite.
+        """The bounds of a result rounded to a type, with flags; what overflows is infinite.
 
-        `terms` tells how many roundings there are besides one, each of what is as large as the
-        bounds. Roundings keep signs; what is too small for its digits may be 0.
+        `terms` is the number of roundings besides the last one, each of a number as large as the
+        bounds. Roundings keep signs; numbers too small for their digits may become 0.
         """
         digits, exponent = PRECISION[dtype]
         most = largest(dtype)

@@ -1,7 +1,7 @@
-"""Checks of rewrites by facts about values: what is put in place is held against what stood there.
+"""Checks of rewrites by facts about values: the new value is compared with the old one.
 
-Each check gives the reason why a rewrite is not confirmed, and nothing where it is. `Facts.fault`
-asks the one that belongs to what a rewrite rests on.
+Each check returns the reason why a rewrite is not confirmed, or an empty text.
+`xflow.analysis.value_rewrites.basis` says which check belongs to which fact.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from xflow.recheck.interval import PRECISION, Bounds, largest
 class Facts:
     """Checks of rewrites in a graph whose constants `constants` serves.
 
-    `assumption` is what may be taken for granted where a rewrite is about masks; nothing is
-    elsewhere.
+    `assumption` holds where a rewrite is about masks; elsewhere nothing is assumed.
     """
 
     def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:

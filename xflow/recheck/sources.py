@@ -1,4 +1,4 @@
-"""Which float inputs of a model may hold what is no number, by what reads their elements."""
+"""Float inputs of a model that may hold NaN or infinities, by the operators that read them."""
 
 from __future__ import annotations
 

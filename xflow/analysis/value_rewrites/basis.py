@@ -1,4 +1,4 @@
-"""What a rewrite rests on: a proved rule, the data of a constant, a range, or floating point."""
+"""The basis of a rewrite: a proved rule, the data of a constant, a range, or floating point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xflow.recheck.facts import Facts
 
 
 class Basis(Enum):
-    """Why what a rewrite puts there is what stood there; its value is its name in reports."""
+    """Why the new value of a rewrite equals the old one; the value is the name in reports."""
 
     RULE = "rule"
     CONSTANT_DATA = "constant data"
@@ -28,7 +28,7 @@ class Basis(Enum):
 
     @property
     def sentence(self) -> str:
-        """What it says of a rewrite, in a few words."""
+        """The basis in a few words."""
         return _SENTENCES[self]
 
 
@@ -46,11 +46,11 @@ BASES: Mapping[str, Basis] = {
     least_float_masks.RAISED: Basis.FLOATING_POINT,
     **{name: Basis.RANGES for name, _ in nan_tests.TESTS.values()},
 }
-"""What each fact about values rests on, by its name in reports."""
+"""The basis of each fact about values, by the fact's name in reports."""
 
 
 def confirmed(graph: Graph, ranges: Ranges) -> Sequence[tuple[Value, Value, str]]:
-    """What facts say of the values of a graph, see `decided`, that their checkers confirm."""
+    """The rewrites by facts about values of a graph, see `decided`, that checkers confirm."""
     facts = Facts(graph, ranges.constants, ranges.assumption)
     return [each for each in decided(graph, ranges) if not fault(facts, each[2], *each[:2])]
 
@@ -68,5 +68,5 @@ def fault(facts: Facts, name: str, before: Value, after: Value) -> str:
 
 
 def bases_of(fact: str, *, by_rules: bool) -> tuple[Basis, ...]:
-    """What a rewrite rests on that goes by rules, by a fact, or by both. Raises KeyError."""
+    """The bases of a rewrite by rules, by a fact, or by both. Raises KeyError."""
     return ((Basis.RULE,) if by_rules else ()) + ((BASES[fact],) if fact else ())

@@ -1,7 +1,7 @@
-"""Constants whose halves are equal: tables of angles, which exporters hold twice side by side.
+"""Finds constants with equal halves: tables of angles, which exporters store twice side by side.
 
 A rotary embedding turns the halves of each head by the same angles, so that models multiply with
-cosines in the form ``[c, c]``. Once they are folded into one constant, only its data tells.
+cosines in the form ``[c, c]``. Once they are folded into one constant, only its data shows that.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from xflow.core.node import Value, apply
 from xflow.core.registry import Operator
 
 FACT = "halves-are-equal"
-"""What says so, in reports."""
+"""The name of the fact in reports."""
 RANK, HEADS = 4, 1
 """Tables have the axes [batch, heads, sequence, head size], the first of which may be missing, and
 hold the same for all heads."""
 
 
 def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Value, str]]:
-    """Products with such a constant, the same with a `Concat` of halves, and the fact's name."""
+    """Products with such a constant, equal products with a `Concat` of halves, the fact's name."""
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name != "Mul" or node.constant:
             continue
@@ -35,7 +35,7 @@ def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, V
 
 
 def _joined(value: Value, constants: ConstantLookup) -> Value | None:
-    """A table [B, 1, S, D] as halves [B, S, D / 2] that are joined; None where it is not that."""
+    """A table [B, 1, S, D] as joined halves [B, S, D / 2]; None for any other value."""
     missing = RANK - len(value.shape)
     shape = (1,) * missing + value.shape
     if not (value.is_leaf and value.is_constant) or missing > HEADS + 1 or shape[HEADS] != 1:

@@ -1,4 +1,4 @@
-"""Masks that a kernel understands otherwise than the operator's definition.
+"""Raises masks of least floats where ONNX Runtime's kernel deviates from the definition.
 
 ONNX Runtime's `Attention` takes the least float in a mask for -inf. That makes no difference to a
 row of which something is left. But where a mask of least floats covers a whole row, the operators

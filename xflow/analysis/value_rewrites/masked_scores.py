@@ -1,8 +1,8 @@
-"""Scores that a mask replaces by a number beside which any score is lost.
+"""Finds masks that replace scores and equal masks that are added, by floating-point absorption.
 
-``Where(seen, s, c)`` is no sum over the reals. In floats it is one, ``s + Where(seen, 0, c)``, if
-`c` is so low, or -inf, that ``c + s`` is `c` for any moderate `s`: the least float, with which
-exporters mask, is. Attention reads sums. Beside -1e9, a score leaves its trace.
+Over the reals, ``Where(seen, s, c)`` is not a sum. In floats it equals ``s + Where(seen, 0, c)`` if
+`c` is -inf or so low that ``c + s`` rounds to `c` for all moderate `s`. The least float, with which
+exporters mask, is so low; -1e9 is not. Attention needs masks that are added.
 
 For the same reason ``Max(s + m, c)``, by which a sum of two such masks is kept finite, is
 ``s + Max(m, c)``.
@@ -26,14 +26,14 @@ from xflow.core.sorts import FLOATS
 from xflow.ops.shape import Movement
 
 FACT = "a-score-is-lost-beside-it"
-"""What says so, in reports."""
+"""The name of the fact in reports."""
 
 FARTHEST = 6
 """Most operators between a choice and its softmax, and between scores and their product."""
 
 
 def absorbed(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
-    """Masks of a softmax that replace scores, the same as masks that are added, the fact's name."""
+    """Masks of a softmax that replace scores, equal ones that are added, and the fact's name."""
     readings = {"Where": _chosen, "Max": _kept_finite}
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name not in readings or node.constant:

@@ -1,13 +1,12 @@
-"""Tests of values whose answer is known: whether an element is a NaN, where none can be.
+"""Replaces IsNaN and IsInf by false where range analysis decides them; collects all facts.
 
-Exporters guard each softmax, ``Where(IsNaN(p), 0, p)``, since a mask may leave nothing of a row.
-No rule says that the guard does nothing, see `xflow.ranges`. Where a fact about `p` does, its
-condition is put to false, and rules about choices whose condition is known do the rest.
+Exporters guard each softmax, ``Where(IsNaN(p), 0, p)``, since a mask may cover a row. No rule can
+remove the guard, since rules hold for numbers only. Where the range of `p` excludes NaN, the
+condition becomes false, and rules about choices with a constant condition remove the choice.
 
-Who asks whether a weight of a softmax is a NaN asks about masks, and not about images or features:
-what is taken for granted of these holds there, unless they are the scores themselves. Any other
-test has to be known to be false whatever the model is given: who tests a value expects that it is
-no number.
+A test of the weights of a softmax is about masks, and not about images or features: there, the
+assumptions about inputs hold, unless the scores themselves are inputs. Any other test must be false
+for all inputs: a model that tests a value expects that it may be no number.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ TESTS: Mapping[str, tuple[str, Callable[[Range], bool]]] = {
     "IsNaN": ("no-number-is-nan", lambda known: not known.nan),
     "IsInf": ("no-number-is-infinite", lambda known: not known.is_infinite),
 }
-"""Operators of ONNX that ask whether an element is no number, what says that none is so, and the
-ranges of which that is true."""
+"""ONNX's tests for elements that are no numbers, the fact that none is, and the ranges for which
+that is true."""
 
 
 def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
-    """Values of `graph` of which a fact tells what else they are, that, and the fact's name.
+    """Values of `graph`, equal values by a fact, and the name of the fact.
 
-    They read a test that is false, or a constant whose data tells, see
+    They read a test that is false, a constant with equal halves, or scores lost beside a mask, see
     `xflow.analysis.value_rewrites.equal_halves` and `xflow.analysis.value_rewrites.masked_scores`.
     """
     strict = Ranges(ranges.constants, Assumption.NONE)
@@ -62,7 +61,7 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
 
 
 def _without(user: Node, test: Value) -> Value | None:
-    """What an elementwise operator gives if `test` is false; None for others, and if it grows."""
+    """The output of an elementwise operator with `test` false; None for others, and if it grows."""
     if not isinstance(user.op, Operator) or not user.op.elementwise:
         return None
     (false,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=BOOL)
