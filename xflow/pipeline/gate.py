@@ -1,4 +1,4 @@
-"""The last word on what the search found: a right model, held against the input's."""
+"""The final check of the search result: the model is compared with the input, and timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from xflow.core.deadline import Deadline
-from xflow.cost import Objective
 from xflow.cost.comparison import Comparison
 from xflow.cost.measure import Measurer
 from xflow.cost.worker import Failed, Lost
@@ -18,8 +17,14 @@ from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
 from xflow.pipeline.attempts import SearchedModel
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told
+from xflow.pipeline.timing_verdict import (
+    is_promising,
+    margin,
+    no_gain,
+    no_rewrite,
+    timing_objection,
+)
 from xflow.report import summary
-from xflow.report.formats import format_amount
 from xflow.rewriting.replacement import Replacements, apply_replacements
 from xflow.validation import attribution
 from xflow.validation.attribution import Attribution
@@ -34,17 +39,6 @@ CONTEST_PASSES = 2
 """Of the timing that tells what a group of rewrites gains."""
 CHECKED_PER_S = 6e7
 """Bytes of weights that are written, and read several times over, in a second, about."""
-MARGIN = 0.005
-"""How much faster a model has to be, with confidence, to be given out."""
-SESSIONS_MARGIN = 0.03
-"""The same where there was time to load the models only once: two sessions of one and the same
-model were seen to differ by this much for as long as they live. With each pass it is less."""
-_BETTER: Mapping[Objective, str] = {
-    "latency": "makes the model faster",
-    "memory": "makes the model need less memory",
-    "size": "makes the model smaller",
-    "nodes": "leaves the model fewer operators",
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,8 @@ class Gate:
         amounts = self.amounts(verdict)
         if any(after >= before for before, after in amounts):
             judgement = Judgement(verdict, amounts=amounts)
-            return replace(judgement, objection=self.no_gain(*amounts[judgement.worst]))
+            reason = no_gain(*amounts[judgement.worst], self.run.objective)
+            return replace(judgement, objection=reason)
         comparisons: tuple[Comparison, ...] = ()
         objection, told = "", Told()
         if self.run.measured:
@@ -115,7 +110,7 @@ class Gate:
                 told = Told(warnings=(f"The models could not be timed: {timed.reason}.",))
             else:
                 comparisons = timed
-            objection = self.objection(comparisons)
+            objection = timing_objection(comparisons, counted=bool(self.costs))
         gains: Mapping[attribution.Path, float] = {}
         if self.costs:
             worst = self.costs[Judgement(verdict, amounts=amounts).worst]
@@ -198,7 +193,7 @@ class Gate:
             found = attribution.attribute_time(
                 judgement.verdict.replacements,
                 contest,
-                _margin,
+                margin,
                 deadline=deadline,
                 step_s=self.step_s,
                 tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
@@ -257,7 +252,7 @@ class Gate:
         deadline = Deadline.after(max(left, AFTERWARDS_S / 2 + self.loading()))
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
-        how = {} if self.costs else {"undecided": _promising, "extra_s": EXTRA_S}
+        how = {} if self.costs else {"undecided": is_promising, "extra_s": EXTRA_S}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):
@@ -294,50 +289,6 @@ class Gate:
                 return compared
             result.append(compared)
         return tuple(result)
-
-    def objection(self, comparisons: Sequence[Comparison]) -> str:
-        """Why the user gets the input's own model, from how fast the other one is; or nothing."""
-        if self.costs:
-            if comparisons and all(each.high >= 1 - _slack(each) for each in comparisons):
-                return ""
-            verdict = "measurably slower" if comparisons else "not shown to be as fast"
-        else:
-            if comparisons and all(each.low > 1 + _margin(each) for each in comparisons):
-                return ""
-            verdict = "not measurably faster"
-        verdict = f"The rewritten model was {verdict}"
-        if comparisons:
-            worst = min(comparisons, key=lambda each: each.ratio)
-            verdict += f" ({worst.ratio:.3f} times as fast, {worst.low:.3f} to {worst.high:.3f})"
-        return f"{verdict}, so this is the input's own."
-
-    def no_gain(self, before: int, after: int) -> str:
-        """Why the user gets the input's own model, from what the objective counts."""
-        old, new = (format_amount(amount, self.run.objective) for amount in (before, after))
-        return (
-            f"No rewrite was found that {_BETTER[self.run.objective]} ({old} before, {new} after), "
-            "so this is the input's own."
-        )
-
-
-def no_rewrite(objective: Objective) -> str:
-    """What the user is told where the search found nothing."""
-    return f"No rewrite was found that {_BETTER[objective]}."
-
-
-def _margin(comparison: Comparison) -> float:
-    """How much faster the lower end of the interval has to be."""
-    return max(MARGIN, SESSIONS_MARGIN / comparison.passes)
-
-
-def _slack(comparison: Comparison) -> float:
-    """How much slower it may seem to be where something else is to be gained."""
-    return MARGIN if comparison.passes > 1 else SESSIONS_MARGIN
-
-
-def _promising(comparison: Comparison) -> bool:
-    """Whether a model seems to be faster, and is not shown to be."""
-    return comparison.low <= 1 + _margin(comparison) and comparison.ratio > 1 + MARGIN
 
 
 def _rewrites(path: attribution.Path) -> str:

@@ -25,8 +25,9 @@ from xflow.onnx.types import interface
 from xflow.pipeline.attempts import Finder, SearchedModel, Settings
 from xflow.pipeline.context import Run, Told
 from xflow.pipeline.details import Account, account_for
-from xflow.pipeline.gate import Gate, Judgement, no_rewrite
+from xflow.pipeline.gate import Gate, Judgement
 from xflow.pipeline.preparation import Inside, Prepared
+from xflow.pipeline.timing_verdict import no_rewrite
 from xflow.report import summary
 from xflow.report.report import Deployment, Report
 from xflow.rewriting.rule import Rule

@@ -1,0 +1,70 @@
+"""Decides whether a rewritten model is fast enough, or small enough, to replace the input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xflow.cost import Objective
+from xflow.cost.comparison import Comparison
+from xflow.report.formats import format_amount
+
+MARGIN = 0.005
+"""How much faster a model has to be, with confidence, to replace the input."""
+SESSIONS_MARGIN = 0.03
+"""The same where there was time to load the models only once: two sessions of one and the same
+model were seen to differ by this much for as long as they live. With each pass it is less."""
+_BETTER: Mapping[Objective, str] = {
+    "latency": "makes the model faster",
+    "memory": "makes the model need less memory",
+    "size": "makes the model smaller",
+    "nodes": "leaves the model fewer operators",
+}
+
+
+def timing_objection(comparisons: Sequence[Comparison], *, counted: bool) -> str:
+    """Why a model does not replace the input, by its speed at each setting; empty where it does.
+
+    Where the objective is `counted`, a model must only not be slower.
+    """
+    if counted:
+        if comparisons and all(each.high >= 1 - _slack(each) for each in comparisons):
+            return ""
+        verdict = "measurably slower" if comparisons else "not shown to be as fast"
+    else:
+        if comparisons and all(each.low > 1 + margin(each) for each in comparisons):
+            return ""
+        verdict = "not measurably faster"
+    verdict = f"The rewritten model was {verdict}"
+    if comparisons:
+        worst = min(comparisons, key=lambda each: each.ratio)
+        verdict += f" ({worst.ratio:.3f} times as fast, {worst.low:.3f} to {worst.high:.3f})"
+    return f"{verdict}, so this is the input's own."
+
+
+def no_gain(before: int, after: int, objective: Objective) -> str:
+    """Why a model does not replace the input, by the amounts that the objective counts."""
+    old, new = (format_amount(amount, objective) for amount in (before, after))
+    return (
+        f"No rewrite was found that {_BETTER[objective]} ({old} before, {new} after), "
+        "so this is the input's own."
+    )
+
+
+def no_rewrite(objective: Objective) -> str:
+    """The message where the search found nothing."""
+    return f"No rewrite was found that {_BETTER[objective]}."
+
+
+def margin(comparison: Comparison) -> float:
+    """How much faster the lower end of the interval has to be."""
+    return max(MARGIN, SESSIONS_MARGIN / comparison.passes)
+
+
+def _slack(comparison: Comparison) -> float:
+    """How much slower it may seem to be where something else is to be gained."""
+    return MARGIN if comparison.passes > 1 else SESSIONS_MARGIN
+
+
+def is_promising(comparison: Comparison) -> bool:
+    """Whether a model seems to be faster, and is not shown to be."""
+    return comparison.low <= 1 + margin(comparison) and comparison.ratio > 1 + MARGIN
