@@ -391,6 +391,17 @@ def test_higher_powers_are_not_taken_to_be_moderate(
     assert found.of(call("Pow", x, scalar)).plus is overflows
 
 
+def test_what_is_known_to_be_larger_is_not_assumed_to_be_moderate() -> None:
+    """In 16 bits, squares of 100 to 200 are."""
+    found, _ = ranges(Assumption.MODERATE)
+    x = leaf("x", TensorType("FLOAT16", (4,)))
+    clipped = call("Clip", x, min=Fraction(100), max=Fraction(200))
+    square = call("Mul", clipped, clipped)
+    assert bounds(found.of(square)) == pytest.approx((1e4, 4e4), rel=2e-3)
+    (most,) = apply("Scalar", (), {"value": Fraction(12_000)}, dtype="FLOAT16")
+    assert found.of(call("Sqrt", call("Sub", most, square))).nan
+
+
 def test_what_is_known_of_a_deep_network_stays_known() -> None:
     """Bounds grow from layer to layer until they are moderate by assumption alone."""
     table = np.linspace(-3, 5, 40).reshape(10, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import onnx
@@ -36,11 +37,12 @@ def analysed(value: Value, constants: Callable[[Value], Array | None]) -> Bounds
 
 
 @settings(max_examples=200, deadline=None)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 @given(*CHAINS)
 def test_no_element_lies_outside_of_its_bounds(
-    names: list[str], joined: str, odd: float, seed: int
+    dtype: type[np.floating[Any]], names: list[str], joined: str, odd: float, seed: int
 ) -> None:
-    data = numbers(odd, seed)
+    data = numbers(odd, seed, dtype)
     x, constants = looked_up(data)
     value, result = chained(x, data, names, joined)
     assert_covers(analysed(value, constants), result)
@@ -116,6 +118,27 @@ def test_inputs_are_numbers_by_assumption_alone(body: str, finite: bool) -> None
     value, strict, assumed = model_of(body)
     assert assumed.of(value).is_finite == finite
     assert not strict.of(value).is_finite or "Cast" in body
+
+
+def test_what_is_known_to_be_larger_is_not_assumed_to_be_moderate() -> None:
+    """In 16 bits, squares of 100 to 200 are."""
+    x = leaf("x", TensorType("FLOAT16", (4,)))
+    clipped = call("Clip", x, min=Fraction(100), max=Fraction(200))
+    (most,) = apply("Scalar", (), {"value": Fraction(12_000)}, dtype="FLOAT16")
+    root = call("Sqrt", call("Sub", most, call("Mul", clipped, clipped)))
+    assert Analysis(Graph((root,)), lambda _: None, Assumption.MODERATE).of(root).nan
+
+
+@pytest.mark.parametrize("name", ["Sum", "Mean"])
+def test_a_sum_of_unknown_sizes_is_no_product(name: str) -> None:
+    """The first summand is 0, and not what they add up to."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[n, m] x, float[k, m] z) => (float[p, m] y)
+        <float zero = {{0}}, float[1] five = {{5}}>
+        {{ q = MatMul(x, z) r = Mul(q, zero) y = {name}(r, five, five) }}""")
+    imported = import_model(ir.from_proto(model))
+    known = Analysis(imported.graph, imported.constants, Assumption.MODERATE)
+    assert known.of(imported.graph.outputs[0]).high >= 10
 
 
 @pytest.mark.parametrize("covered", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from graphs import call
@@ -45,12 +45,13 @@ class Known(Protocol):
     def minus(self) -> bool: ...
 
 
-def numbers(odd: float, seed: int) -> Array:
-    """Random numbers [10, 4] of 32 bits and of some magnitude, one of which is odd."""
+def numbers(odd: float, seed: int, dtype: type[np.floating[Any]] = np.float32) -> Array:
+    """Random numbers [10, 4] of some magnitude, one of which is odd."""
     random = np.random.default_rng(seed)
     data = random.standard_normal((10, 4)) * 10.0 ** random.integers(-2, 5)
     data[random.integers(10), random.integers(4)] = odd
-    return data.astype(np.float32)
+    with np.errstate(over="ignore"):
+        return data.astype(dtype)
 
 
 def chained(x: Value, data: Array, names: Sequence[str], joined: str) -> tuple[Value, Array]:
@@ -59,8 +60,8 @@ def chained(x: Value, data: Array, names: Sequence[str], joined: str) -> tuple[V
     with np.errstate(all="ignore"):
         for name in names:
             value = call(name, value)
-            result = operator(name).numpy([result], value.node.attributes)[0].astype(np.float32)
-        result = operator(joined).numpy([result, data], {})[0].astype(np.float32)
+            result = operator(name).numpy([result], value.node.attributes)[0].astype(data.dtype)
+        result = operator(joined).numpy([result, data], {})[0].astype(data.dtype)
     return call(joined, value, x), result
 
 

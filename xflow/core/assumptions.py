@@ -40,8 +40,8 @@ _SENTENCES = {
     Assumption.NONE: "nothing is assumed of the inputs",
     Assumption.FINITE_INPUTS: _NUMBERS,
     Assumption.MODERATE: (
-        f"{_NUMBERS}; sums, products, quotients and casts of numbers of moderate size do not "
-        "overflow"
+        f"{_NUMBERS}; sums, products, quotients and casts of numbers of moderate size are of "
+        "moderate size, too, and do not overflow"
     ),
 }
 

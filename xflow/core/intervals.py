@@ -160,8 +160,11 @@ class Floats:
         if low <= high:
             over, under = high, low
             low, high = self.rounded(low, high, roundings, below, above)
-            if (most := self.moderate) is not None and self._stays_moderate(given):
-                low, high = min(max(low, -most), most), max(min(high, most), -most)
+            most = self.moderate
+            # What is known to be larger is not assumed to be moderate.
+            straddles = most is not None and low <= most and high >= -most
+            if most is not None and straddles and self._stays_moderate(given):
+                low, high = max(low, -most), min(high, most)
             else:
                 # One rounding does not lead beyond the largest number from below it.
                 over, under = (high, low) if roundings > 1 else (over, under)

@@ -45,10 +45,10 @@ KERNEL = 64
 SUMS = frozenset(
     (
         *("AveragePool", "Conv", "ConvTranspose", "CumSum", "Einsum", "GlobalAveragePool"),
-        *("MatMul", "Mean", "ReduceMean", "ReduceSum", "Resize", "Sum"),
+        *("MatMul", "Mean", "ReduceMean", "ReduceSum", "Sum"),
     )
 )
-"""Operators that give sums of products of elements, likewise."""
+"""Operators that give sums of products of elements, or of elements, likewise."""
 NO_LINES = frozenset[int]()
 
 
@@ -97,7 +97,10 @@ class Analysis:
                 for output in node.outputs:
                     if output not in self._known:
                         inputs = [self._known[source] for source in node.inputs]
-                        self._known[output] = self._of(output, inputs)
+                        try:
+                            self._known[output] = self._of(output, inputs)
+                        except ArithmeticError:  # a bound that Python's floats do not hold
+                            self._known[output] = UNKNOWN
         return self._known[value]
 
     def data(self, value: Value) -> Array | None:
@@ -256,7 +259,8 @@ class Analysis:
         if name in MOVED and floats:
             return joined([*floats, ZERO])
         if name in SUMS and floats:
-            return self._sums(floats, None, dtype)
+            fits = all(each.is_finite for each in floats) and self._within(floats, dtype)
+            return Bounds(-moderate(dtype), moderate(dtype)) if fits else UNKNOWN
         if len(inputs) != 2 or len(floats) != 2:
             return UNKNOWN
         x, y = floats
@@ -310,10 +314,11 @@ class Analysis:
         low = max(low - slack, 0.0) if low >= 0 else low - slack
         high = min(high + slack, 0.0) if high <= 0 else high + slack
         lines = flags.lines
-        if self._within(inputs, dtype):
+        if self._within(inputs, dtype) and low <= moderate(dtype) and high >= -moderate(dtype):
             most = moderate(dtype)
             low, high = max(low, -most), min(high, most)
-        edge = math.ldexp(2 - math.ldexp(1, -digits), exponent)  # from here on it is infinite
+        # From here on it is infinite; Python's own floats are already.
+        edge = math.inf if dtype == "DOUBLE" else math.ldexp(2 - math.ldexp(1, -digits), exponent)
         plus, minus = flags.plus or high >= edge, flags.minus or low <= -edge
         if low <= -edge:
             lines = NO_LINES
@@ -366,7 +371,8 @@ class Analysis:
         if y.low not in (2, 3):
             return UNKNOWN
         exponent = int(y.low)
-        corners = (x.low**exponent, x.high**exponent, *((0.0,) if x.low <= 0 <= x.high else ()))
+        powers = (math.prod([each] * exponent) for each in (x.low, x.high))
+        corners = (*powers, *((0.0,) if x.low <= 0 <= x.high else ()))
         granted = (x,) if exponent == 2 or dtype != "FLOAT16" else ()
         return self._rounded(min(corners), max(corners), dtype, granted, terms=KERNEL)
 
@@ -418,13 +424,11 @@ class Analysis:
     def _cast(self, x: Bounds, dtype: str) -> Bounds:
         return self._rounded(x.low, x.high, dtype, (x,), flags=x)
 
-    def _sums(
-        self, factors: Sequence[Bounds], extents: Sequence[Size] | None, dtype: str
-    ) -> Bounds:
-        """Sums of as many products as the product of the extents; None: of any number of them."""
+    def _sums(self, factors: Sequence[Bounds], extents: Sequence[Size], dtype: str) -> Bounds:
+        """Sums of as many products as the product of the extents."""
         if not all(each.is_finite for each in factors):
             return UNKNOWN
-        count = None if extents is None else product(extents)
+        count = product(extents)
         times = float(count) if isinstance(count, int) else math.inf
         most = math.prod(each.magnitude for each in factors)
         most = times * most if most else 0.0
