@@ -102,7 +102,7 @@ suites: $(VENV)/dev
 many: $(VENV)/dev
 	$(BIN)/pytest -m many -s tests/validation/test_random_models.py tests/onnx/test_damaged_files.py \
 		tests/pipeline/test_faults.py tests/rewriting/test_numerics.py tests/rewriting/test_rules_in_runtime.py \
-		tests/validation/test_guarded_models.py
+		tests/validation/test_guarded_models.py tests/recheck/test_bounds_in_runtime.py
 
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed

@@ -253,27 +253,27 @@ class Ranges:
             for known, source in zip(inputs, node.inputs, strict=True)
         )
 
-    def _computed(self, value: Value, inputs: Sequence[Range]) -> Range:
-        """The range of a registered operator's output."""
+    def _computed(self, value: Value, inputs: Sequence[Range], within: str = "") -> Range:
+        """The range of a registered operator's output, `within` a definition in that type."""
         node, dtype = value.node, value.type.dtype
         assert isinstance(node.op, Operator)
         if dtype == BOOL or dtype in INTEGERS:
             return _of_integers(dtype)
-        floats = self.floats(_float_type(dtype))
+        floats = self.floats(_float_type(within or dtype))
         shapes = [source.shape for source in node.inputs]
         special = node.op.bounds(inputs, shapes, node.attributes, floats)
         if special is not None:
             return special
         if isinstance(node.op, Composite):
-            return self._composite(value, inputs)
+            return self._composite(value, inputs, within or dtype)
         reading = _Reading(value, inputs, floats)
         found = reading.range()
         if not node.op.elementwise:
             return found
         return _elementwise(reading, found)
 
-    def _composite(self, value: Value, inputs: Sequence[Range]) -> Range:
-        """The range of an operator that is defined by others.
+    def _composite(self, value: Value, inputs: Sequence[Range], dtype: str) -> Range:
+        """The range of an operator that is defined by others, which compute in the same type.
 
         On the way, its kernel may compute larger numbers than the definition does, as where halves
         are taken last.
@@ -285,9 +285,10 @@ class Ranges:
         for part in walk(outputs):
             for output in part.outputs:
                 if output not in inner:
-                    inner[output] = self._computed(output, [inner[v] for v in part.inputs])
+                    below = [inner[v] for v in part.inputs]
+                    inner[output] = self._computed(output, below, dtype)
         found = inner[outputs[value.index]]
-        near = LARGEST[_float_type(value.type.dtype)] / ROOM
+        near = LARGEST[_float_type(dtype)] / ROOM
         is_safe = not found.is_real or found.within(near) or not any(map(_computes, walk(outputs)))
         return found if is_safe else ANYTHING
 
@@ -631,7 +632,8 @@ class _Reading:
                 return Range(0.0 if _is_extent(e) else -bound, bound)
             case Plus(args):
                 total = self.floats.sum([self._read(arg) for arg in args])
-                below = _below_maximum(self.value) is not None
+                # A kernel may pass over NaN, and give another maximum.
+                below = _below_maximum(self.value) is not None and not total.nan
                 return replace(total, high=min(total.high, 0.0)) if below else total
             case Times(args):
                 return self._product(args)

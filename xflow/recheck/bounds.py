@@ -203,6 +203,8 @@ class Analysis:
                 return self._cast(x, dtype)
             case "Softmax":
                 return _weights(node, x)
+            case "Clip":
+                return _clipped(self._defined(value, inputs, dtype), x, dtype)
             case "MatMul":
                 return self._sums([x, inputs[1]], node.inputs[0].shape[-1:], dtype)
             case "Conv" | "ConvTranspose":
@@ -317,8 +319,12 @@ class Analysis:
         if self._within(inputs, dtype) and low <= moderate(dtype) and high >= -moderate(dtype):
             most = moderate(dtype)
             low, high = max(low, -most), min(high, most)
-        # From here on it is infinite; Python's own floats are already.
-        edge = math.inf if dtype == "DOUBLE" else math.ldexp(2 - math.ldexp(1, -digits), exponent)
+        # From here on it is infinite, also where it is rounded to 32 bits first; Python's own
+        # floats are infinite already.
+        edge = math.inf
+        if dtype != "DOUBLE":
+            edge = math.ldexp(2 - math.ldexp(1, -digits), exponent)
+            edge *= 1 if dtype == "FLOAT" else 1 - 2.0**-23
         plus, minus = flags.plus or high >= edge, flags.minus or low <= -edge
         if low <= -edge:
             lines = NO_LINES
@@ -327,7 +333,10 @@ class Analysis:
         tiny = math.ldexp(1, 2 * digits - exponent)
         low = 0.0 if 0 < low < tiny else low
         high = 0.0 if -tiny < high < 0 else high
-        return Bounds(max(low, -most), min(high, most), flags.nan, plus, minus, lines)
+        least = math.ldexp(1, 1 - exponent - digits)  # less than that is rounded to it, or to 0
+        low, high = low - least * (low < 0), high + least * (high > 0)
+        low, high = (min(max(each, -most), most) for each in (low, high))
+        return Bounds(low, high, flags.nan, plus, minus, lines)
 
     def _sum(self, x: Bounds, y: Bounds, dtype: str) -> Bounds:
         nan = x.nan or y.nan or (x.plus and y.minus) or (x.minus and y.plus)
@@ -473,6 +482,13 @@ def is_test(value: Value, name: str) -> bool:
     """Whether a value is what ONNX's IsNaN or IsInf says of one input."""
     node = value.node
     return isinstance(node.op, Opaque) and node.op.op_type == name and len(node.inputs) == 1
+
+
+def _clipped(found: Bounds, x: Bounds, dtype: str) -> Bounds:
+    """The bounds of a Clip, whose kernel takes the largest floats for bounds that are left out."""
+    low = min(found.low, -largest(dtype)) if x.minus and found.minus else found.low
+    high = max(found.high, largest(dtype)) if x.plus and found.plus else found.high
+    return replace(found, low=low, high=high)
 
 
 def _weights(node: Node, x: Bounds) -> Bounds:
