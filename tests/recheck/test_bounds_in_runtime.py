@@ -7,6 +7,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from bounded_models import bounded_model
+from chains import outside
 
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import Assumption
@@ -31,26 +32,6 @@ def values(data: bytes) -> list[Array] | None:
     return results
 
 
-def outside(known: object, result: Array) -> str:
-    """What of a result lies outside of its bounds, but for rounding; nothing where nothing does."""
-    low, high, nan, plus, minus = (
-        getattr(known, name) for name in ("low", "high", "nan", "plus", "minus")
-    )
-    wide = result.astype(np.float64).reshape(-1)
-    finite = wide[np.isfinite(wide)]
-    for found, allowed, name in (
-        (np.isnan(wide), nan, "NaN"),
-        (wide == np.inf, plus, "inf"),
-        (wide == -np.inf, minus, "-inf"),
-    ):
-        if found.any() and not allowed:
-            return name
-    slack = 4e-6 * float(np.abs(finite).max(initial=0.0)) / 4
-    if finite.size and (finite.min() < low - slack or finite.max() > high + slack):
-        return f"{finite.min()} to {finite.max()}, for {low} to {high}"
-    return ""
-
-
 def check(seeds: range) -> list[str]:
     """What of the models lies outside of its bounds."""
     faults = []
@@ -65,8 +46,9 @@ def check(seeds: range) -> list[str]:
         for value, result in zip(imported.graph.outputs, results, strict=True):
             if result.dtype.kind != "f":
                 continue
-            for analysis in (first, second):
-                fault = outside(analysis.of(value), result)
+            analyses: tuple[Ranges | Analysis, ...] = (first, second)
+            for analysis in analyses:
+                fault = outside(analysis.of(value), result, 1e-6)
                 if fault:
                     faults.append(f"{seed}: {type(analysis).__name__}: {value}: {fault}")
     return faults

@@ -5,7 +5,6 @@ All processes are started afresh: a forked solver would share state with its par
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import loky
+from xflow.core.deadline import NEVER, Deadline
 
 START_S = 60.0
 """Seconds that a process may take to come up."""
@@ -27,6 +26,8 @@ def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
 
     It needs no guarded main module. When a process dies, all jobs that wait fail.
     """
+    import loky  # noqa: PLC0415 - it loads slowly, and other workers do without
+
     # A process that was idle for long, or that holds much memory, is replaced, which loses nothing.
     replaced = "A worker (stopped|was restarted) while some jobs"
     warnings.filterwarnings("ignore", replaced, UserWarning)
@@ -75,7 +76,7 @@ def answers(
             if not busy:
                 return
             soonest = min(seat.deadline for seat in busy)
-            wait([s.worker.connection for s in busy], timeout=max(0.0, soonest - time.monotonic()))
+            wait([seat.worker.connection for seat in busy], timeout=soonest.left)
             for seat in busy:
                 task = seat.task
                 answer = seat.answer()
@@ -93,7 +94,7 @@ class _Seat:
         self._function, self._limit = function, limit
         self.task: int | None = None
         """The number of the task at hand."""
-        self.deadline = 0.0
+        self.deadline = NEVER
         self._start()
 
     def _start(self) -> None:
@@ -102,13 +103,13 @@ class _Seat:
 
     def take(self, number: int, task: tuple[Any, ...]) -> None:
         self.task = number
-        self.deadline = time.monotonic() + (self._limit if self._is_up else START_S)
+        self.deadline = Deadline.after(self._limit if self._is_up else START_S)
         with suppress(OSError):  # a process that has died gives no answer, which `answer` notices
             self.worker.connection.send(task)
 
     def answer(self) -> object:
         """What the process returned, if it has; the task is None then."""
-        late = time.monotonic() >= self.deadline
+        late = self.deadline.passed
         try:
             if self.worker.connection.poll():
                 answer: object = self.worker.connection.recv()
@@ -116,7 +117,7 @@ class _Seat:
                     self.task = None
                     return answer
                 self._is_up = True  # the limit counts from here
-                self.deadline = time.monotonic() + self._limit
+                self.deadline = Deadline.after(self._limit)
                 return None
             if not late:
                 return None

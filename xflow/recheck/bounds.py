@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -42,13 +43,17 @@ FOLDED = 2**22
 """Most elements of a constant expression that is computed."""
 KERNEL = 64
 """By how many roundings a kernel may be off, besides those of each term of a sum."""
+ROOM = 64
+"""By which factor numbers have to be less than the largest float where a kernel may go other ways
+than a definition."""
 SUMS = frozenset(
     (
         *("AveragePool", "Conv", "ConvTranspose", "CumSum", "Einsum", "GlobalAveragePool"),
         *("MatMul", "Mean", "ReduceMean", "ReduceSum", "Sum"),
     )
 )
-"""Operators that give sums of products of elements, or of elements, likewise."""
+"""Operators that give sums of products of elements, or of elements, where the registry does not
+read them."""
 NO_LINES = frozenset[int]()
 
 
@@ -86,9 +91,16 @@ class Analysis:
         self._constants = constants
         self._fold = Folder(constants, stepwise=True)
         self._assumption = assumption
+        self._graph = graph
         self._known: dict[Value, Bounds] = {}
-        self._read = sources(graph)
-        self._tested, self._masking = special(graph, self._read)
+
+    @cached_property
+    def _read(self) -> Mapping[Value, frozenset[Value]]:
+        return sources(self._graph)
+
+    @cached_property
+    def _special(self) -> tuple[frozenset[Value], frozenset[Value]]:
+        return special(self._graph, self._read)
 
     def of(self, value: Value) -> Bounds:
         """The bounds of a value of any type."""
@@ -133,12 +145,15 @@ class Analysis:
         return self._computed(value, inputs, dtype, self._known.__getitem__)
 
     def _of_leaf(self, value: Value) -> Bounds:
-        if self._assumption is Assumption.NONE or value.is_constant or value in self._tested:
+        if self._assumption is Assumption.NONE or value.is_constant:
+            return UNKNOWN
+        tested, masking = self._special
+        if value in tested:
             return UNKNOWN
         dtype = value.type.dtype
         assumed = self._assumption >= Assumption.MODERATE
         most = moderate(dtype) if assumed else largest(dtype)
-        return Bounds(-most, most, minus=value in self._masking)
+        return Bounds(-most, most, minus=value in masking)
 
     # Operators ----------------------------------------------------------------------------------
 
@@ -224,9 +239,11 @@ class Analysis:
 
     def _squares_fit(self, value: Value, inputs: Sequence[Bounds], dtype: str) -> bool:
         """Whether a kernel may add up the squares of all elements: it may subtract such sums."""
+        if self._within(inputs, dtype):
+            return True
         count = product(value.shape)
-        if self._within(inputs, dtype) or not isinstance(count, int):
-            return self._within(inputs, dtype)
+        if not isinstance(count, int):
+            return False
         return inputs[0].magnitude <= math.sqrt(largest(dtype) / (8 * count + 8))
 
     def _defined(self, value: Value, inputs: Sequence[Bounds], dtype: str) -> Bounds:
@@ -245,7 +262,7 @@ class Analysis:
                 if output not in inner:
                     inner[output] = self._computed(output, below, dtype, inner.__getitem__)
         found = inner[outputs[value.index]]
-        near = largest(dtype) / KERNEL
+        near = largest(dtype) / ROOM
         fits = found.is_finite and all(each.magnitude < near for each in (found, *inputs))
         return found if fits or not any(map(_computes, walk(outputs))) else UNKNOWN
 
@@ -351,8 +368,7 @@ class Analysis:
             return self._scaled(y, x, dtype)
         if not (x.is_finite and y.is_finite):
             return UNKNOWN
-        corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
-        low, high = min(corners), max(corners)
+        low, high = _products(x, y)
         if node.inputs[0] == node.inputs[1]:
             low = max(low, 0.0)
         return self._rounded(low, high, dtype, (x, y))
@@ -361,8 +377,7 @@ class Analysis:
         """A product of what may be infinite: with what is positive it stays so."""
         if by.low <= 0:
             return UNKNOWN
-        corners = [a * b for a in (x.low, x.high) for b in (by.low, by.high)]
-        return self._rounded(min(corners), max(corners), dtype, (x, by), flags=x)
+        return self._rounded(*_products(x, by), dtype, (x, by), flags=x)
 
     def _quotient(self, x: Bounds, y: Bounds, dtype: str) -> Bounds:
         if y.nan or y.minus or y.low <= 0 or (y.plus and not x.is_finite):
@@ -467,6 +482,12 @@ class Analysis:
         return self._rounded(low, high, dtype, (x,), terms=terms)
 
 
+def _products(x: Bounds, y: Bounds) -> tuple[float, float]:
+    """The least and the greatest product of elements."""
+    corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
+    return min(corners), max(corners)
+
+
 SELECTING = frozenset({"Identity", "Max", "Min", "Scalar", "Where"})
 """Operators that give elements of their inputs, besides those that move them."""
 
@@ -513,23 +534,22 @@ def _moved(node: Node, inputs: Sequence[Bounds]) -> Bounds:
     if others or not found.minus:
         return found
     before = len(node.inputs[0].shape)
-    if name == "Expand":
-        return replace(found, lines=lines)
-    if name == "Transpose":
-        perm = node.attributes["perm"]
-        assert isinstance(perm, tuple)
-        to = {axis: k for k, axis in enumerate(perm)}
-        moved = (to.get(before + line) for line in lines)
-        return replace(found, lines=frozenset(k - rank for k in moved if k is not None))
-    if name in ("Unsqueeze", "Squeeze"):
-        axes = node.attributes["axes"]
-        longer = rank if name == "Unsqueeze" else before
-        kept = [k for k in range(longer) if isinstance(axes, tuple) and k not in axes]
-        pairs = (
-            {old: new - rank for old, new in enumerate(kept)}
-            if name == "Unsqueeze"
-            else {old: new - rank for new, old in enumerate(kept)}
-        )
-        moved = (pairs.get(before + line) for line in lines)
-        return replace(found, lines=frozenset(k for k in moved if k is not None))
-    return found
+    to = _axes(node, name, before, rank)
+    moved = (to.get(before + line) for line in lines)
+    return replace(found, lines=frozenset(axis - rank for axis in moved if axis is not None))
+
+
+def _axes(node: Node, name: str, before: int, rank: int) -> Mapping[int, int]:
+    """Which axis becomes which where all of its elements stay in line."""
+    axes = node.attributes.get("perm" if name == "Transpose" else "axes", ())
+    assert isinstance(axes, tuple)
+    match name:
+        case "Expand":
+            return {axis: axis + rank - before for axis in range(before)}
+        case "Transpose":
+            return {axis: k for k, axis in enumerate(axes) if isinstance(axis, int)}
+        case "Unsqueeze":
+            return dict(enumerate(k for k in range(rank) if k not in axes))
+        case "Squeeze":
+            return {axis: k for k, axis in enumerate(k for k in range(before) if k not in axes)}
+    return {}

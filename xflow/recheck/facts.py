@@ -39,11 +39,10 @@ class Facts:
 
         Constants are computed on both sides and compared.
         """
-        if _signature(before.node) != _signature(after.node) or before.index != after.index:
+        changed = _changed_inputs(before, after)
+        if changed is None:
             return "it is another operator"
-        for old, new in zip(before.node.inputs, after.node.inputs, strict=True):
-            if old == new:
-                continue
+        for old, new in changed:
             first, second = self._strict.data(old), self._strict.data(new)
             if first is None or second is None or old.type.dtype != new.type.dtype:
                 return "what is read is no constant"
@@ -57,11 +56,10 @@ class Facts:
 
     def decided_test(self, before: Value, after: Value) -> str:
         """Whether an operator reads false in place of tests that no element can pass."""
-        if _signature(before.node) != _signature(after.node) or before.index != after.index:
+        changed = _changed_inputs(before, after)
+        if changed is None:
             return "it is another operator"
-        for old, new in zip(before.node.inputs, after.node.inputs, strict=True):
-            if old == new:
-                continue
+        for old, new in changed:
             if not (new.type.dtype == BOOL and _scalar(new) == 0):
                 return "a test is put to something else than false"
             reason = self._may_pass(old)
@@ -146,18 +144,19 @@ class Facts:
 
     def raised_masks(self, before: Sequence[Value], after: Sequence[Value]) -> str:
         """Whether values differ in masks alone, in which the least float was raised by one unit."""
-        checked: dict[tuple[Value, Value], bool] = {}
+        checked: set[tuple[Value, Value]] = set()
         stack = list(zip(before, after, strict=True))
         while stack:
             old, new = stack.pop()
             if old == new or (old, new) in checked:
                 continue
-            checked[old, new] = True
-            one, other = old.node, new.node
-            if old.index != new.index or _signature(one) != _signature(other):
+            checked.add((old, new))
+            if not _is_same_operator(old, new):
                 return "more is changed than a mask"
-            mask = one.op.mask if isinstance(one.op, Operator) else None
-            for place, (first, second) in enumerate(zip(one.inputs, other.inputs, strict=True)):
+            op = old.node.op
+            mask = op.mask if isinstance(op, Operator) else None
+            pairs = zip(old.node.inputs, new.node.inputs, strict=True)
+            for place, (first, second) in enumerate(pairs):
                 inner = second if place != mask or first == second else self._unraised(second)
                 if inner is None:
                     return "a mask is not raised by one unit in the last place"
@@ -181,6 +180,19 @@ class Facts:
             numbers = [_scalar(each) for each in compared if each != mask]
             return mask if mask in compared and numbers == [least] else None
         return value
+
+
+def _changed_inputs(before: Value, after: Value) -> list[tuple[Value, Value]] | None:
+    """The inputs in which two outputs of one operator differ; None for two operators."""
+    if not _is_same_operator(before, after):
+        return None
+    pairs = zip(before.node.inputs, after.node.inputs, strict=True)
+    return [(old, new) for old, new in pairs if old != new]
+
+
+def _is_same_operator(one: Value, other: Value) -> bool:
+    """Whether both are the same output of the same operator, whatever it reads."""
+    return one.index == other.index and _signature(one.node) == _signature(other.node)
 
 
 def _signature(node: Node) -> object:

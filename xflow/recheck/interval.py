@@ -78,10 +78,12 @@ def of_data(array: Array) -> Bounds:
 
 
 def negated(x: Bounds) -> Bounds:
+    """Bounds of the elements with the other sign."""
     return Bounds(-x.high, -x.low, x.nan, x.minus, x.plus)
 
 
 def magnitudes(x: Bounds) -> Bounds:
+    """Bounds of the magnitudes of the elements."""
     low = 0.0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high))
     return Bounds(low, x.magnitude, x.nan, x.plus or x.minus)
 

@@ -24,7 +24,7 @@ def normalized(node: Node, dtype: str, known: Callable[[Value], Bounds]) -> int 
         below = root if node.op.name == "Div" else _inverted(root, known)
         if below is None or not known(part).is_finite:
             continue
-        inner = _argument(below, "Sqrt", known)
+        inner = _radicand(below, known)
         count = None if inner is None else _mean_square(inner, part, dtype, known)
         if count is not None and node.outputs[0].shape == part.shape:
             return count
@@ -42,14 +42,12 @@ def _inverted(value: Value, known: Callable[[Value], Bounds]) -> Value | None:
     return node.inputs[1] if one else None
 
 
-def _argument(value: Value, name: str, known: Callable[[Value], Bounds]) -> Value | None:
-    """What a root is taken of."""
+def _radicand(value: Value, known: Callable[[Value], Bounds]) -> Value | None:
+    """The value of which another one is the square root."""
     node = value.node
-    if isinstance(node.op, Operator) and node.op.name == name:
-        return node.inputs[0]
-    power = isinstance(node.op, Operator) and node.op.name == "Pow"
-    half = power and known(node.inputs[1]) == Bounds(0.5, 0.5)
-    return node.inputs[0] if half else None
+    name = node.op.name if isinstance(node.op, Operator) else ""
+    is_root = name == "Sqrt" or (name == "Pow" and known(node.inputs[1]) == Bounds(0.5, 0.5))
+    return node.inputs[0] if is_root else None
 
 
 LEAST_EPSILON = {"FLOAT": 1e-37, "DOUBLE": 1e-300, "FLOAT16": 6e-8, "BFLOAT16": 1e-37}

@@ -403,6 +403,7 @@ class _Search:
         In this order each replacement is about values that the others have not changed.
         """
         made = []
+        facts = Facts(graph, self.constants.lookup, self.ranges.assumption)
         for region in reversed(regions):
             solution = solved.get(region.key)
             if solution is None or not self.keeps_digits(graph, region, solution):
@@ -416,7 +417,6 @@ class _Search:
             if fact:
                 whole = raised(solution.outputs, region.graph, region.own, self.ranges, wholly=True)
                 shown = region.instantiate(whole)
-                facts = Facts(graph, self.constants.lookup, self.ranges.assumption)
                 if facts.raised_masks(region.instantiate(solution.outputs), new):
                     continue
             if objection(region.outputs, shown, set(region.inputs), self.ranges):
