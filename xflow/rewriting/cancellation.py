@@ -30,11 +30,11 @@ import numpy as np
 
 from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
-from xflow.core.fold import ConstantLookup
-from xflow.core.graph import requirements, walk
+from xflow.core.fold import ConstantLookup, Folder
+from xflow.core.graph import requirements, walk, with_sizes
 from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator
-from xflow.core.size import Size, free_symbols, substitute
+from xflow.core.size import Expr, Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.match import Match, NoMatch
@@ -63,6 +63,8 @@ NOT_SEEN = "it may lose digits, and it could not be evaluated with the constants
 LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
 
 
+KEEPS = frozenset({"Concat", "Expand", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators in whose results each element of what they read is found, at all sizes."""
 SUM = "Sum"
 """The operator that adds any number of operands, in an order that nobody decides."""
 
@@ -113,6 +115,8 @@ def _factors(
         if value.is_constant:
             array = constants(value)
             if array is None:
+                array = _at_small_sizes(value, constants)
+            if array is None:
                 raise ValueError(f"the data of {name} is not known")
             data[name] = array
     rng = np.random.default_rng(SEED)
@@ -120,6 +124,34 @@ def _factors(
         case = _cut_down(instance, match, data, rng)
         for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
+
+
+def _at_small_sizes(value: Value, constants: ConstantLookup) -> Array | None:
+    """The data of a constant expression where the symbols of the graph stand for a small size.
+
+    An example of dynamic sizes is a mask that is expanded to the batch. None where an operator may
+    leave out elements at one size that it has at another, as a `Slice` does, or makes other ones.
+    """
+    data: dict[str, Array | None] = {}
+    symbols: set[str] = set()
+    for node in walk([value]):
+        if isinstance(node.op, Leaf):
+            data[node.op.key] = constants(node.outputs[0])
+            continue
+        if not isinstance(node.op, Operator):
+            return None
+        shapes = [each.shape for each in (*node.inputs, *node.outputs)]
+        dynamic = {size for shape in shapes for size in shape if isinstance(size, Expr)}
+        keeps = node.op.elementwise or node.op.name in KEEPS
+        if dynamic and not (node.inputs and keeps):
+            return None
+        symbols.update(name for size in dynamic for name in free_symbols(size))
+    (small,) = with_sizes([value], dict.fromkeys(symbols, EXTENT))
+
+    def find(leaf: Value) -> Array | None:
+        return data[leaf.node.op.key] if isinstance(leaf.node.op, Leaf) else None
+
+    return Folder(find)(small)
 
 
 @dataclass(frozen=True)
