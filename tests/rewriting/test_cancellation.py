@@ -1,17 +1,22 @@
 """Digits that a rewrite may lose: at which constants it does, where their sizes are dynamic too."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from graphs import call, tensor
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Value
 from xflow.core.registry import Array
 from xflow.core.size import Size, symbol
-from xflow.rewriting.cancellation import NOT_SEEN, loses_digits
+from xflow.rewriting.cancellation import BOUND, NOT_SEEN, loses_digits
 from xflow.rewriting.match import find_matches
 from xflow.rewriting.numerics import Hazard
+from xflow.rewriting.rounded import have_all_digits
 from xflow.rewriting.text import parse_rules
 
 (ADD_OFFSETS,) = parse_rules("""
@@ -60,3 +65,81 @@ def test_of_a_table_that_is_cut_to_a_dynamic_length_nothing_is_known() -> None:
     source = tensor("c", 64, 4, constant=True)
     part = call("Slice", source, axes=(0,), starts=(0,), ends=(N,), steps=(1,))
     assert lost(part, table, N) == NOT_SEEN
+
+
+(SCALE_OFFSET,) = parse_rules("""
+rule scaled-offset
+  in       x[...] b[...] g[...]
+  from     Mul(Add(x, b), g)
+  to       Add(Mul(x, g), Mul(b, g))
+""")
+TRAINED = np.random.default_rng(3).normal(0, 0.2, (48, 5)).astype(np.float32)
+OFFSET = np.random.default_rng(4).normal(0, 1, 5).astype(np.float32)
+GAIN = np.random.default_rng(5).normal(0, 1e-5, 5).astype(np.float32)
+UNLIKE = np.float32(1.1) + np.float32(1e-4) * TRAINED
+
+
+def lost_behind(producer: Callable[[Value, Value], Value], weights: Array) -> str:
+    """Why `(u @ w + b) * g` must not become `u @ w * g + b * g`; nothing if it may."""
+    data = {"w": weights, "b": OFFSET, "g": GAIN}
+
+    def constants(value: Value) -> Array | None:
+        return data.get(value.node.op.key) if isinstance(value.node.op, Leaf) else None
+
+    b, g = (tensor(name, 5, constant=True) for name in "bg")
+    made = producer(tensor("u", 7, len(weights)), tensor("w", *weights.shape, constant=True))
+    graph = Graph((call("Mul", call("Add", made, b), g),))
+    instance = SCALE_OFFSET.instance(2)
+    (match,) = (m for m in find_matches(instance, graph, constants) if m.bindings["x"] == made)
+    return loses_digits(instance, match, constants, Hazard.CANCELLATION)
+
+
+def product(u: Value, w: Value) -> Value:
+    return call("MatMul", u, w)
+
+
+def test_behind_a_product_with_trained_weights_no_digits_are_left_to_lose() -> None:
+    assert not lost_behind(product, TRAINED)
+
+
+@pytest.mark.parametrize(
+    ("producer", "weights"),
+    [
+        (lambda u, w: call("Slice", u, axes=(1,), starts=(0,), ends=(5,), steps=(1,)), TRAINED),
+        (product, np.eye(48, 5, dtype=np.float32)),
+        (product, np.eye(48, 5, k=-3, dtype=np.float32) * np.float32(0.3)),
+        (product, np.round(16 * TRAINED)),
+        (product, np.where(np.arange(5) == 2, np.eye(48, 5, dtype=np.float32), TRAINED)),
+        (product, TRAINED.astype(np.float16).astype(np.float32)),
+        (product, UNLIKE),
+        (product, np.zeros((48, 5), np.float32)),
+        (product, np.where(TRAINED > 10, TRAINED, np.float32(np.inf))),
+        (lambda u, w: call("Relu", product(u, w)), TRAINED),  # 0, exactly, of all that is negative
+    ],
+    ids=[
+        *("input", "identity", "selection", "integers", "one-column", "16-bits", "table"),
+        *("zeros", "infinities", "behind-another"),
+    ],
+)
+def test_behind_what_may_be_exact_digits_are_lost(
+    producer: Callable[[Value, Value], Value], weights: Array
+) -> None:
+    assert lost_behind(producer, weights)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(2, 80), spread=st.floats(1e-7, 1))
+def test_behind_rounded_weights_the_error_stays_what_it_was(
+    seed: int, rows: int, spread: float
+) -> None:
+    """The inputs sought: those at which a product is nearly an offset's opposite."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(rng.normal(), 1, (rows, 4)).astype(np.float32)
+    b, g = rng.normal(0, 3, (2, 4)).astype(np.float32)
+    assume(have_all_digits(w, 24))
+    wanted = -b * (1 + spread * rng.normal(size=(200, 4)))
+    u = np.linalg.lstsq(w.T.astype(np.float64), wanted.T, rcond=None)[0].T.astype(np.float32)
+    exact = (u.astype(np.float64) @ w + b) * g
+    before = np.abs((u @ w + b) * g - exact).max()
+    after = np.abs((u @ (w * g) + b * g) - exact).max()
+    assert after <= BOUND * before

@@ -364,6 +364,65 @@ CANCELLING = [
         {"x": spread(1e6, 1, 8, 3), "z": spread(1e6, 2, 8, 3)},
     ),
     Case(
+        "coordinates in another order",
+        "(float[8, 3] x) => (float[8, 3] y)",
+        "float[3, 3] w = {0, 1, 0, 0, 0, 1, 1, 0, 0}, float[3] s = {0.02, 0.021, 0.019},"
+        " float[3] b = {-5000000, -5000000, -5000000}",
+        "m = MatMul(x, w) d = Add(m, b) y = Mul(d, s)",
+        {"x": spread(5e6, 50, 8, 3)},
+    ),
+    Case(
+        "scaled differences of neighbours",
+        "(float[1, 1, 12] x) => (float[1, 1, 11] y)",
+        "float[1, 1, 2] w = {-1, 1}, float s = {0.1}",
+        "d = Conv(x, w) y = Mul(d, s)",
+        {"x": spread(5e6, 50, 1, 1, 12)},
+    ),
+    Case(
+        "differences of neighbours in two kernels",
+        "(float[1, 1, 12] x) => (float[1, 2, 11] y)",
+        "float[1, 1, 2] w = {-1, 1}, float[2, 1, 1] v = {0.37, -0.81}, float[2] b = {0.3, 0.7}",
+        "d = Conv(x, w) y = Conv(d, v, b)",
+        {"x": spread(5e6, 50, 1, 1, 12)},
+    ),
+    Case(
+        "differences of neighbours, normalized",
+        "(float[1, 1, 12] x) => (float[1, 1, 11] y)",
+        "float[1, 1, 2] w = {-1, 1}, float[1] scale = {0.9}, float[1] bias = {0.1},"
+        " float[1] mean = {3}, float[1] variance = {210}",
+        "d = Conv(x, w) y = BatchNormalization(d, scale, bias, mean, variance)",
+        {"x": spread(5e6, 50, 1, 1, 12)},
+    ),
+    Case(
+        "differences of columns behind a product",
+        "(float[8, 3] x) => (float[8, 2] y)",
+        "float[3, 2] w = {1, 0, -1, 1, 0, -1}, float[2, 2] v = {0.31, -0.87, 1.13, 0.77}",
+        "d = MatMul(x, w) y = MatMul(d, v)",
+        {"x": spread(5e6, 50, 8, 3)},
+    ),
+    Case(
+        "differences of columns, divided",
+        "(float[8, 3] x) => (float[8, 2] y)",
+        "float[3, 2] w = {1, 0, -1, 1, 0, -1}, float[2] s = {49, 51}",
+        "d = MatMul(x, w) y = Div(d, s)",
+        {"x": spread(5e6, 50, 8, 3)},
+    ),
+    Case(
+        "a scaled weighted sum",
+        "(float[8, 3] x) => (float[8, 1] y)",
+        "float[3] w = {1, -2, 1}, float s = {0.1}, int64[1] axis = {1}",
+        "p = Mul(x, w) d = ReduceSum(p, axis) y = Mul(d, s)",
+        {"x": spread(5e6, 50, 8, 3)},
+    ),
+    Case(
+        "rows of a table of coordinates",
+        "(float[3, 3] x) => (float[3, 2] y)",
+        "float[3, 2] w = {5000012.5, 4999961.5, 4999912, 5000051, 5000033.5, 4999970},"
+        " float[2] s = {0.02, 0.021}, float[2] b = {-5000000, -5000000}",
+        "m = MatMul(x, w) d = Add(m, b) y = Mul(d, s)",
+        {"x": np.eye(3, dtype=np.float32)},
+    ),
+    Case(
         "a quotient of small differences",
         "(float[8, 3] x) => (float[8, 3] y)",
         "float a = {1.7}, float b = {0.6}, float sum = {2.3}",
@@ -648,8 +707,15 @@ def operators(model: onnx.ModelProto) -> list[str]:
             "d = Sub(x, a) e = Sub(d, b) y = Div(e, w)",
             ["Div", "Sub"],
         ),
+        (  # a small scale behind a layer, for which no input is as near to its offset as the scale
+            "(float[4, 3] x) => (float[4, 3] y)",
+            "float[3, 3] w = {0.31, -0.87, 1.13, 0.77, 0.19, -0.43, -0.59, 0.67, 0.29},"
+            " float[3] b = {0.3, 0.7, -0.2}, float[3] s = {0.00001, 0.000023, 0.000017}",
+            "m = MatMul(x, w) d = Add(m, b) y = Mul(d, s)",
+            ["Gemm"],
+        ),
     ],
-    ids=["image", "scaler", "quotient", "comparison", "scalings", "offsets"],
+    ids=["image", "scaler", "quotient", "comparison", "scalings", "offsets", "layer-scale"],
 )
 def test_what_remains_possible_is_done(
     signature: str, weights: str, body: str, left: list[str]

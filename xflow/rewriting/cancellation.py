@@ -8,7 +8,8 @@ of coordinates may be a hundred thousand times as large. Rules that may do this 
 there, on inputs that are sought to tell them apart, as Herbie (Panchekha et al., PLDI 2015) and
 FPTaylor's authors (Solovyev et al., FM 2015) do: of the magnitude of each constant, near each of
 them by about 1 and by about each other constant, and of several magnitudes. What the original loses
-itself is no fault of the rewrite. Where something divides by the result, they are as near to the
+itself is no fault of the rewrite, and neither is what has been lost in the values that both sides
+read (see `rounded`). Where something divides by the result, they are as near to the
 constants as the type allows: then no difference is small enough to be of no account.
 
 Large constants are cut down to a few elements along each axis, in several ways: the rule holds for
@@ -23,7 +24,7 @@ import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import ml_dtypes
 import numpy as np
@@ -33,13 +34,14 @@ from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import requirements, walk, with_sizes
 from xflow.core.node import Leaf, Node, TensorType, Value, leaf
-from xflow.core.registry import Array, Operator
+from xflow.core.registry import Array, Operator, operators
 from xflow.core.size import Expr, Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.match import Match, NoMatch
 from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rewrite import build
+from xflow.rewriting.rounded import is_rounded, may_be_exact
 from xflow.rewriting.rule import Rule
 
 BOUND = 2.0**8
@@ -65,6 +67,8 @@ LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
 
 KEEPS = frozenset({"Concat", "Expand", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators in whose results each element of what they read is found, at all sizes."""
+REDUCTIONS = frozenset({"ReduceSum", "ReduceMean"})
+"""Operators that add elements, besides contractions and convolutions."""
 SUM = "Sum"
 """The operator that adds any number of operands, in an order that nobody decides."""
 
@@ -73,12 +77,23 @@ def hazard_of(rule: Rule) -> Hazard:
     """Where a direction of a rule may lose digits.
 
     One that makes a sum of several operands may where two of them are constants, and are added
-    before the others.
+    before the others. One about products with weights may where these are such that the products,
+    and their sums, are exact: the numerics of rules are measured with numbers of all digits.
     """
     found = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
-    if found is Hazard.NONE and re.search(rf"\b{SUM}\(", rule.rhs):
+    if found or rule.exact is not None:
+        return found
+    if re.search(rf"\b{SUM}\(", rule.rhs):
         return Hazard.OFFSETS
-    return found
+    return Hazard.WEIGHTS if _sums(operators()).search(rule.lhs) else Hazard.NONE
+
+
+@cache
+def _sums(known: tuple[Operator, ...]) -> re.Pattern[str]:
+    """Finds a call of one of the operators that add products, or elements."""
+    roles = ("contraction", "convolution")
+    names = [each.name for each in known if each.role in roles or each.name in REDUCTIONS]
+    return re.compile(rf"\b({'|'.join(names)})\(")
 
 
 def loses_digits(
@@ -97,6 +112,8 @@ def loses_digits(
     if hazard is Hazard.OFFSETS and not any(v.is_constant for v in match.bindings.values()):
         return ""
     try:
+        if hazard is Hazard.WEIGHTS and not _may_be_exact(match, constants):
+            return ""
         factors = _factors(instance, match, constants, hazard, near=near)
         lost = next((factor for factor in factors if factor > BOUND), 0.0)
     except (ShapeError, ZeroDivisionError, IndexError, ValueError, TypeError, KeyError):
@@ -119,11 +136,25 @@ def _factors(
             if array is None:
                 raise ValueError(f"the data of {name} is not known")
             data[name] = array
+    rounded = rounded_leaves(match, constants)
     rng = np.random.default_rng(SEED)
     for _ in range(CUTS):
-        case = _cut_down(instance, match, data, rng)
+        case = _cut_down(instance, match, data, rounded, rng)
         for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
+
+
+def _may_be_exact(match: Match, constants: ConstantLookup) -> bool:
+    """Whether products with some of the constants may be exact; so where their data is unknown."""
+    if match.reals:
+        return True
+    arrays = (constants(value) for value in match.bindings.values() if value.is_constant)
+    return any(array is None or may_be_exact(array) for array in arrays)
+
+
+def rounded_leaves(match: Match, constants: ConstantLookup) -> frozenset[str]:
+    """The leaves of a rule of which the values are rounded already, see `rounded`."""
+    return frozenset(name for name, v in match.bindings.items() if is_rounded(v, constants))
 
 
 def _at_small_sizes(value: Value, constants: ConstantLookup) -> Array | None:
@@ -162,6 +193,8 @@ class _Case:
     right: tuple[Value, ...]
     leaves: Mapping[str, Value]
     data: Mapping[str, Array]
+    rounded: frozenset[str]
+    """Leaves that are no inputs: the sides read numbers of `dtype`, and exact ones are others."""
     reals: tuple[float, ...]
     dtype: str
 
@@ -196,11 +229,14 @@ class _Case:
                 for sign in (1, -1):
                     yield self._drawn(rng, partial(_around, sign * centre, spread, rng))
         several = len(self.leaves) - len(self.data) > 1
-        if several and hazard is Hazard.CANCELLATION:  # they may cancel each other
-            for size in (1e3, 1e6):
+        if hazard is Hazard.WEIGHTS or several and hazard is Hazard.CANCELLATION:
+            for size in (1e3, 1e6):  # they may cancel each other, or their own elements do
                 for turn in (1.0, -1.0):
                     signs = itertools.cycle((1.0, turn))
                     yield self._drawn(rng, partial(_opposed, size, signs, rng))
+        if hazard is Hazard.WEIGHTS:
+            yield self._drawn(rng, _one_hot)
+            yield self._drawn(rng, partial(_alternating, 1e6, rng))
 
     def _drawn(
         self, rng: np.random.Generator, draw: Callable[[tuple[int, ...]], Array]
@@ -213,7 +249,8 @@ class _Case:
             elif value.type.dtype == BOOL:
                 made[name] = rng.random(shape) < 0.5
             elif value.type.dtype in FLOATS:
-                made[name] = _rounded(np.asarray(draw(shape)), self.dtype)
+                drawn = np.asarray(draw(shape))  # both sides round it
+                made[name] = drawn if name in self.rounded else _rounded(drawn, self.dtype)
             else:
                 made[name] = rng.integers(0, 2, shape)
         return made
@@ -257,13 +294,16 @@ def _factor(truth: Array, old: Array, new: Array, unit: float) -> float:
 
 
 def _cut_down(
-    instance: Instance, match: Match, data: Mapping[str, Array], rng: np.random.Generator
+    instance: Instance,
+    match: Match,
+    data: Mapping[str, Array],
+    rounded: frozenset[str],
+    rng: np.random.Generator,
 ) -> _Case:
     """The rule at small sizes that suit it, with parts of the constants. Raises ShapeError."""
     sizes = _small_sizes(instance, match)
-    chosen: dict[tuple[int, int], Array] = {}
     leaves: dict[str, Value] = {}
-    parts: dict[str, Array] = {}
+    whole: dict[str, Array] = {}
     for pattern in instance.inputs:
         name = leaf_name(pattern)
         if name not in match.bindings:
@@ -278,15 +318,10 @@ def _cut_down(
         leaves[name] = leaf(name, TensorType(bound.type.dtype, shape))
         if name in data:
             array = data[name] if is_float(data[name]) else np.asarray(data[name])
-            if array.ndim != len(shape):
-                array = np.broadcast_to(array, shape)
-            for axis, (old, new) in enumerate(zip(array.shape, shape, strict=True)):
-                if old < new:
-                    raise ShapeError("a constant of another shape")
-                if (old, new) not in chosen:
-                    chosen[old, new] = np.sort(rng.permutation(old)[:new])
-                array = np.take(array, chosen[old, new], axis=axis)
-            parts[name] = array
+            whole[name] = array if array.ndim == len(shape) else np.broadcast_to(array, shape)
+            if any(old < new for old, new in zip(whole[name].shape, shape, strict=True)):
+                raise ShapeError("a constant of another shape")
+    parts = _parts(whole, {name: _extents(leaves[name]) for name in whole}, rng)
     small = Match((), leaves, sizes, match.reals, frozenset(), match.dtype)
     sides = [build(side, small) for side in (instance.lhs, instance.rhs)]
     for side in sides:
@@ -294,7 +329,40 @@ def _cut_down(
             raise ShapeError(side.reason)
     left, right = (side.values for side in sides if not isinstance(side, NoMatch))
     reals = tuple(map(float, match.reals.values()))
-    return _Case(left, right, leaves, parts, reals, match.dtype)
+    return _Case(left, right, leaves, parts, rounded, reals, match.dtype)
+
+
+def _parts(
+    whole: Mapping[str, Array],
+    extents: Mapping[str, tuple[int, ...]],
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """Constants cut down to these extents, axes of the same extent at the same places.
+
+    Of those that are mostly zeros, places with other numbers beside each other are taken.
+    """
+    chosen: dict[tuple[int, int], dict[int, None]] = {}
+    for name, array in whole.items():
+        others = np.flatnonzero(array)
+        if not 0 < 2 * len(others) < array.size:
+            continue
+        place = np.unravel_index(rng.choice(others), array.shape)
+        for axis, cut in enumerate(zip(array.shape, extents[name], strict=True)):
+            line = array[(*place[:axis], slice(None), *place[axis + 1 :])]
+            beside = [int(place[axis]), *map(int, np.flatnonzero(line))]
+            chosen.setdefault(cut, {}).update(dict.fromkeys(beside))
+    parts: dict[str, Array] = {}
+    for name, array in whole.items():
+        for axis, (old, new) in enumerate(zip(array.shape, extents[name], strict=True)):
+            some = chosen.setdefault((old, new), {})
+            some.update(dict.fromkeys(map(int, rng.permutation(old))) if len(some) < new else {})
+            array = np.take(array, sorted([*some][:new]), axis=axis)
+        parts[name] = array
+    return parts
+
+
+def _extents(value: Value) -> tuple[int, ...]:
+    return tuple(_plain(n) for n in value.shape)
 
 
 def _small_sizes(instance: Instance, match: Match) -> dict[str, Size]:
@@ -347,6 +415,22 @@ def _opposed(
 ) -> Array:
     """Data of a magnitude, with the next of the signs."""
     return next(signs) * (size + rng.standard_normal(shape))
+
+
+def _alternating(size: float, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Data of a magnitude, of which neighbours along any axis cancel each other."""
+    signs = np.ones(shape)
+    for axis, extent in enumerate(shape):
+        along = 1 - 2 * (np.arange(extent) % 2)
+        if extent > 1 and extent % 2:
+            along[-1] = 0  # nothing cancels it
+        signs *= along.reshape(-1, *[1] * (len(shape) - axis - 1))
+    return size * signs + rng.standard_normal(shape)
+
+
+def _one_hot(shape: tuple[int, ...]) -> Array:
+    """Rows of zeros with one 1 each, which choose rows of weights."""
+    return np.broadcast_to(np.eye(*shape[-2:]) if len(shape) > 1 else np.arange(*shape) == 0, shape)
 
 
 def _fitted(array: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

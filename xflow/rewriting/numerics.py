@@ -46,6 +46,8 @@ class Hazard(IntEnum):
     """Where an input nearly is a constant that is subtracted from it."""
     CANCELLATION = 2
     """Where any inputs nearly cancel each other."""
+    WEIGHTS = 3
+    """Where products with constants are exact, as with an identity matrix or differences."""
 
 
 @dataclass(frozen=True)

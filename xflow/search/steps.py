@@ -21,7 +21,7 @@ from xflow.core.node import Leaf, Node, Opaque, Value, with_inputs
 from xflow.core.registry import Operator
 from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all
 from xflow.rewriting.admission import Places
-from xflow.rewriting.cancellation import loses_digits
+from xflow.rewriting.cancellation import loses_digits, rounded_leaves
 from xflow.rewriting.index import Entry, RuleIndex, below, operators_of
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, NoMatch, find_matches
@@ -290,6 +290,7 @@ class Steps:
             id(instance),
             near,
             match.dtype,
+            rounded_leaves(match, self.constants),
             tuple(sorted(match.reals.items())),
             tuple((name, str(size)) for name, size in sorted(match.sizes.items())),
             tuple((name, v if v.is_constant else v.type) for name, v in match.bindings.items()),
