@@ -415,6 +415,37 @@ CANCELLING = [
         {"x": spread(5e6, 50, 8, 3)},
     ),
     Case(
+        "a product with what is all but 1",
+        "(float[3] x, float[3] z) => (float[3] y, float[3] k)",
+        "float one = {1}",
+        "a = Sub(z, one) y = Mul(x, a) k = Mul(x, z)",
+        {"x": floats([0.3, 0.7, 1.1]), "z": floats([1 + 2**-20, 1 - 2**-21, 1 + 2**-22])},
+    ),
+    Case(
+        "a product with what is all but -1",
+        "(float[3] x, float[3] z) => (float[3] y, float[3] k)",
+        "float one = {1}",
+        "a = Add(one, z) y = Mul(x, a) k = Mul(x, z)",
+        {"x": floats([0.3, 0.7, 1.1]), "z": floats([-1 + 2**-20, -1 - 2**-21, -1 + 2**-22])},
+    ),
+    Case(
+        "a blend with a large number that does not count",
+        "(float[3] x, float[3] z, float[3] t) => (float[3] y)",
+        "float one = {1}",
+        "u = Sub(one, t) a = Mul(x, u) b = Mul(z, t) y = Add(a, b)",
+        {"x": floats([1e9] * 3), "z": floats([1.5, -2.25, 0.1]), "t": floats([1] * 3)},
+    ),
+    Case(
+        "one large feature among many",
+        "(float[8, 256] x) => (float[8, 2] y)",
+        f"float[256] mean = {{{', '.join(['0'] * 77 + ['5000000'] + ['0'] * 178)}}},"
+        f" float[256] std = {{{', '.join(['1'] * 77 + ['50'] + ['1'] * 178)}}},"
+        f" float[256, 2] w = {{{', '.join(f'{np.sin(i):.4f}' for i in range(512))}}}",
+        "d = Sub(x, mean) z = Div(d, std) y = MatMul(z, w)",
+        {"x": np.where(np.arange(256) == 77, spread(5e6, 50, 8, 256), spread(0, 1, 8, 256))},
+        tolerance=2e-5,
+    ),
+    Case(
         "rows of a table of coordinates",
         "(float[3, 3] x) => (float[3, 2] y)",
         "float[3, 2] w = {5000012.5, 4999961.5, 4999912, 5000051, 5000033.5, 4999970},"

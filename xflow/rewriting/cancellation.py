@@ -12,8 +12,8 @@ itself is no fault of the rewrite, and neither is what has been lost in the valu
 read (see `rounded`). Where something divides by the result, they are as near to the
 constants as the type allows: then no difference is small enough to be of no account.
 
-Large constants are cut down to a few elements along each axis, in several ways: the rule holds for
-all sizes, and so do its errors.
+Large constants are cut down to a few elements along each axis, in several ways (see `excerpts`):
+the rule holds for all sizes, and so do its errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache, partial
 
 import ml_dtypes
@@ -37,6 +38,7 @@ from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator, operators
 from xflow.core.size import Expr, Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
+from xflow.rewriting.excerpts import CUTS, Wanted, excerpts, wide
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.match import Match, NoMatch
 from xflow.rewriting.numerics import Hazard
@@ -52,13 +54,13 @@ MOST = 4096
 """Most elements of an input that is evaluated."""
 LEAST = 4
 """Elements of a slice whose errors are judged by themselves."""
-CUTS = 3
-"""In how many ways large constants are cut down."""
 SEED = 20
 """What all that is random is drawn by."""
 
 NEAR = 4.0
 """By how many roundings inputs that are all but equal to a constant differ from it."""
+SMALL = 2.0**-14
+"""By how much inputs that are near a number that a rule names differ from it."""
 HUGE = 1e30
 """Constants from here on are no deviations: masks have such."""
 NOT_SEEN = "it may lose digits, and it could not be evaluated with the constants at hand"
@@ -67,6 +69,8 @@ LOST = "it loses digits that the original keeps, by a factor of {factor:.0f}"
 
 KEEPS = frozenset({"Concat", "Expand", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators in whose results each element of what they read is found, at all sizes."""
+LITERAL = re.compile(r"\b(?:Add|Sub)\((?:\d|(?:[^()]|\((?:[^()]|\([^()]*\))*\))*, \d)")
+"""A sum with a number that the text of a rule names."""
 REDUCTIONS = frozenset({"ReduceSum", "ReduceMean"})
 """Operators that add elements, besides contractions and convolutions."""
 SUM = "Sum"
@@ -77,14 +81,17 @@ def hazard_of(rule: Rule) -> Hazard:
     """Where a direction of a rule may lose digits.
 
     One that makes a sum of several operands may where two of them are constants, and are added
-    before the others. One about products with weights may where these are such that the products,
-    and their sums, are exact: the numerics of rules are measured with numbers of all digits.
+    before the others. One that adds a number that its text names may near that number. One about
+    products with weights may where these are such that the products, and their sums, are exact: the
+    numerics of rules are measured with numbers of all digits.
     """
     found = Hazard.NONE if rule.numerics is None else rule.numerics.hazard
     if found or rule.exact is not None:
         return found
     if re.search(rf"\b{SUM}\(", rule.rhs):
         return Hazard.OFFSETS
+    if LITERAL.search(rule.lhs):
+        return Hazard.CANCELLATION
     return Hazard.WEIGHTS if _sums(operators()).search(rule.lhs) else Hazard.NONE
 
 
@@ -138,8 +145,8 @@ def _factors(
             data[name] = array
     rounded = rounded_leaves(match, constants)
     rng = np.random.default_rng(SEED)
-    for _ in range(CUTS):
-        case = _cut_down(instance, match, data, rounded, rng)
+    for wanted in CUTS if data else CUTS[-1:]:
+        case = replace(_cut_down(instance, match, data, wanted, rng), rounded=rounded)
         for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
 
@@ -193,10 +200,10 @@ class _Case:
     right: tuple[Value, ...]
     leaves: Mapping[str, Value]
     data: Mapping[str, Array]
-    rounded: frozenset[str]
-    """Leaves that are no inputs: the sides read numbers of `dtype`, and exact ones are others."""
     reals: tuple[float, ...]
     dtype: str
+    rounded: frozenset[str] = frozenset()
+    """Leaves that are no inputs: the sides read numbers of `dtype`, and exact ones are others."""
 
     @property
     def _unit(self) -> float:
@@ -204,8 +211,16 @@ class _Case:
 
     @property
     def _constants(self) -> list[Array]:
+        """The data of the constants, and the numbers of the left side."""
         constants = [wide(array) for array in self.data.values() if is_float(array)]
-        return [*constants, *(np.asarray(number) for number in self.reals)]
+        return [*constants, *self._numbers]
+
+    @property
+    def _numbers(self) -> list[Array]:
+        """The numbers that the left side names."""
+        named = (attribute for node in walk(self.left) for attribute in node.attributes.values())
+        numbers = {float(each) for each in named if isinstance(each, Fraction)}
+        return [np.asarray(each) for each in sorted({*numbers, *self.reals})]
 
     def near(self, rng: np.random.Generator) -> Iterator[dict[str, Array]]:
         """Inputs at which differences are small: all but equal to constants, or to two of them."""
@@ -229,7 +244,11 @@ class _Case:
                 for sign in (1, -1):
                     yield self._drawn(rng, partial(_around, sign * centre, spread, rng))
         several = len(self.leaves) - len(self.data) > 1
-        if hazard is Hazard.WEIGHTS or several and hazard is Hazard.CANCELLATION:
+        if several and hazard is Hazard.CANCELLATION:  # in x * (1 - z), x may be of any size
+            for centre in self._numbers:
+                for sign in (1, -1):
+                    yield self._drawn(rng, partial(_around, sign * centre, SMALL, rng))
+        if hazard is Hazard.WEIGHTS or (several and hazard is Hazard.CANCELLATION):
             for size in (1e3, 1e6):  # they may cancel each other, or their own elements do
                 for turn in (1.0, -1.0):
                     signs = itertools.cycle((1.0, turn))
@@ -297,7 +316,7 @@ def _cut_down(
     instance: Instance,
     match: Match,
     data: Mapping[str, Array],
-    rounded: frozenset[str],
+    wanted: Wanted,
     rng: np.random.Generator,
 ) -> _Case:
     """The rule at small sizes that suit it, with parts of the constants. Raises ShapeError."""
@@ -321,7 +340,7 @@ def _cut_down(
             whole[name] = array if array.ndim == len(shape) else np.broadcast_to(array, shape)
             if any(old < new for old, new in zip(whole[name].shape, shape, strict=True)):
                 raise ShapeError("a constant of another shape")
-    parts = _parts(whole, {name: _extents(leaves[name]) for name in whole}, rng)
+    parts = excerpts(whole, {name: _extents(leaves[name]) for name in whole}, wanted, rng)
     small = Match((), leaves, sizes, match.reals, frozenset(), match.dtype)
     sides = [build(side, small) for side in (instance.lhs, instance.rhs)]
     for side in sides:
@@ -329,36 +348,7 @@ def _cut_down(
             raise ShapeError(side.reason)
     left, right = (side.values for side in sides if not isinstance(side, NoMatch))
     reals = tuple(map(float, match.reals.values()))
-    return _Case(left, right, leaves, parts, rounded, reals, match.dtype)
-
-
-def _parts(
-    whole: Mapping[str, Array],
-    extents: Mapping[str, tuple[int, ...]],
-    rng: np.random.Generator,
-) -> dict[str, Array]:
-    """Constants cut down to these extents, axes of the same extent at the same places.
-
-    Of those that are mostly zeros, places with other numbers beside each other are taken.
-    """
-    chosen: dict[tuple[int, int], dict[int, None]] = {}
-    for name, array in whole.items():
-        others = np.flatnonzero(array)
-        if not 0 < 2 * len(others) < array.size:
-            continue
-        place = np.unravel_index(rng.choice(others), array.shape)
-        for axis, cut in enumerate(zip(array.shape, extents[name], strict=True)):
-            line = array[(*place[:axis], slice(None), *place[axis + 1 :])]
-            beside = [int(place[axis]), *map(int, np.flatnonzero(line))]
-            chosen.setdefault(cut, {}).update(dict.fromkeys(beside))
-    parts: dict[str, Array] = {}
-    for name, array in whole.items():
-        for axis, (old, new) in enumerate(zip(array.shape, extents[name], strict=True)):
-            some = chosen.setdefault((old, new), {})
-            some.update(dict.fromkeys(map(int, rng.permutation(old))) if len(some) < new else {})
-            array = np.take(array, sorted([*some][:new]), axis=axis)
-        parts[name] = array
-    return parts
+    return _Case(left, right, leaves, parts, reals, match.dtype)
 
 
 def _extents(value: Value) -> tuple[int, ...]:
@@ -430,7 +420,8 @@ def _alternating(size: float, rng: np.random.Generator, shape: tuple[int, ...]) 
 
 def _one_hot(shape: tuple[int, ...]) -> Array:
     """Rows of zeros with one 1 each, which choose rows of weights."""
-    return np.broadcast_to(np.eye(*shape[-2:]) if len(shape) > 1 else np.arange(*shape) == 0, shape)
+    rows, columns = (1, 1, *shape)[-2:]
+    return np.broadcast_to(np.eye(rows, columns), (*shape[:-2], rows, columns)).reshape(shape)
 
 
 def _fitted(array: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -444,11 +435,6 @@ def _fitted(array: Array, shape: tuple[int, ...], rng: np.random.Generator) -> A
 def is_float(array: Array) -> bool:
     """Whether data is of a type of floats."""
     return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
-
-
-def wide(array: Array) -> Array:
-    """Data as float64, its numbers alone: 0 where there is none."""
-    return np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 _STORED = {

@@ -1,8 +1,8 @@
-"""Values that are rounded already, whatever the inputs are: products with weights of all digits.
+"""Values that are rounded already, whatever the inputs are: products with weights, exponentials.
 
 ``(x + b) * g`` is exact where x is nearly -b, and ``x * g + b * g`` is not. If x is an input, the
 rewrite loses digits there. If x is ``u @ w`` with trained weights, x itself is known to a unit in
-the last place only, and nothing is left to lose.
+the last place only, and nothing is left to lose. The same holds of exponentials, and of sigmoids.
 
 Weights may be such that their products are exact: an identity matrix, integers, a table of which
 each row is a large number with a small deviation. So a value counts as rounded only if each column
@@ -30,8 +30,14 @@ DIGITS = {"FLOAT": 24, "DOUBLE": 53, "FLOAT16": 11, "BFLOAT16": 8}
 """Binary digits of the types of elements."""
 
 
+ROUNDED = frozenset({"Erf", "Exp", "Sigmoid", "Softplus", "Tanh"})
+"""Functions that have no exact results but at single points."""
+
+
 def is_rounded(value: Value, constants: ConstantLookup) -> bool:
     """Whether a value differs from what it is for real numbers by a rounding of its magnitude."""
+    if isinstance(value.node.op, Operator) and value.node.op.name in ROUNDED:
+        return True
     weights = _columns(value, constants)
     if weights is None or value.type.dtype not in FLOATS:
         return False
@@ -43,10 +49,11 @@ def have_all_digits(weights: Array, digits: int) -> bool:
 
     `digits` is how many binary digits the type of the elements has.
     """
-    rows = len(weights)
-    picked = np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(int) if rows else []
+    if not weights.size:
+        return False
+    picked = np.linspace(0, len(weights) - 1, min(len(weights), SAMPLE)).astype(int)
     sample = np.asarray(weights[picked], np.float64).reshape(len(picked), -1)
-    if not sample.size or not np.isfinite(sample).all():
+    if not np.isfinite(sample).all():
         return False
     fraction = np.ldexp(np.frexp(sample)[0], digits * 2 // 3)
     long = np.count_nonzero(fraction != np.floor(fraction), axis=0)
