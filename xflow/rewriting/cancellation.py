@@ -355,9 +355,9 @@ def _extents(value: Value) -> tuple[int, ...]:
     return tuple(_plain(n) for n in value.shape)
 
 
-def _small_sizes(instance: Instance, match: Match) -> dict[str, Size]:
+def _small_sizes(instance: Instance, match: Match) -> Mapping[str, Size]:
     """The symbols of a rule with smaller values, as far as its conditions allow."""
-    sizes: dict[str, Size] = {name: _plain(size) for name, size in match.sizes.items()}
+    sizes: Mapping[str, Size] = {name: _plain(size) for name, size in match.sizes.items()}
     conditions = [*instance.where, *requirements(instance.lhs), *requirements(instance.rhs)]
 
     def suit(values: Mapping[str, Size]) -> bool:
@@ -367,12 +367,22 @@ def _small_sizes(instance: Instance, match: Match) -> dict[str, Size]:
             return False
 
     for name in sorted(sizes, key=lambda name: -abs(_plain(sizes[name]))):
-        for smaller in (EXTENT, EXTENT - 2, EXTENT + 2):
-            trial = {**sizes, name: smaller}
-            if _plain(sizes[name]) > smaller and suit(trial):
-                sizes = trial
-                break
+        trials = (_smaller(sizes, name, size) for size in (EXTENT, EXTENT - 2, EXTENT + 2))
+        sizes = next((trial for some in trials for trial in some if suit(trial)), sizes)
     return sizes
+
+
+def _smaller(sizes: Mapping[str, Size], name: str, smaller: int) -> Iterator[Mapping[str, Size]]:
+    """Sizes of which one is smaller: it alone, with those equal to it, and with its multiples.
+
+    The channels of an image, those of kernels and the number of groups depend on each other.
+    """
+    size = _plain(sizes[name])
+    if size > smaller:
+        times = {other: _plain(each) // size for other, each in sizes.items() if each == size}
+        multiples = {o: _plain(n) // size for o, n in sizes.items() if n and not _plain(n) % size}
+        for factors in ({name: 1}, times, multiples):
+            yield {**sizes, **{other: factor * smaller for other, factor in factors.items()}}
 
 
 def _plain(size: Size) -> int:

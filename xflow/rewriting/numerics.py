@@ -47,7 +47,12 @@ class Hazard(IntEnum):
     CANCELLATION = 2
     """Where any inputs nearly cancel each other."""
     WEIGHTS = 3
-    """Where products with constants are exact, as with an identity matrix or differences."""
+    """Where products with constants are exact, as with an identity matrix or differences: there are
+    many such rules, and few such constants."""
+
+    def includes(self, other: Hazard) -> bool:
+        """Whether who avoids this hazard avoids the other one: `WEIGHTS` is the last to be."""
+        return bool(self and other) and (self is Hazard.WEIGHTS or other is not Hazard.WEIGHTS)
 
 
 @dataclass(frozen=True)

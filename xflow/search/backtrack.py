@@ -24,6 +24,7 @@ from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.cost.target import Layout
 from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.numerics import Hazard
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.policy import POLICY
 from xflow.search.states import Signature, State, cheapest, choice
@@ -61,7 +62,7 @@ class Explorer:
         layout: Layout | None = None,
         doubt: bool = False,
         outside: Sequence[Observed] = (),
-        careful: bool = False,
+        careful: Hazard = Hazard.NONE,
     ) -> None:
         self.steps = Steps(
             rules,

@@ -30,6 +30,7 @@ from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator
 from xflow.rewriting.index import RuleIndex, operators_of
 from xflow.rewriting.instance import Instance
+from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rule import Rule
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.states import State
@@ -82,7 +83,7 @@ class Waves:
         work: float = float("inf"),
         deadline: Deadline = NEVER,
         outside: Sequence[Observed] = (),
-        careful: bool = False,
+        careful: Hazard = Hazard.NONE,
     ) -> None:
         self.steps = Steps(
             rules,

@@ -15,6 +15,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Node, Value, leaf
 from xflow.core.registry import Array
 from xflow.core.sorts import FLOATS
+from xflow.rewriting.numerics import Hazard
 from xflow.search.policy import POLICY, Policy
 from xflow.search.region import Region
 
@@ -37,8 +38,8 @@ class Constants:
         self.policy = policy
         self.ranges = Ranges(lookup, assumption)
         self.outside = outside
-        self.careful: set[Node] = set()
-        """The nodes of regions of which a form lost digits."""
+        self.careful: dict[Node, Hazard] = {}
+        """The nodes of regions of which a form lost digits, and by rules of which hazard."""
         self._keys: dict[Value, str | None] = {}
 
     def contexts(self, graph: Graph) -> Mapping[Value, Observed]:

@@ -10,6 +10,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value, apply
 from xflow.core.registry import Operator
 from xflow.cost import Layouts, Use
+from xflow.rewriting.numerics import Hazard
 from xflow.search.constants import Constants
 from xflow.search.region import Region, passes_blocks
 from xflow.search.seams import parts_of
@@ -163,7 +164,7 @@ def region_of(
             sensitive_outside(graph, value, inside, sensitive, constants.outside)
             for value in outputs
         ),
-        not inside.isdisjoint(constants.careful),
+        max((constants.careful.get(node, Hazard.NONE) for node in inside), default=Hazard.NONE),
     )
 
 

@@ -24,6 +24,7 @@ from xflow.core.progress import Progress
 from xflow.cost import CostModel
 from xflow.recheck.facts import Facts
 from xflow.rewriting.cancellation import hazard_of
+from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
@@ -378,9 +379,9 @@ class _Search:
         rules.
         """
         rules = self.directions
-        if region.careful or not any(
-            hazard_of(rules[name]) for name in solution.rules if name in rules
-        ):
+        hazards = {hazard_of(rules[name]) for name in solution.rules if name in rules}
+        doubted = {each for each in hazards if each and not region.careful.includes(each)}
+        if not doubted:
             return True
         surroundings = Surroundings(graph, self.ranges, self.constants.outside, rules, self.folder)
         try:
@@ -389,7 +390,8 @@ class _Search:
                 return True
         except Unfounded:
             pass
-        self.constants.careful |= region.nodes
+        avoided = Hazard.CANCELLATION if doubted - {Hazard.WEIGHTS} else Hazard.WEIGHTS
+        self.constants.careful.update(dict.fromkeys(region.nodes, avoided))
         return False
 
     def rewrite(

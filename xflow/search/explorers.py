@@ -23,6 +23,7 @@ from xflow.cost.estimate import Estimator
 from xflow.cost.target import Layout, TargetModel
 from xflow.rewriting.derivation import Application
 from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
@@ -263,7 +264,7 @@ class _Task:
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
     uses: tuple[Use, ...]
     outside: tuple[Observed, ...]
-    careful: bool
+    careful: Hazard
     share: Share
 
 
@@ -285,7 +286,7 @@ class _Shared:
         share: Share,
         *,
         outside: Sequence[Observed],
-        careful: bool,
+        careful: Hazard,
     ) -> Exploration:
         """Explore a region's graph with its share; see `Explorer` for the others.
 

@@ -16,6 +16,7 @@ from xflow.analysis.observers import Observed
 from xflow.core.graph import Graph, rebuild
 from xflow.core.node import Leaf, Node, Value, apply, leaf
 from xflow.cost import Layouts, Use
+from xflow.rewriting.numerics import Hazard
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Region:
     """The nodes of the whole graph that are in it, constant expressions aside."""
     outside: tuple[Observed, ...]
     """How the outputs are observed outside."""
-    careful: bool = False
-    """Whether a form of it lost digits, so that no step is tried that might lose some."""
+    careful: Hazard = Hazard.NONE
+    """How a form of it lost digits: no step is tried that might lose some in that way."""
 
     @property
     def own(self) -> dict[Value, Value]:

@@ -222,7 +222,7 @@ class Steps:
         *,
         outside: Sequence[Observed] = (),
         assumption: Assumption = DEFAULT,
-        careful: bool = False,
+        careful: Hazard = Hazard.NONE,
     ) -> None:
         self.rules = rules
         self.constants = constants
@@ -285,7 +285,7 @@ class Steps:
         assert instance is not None
         constants = [value for value in match.bindings.values() if value.is_constant]
         if any(self.constants(value) is None for value in constants):
-            return self.careful
+            return self.careful.includes(step.cancels)
         key = (
             id(instance),
             near,
