@@ -98,7 +98,7 @@ def beyond_memory(model: onnx.ModelProto) -> None:
 REFUSED: dict[str, tuple[Callable[[onnx.ModelProto], None], str]] = {
     "ONNX's operators twice": (imported_twice, "ai.onnx is imported in two versions, 17 and 11"),
     "other operators twice": (imported_twice_elsewhere, "own is imported in two versions, 1 and 2"),
-    "in a function": (imported_twice_in_a_function, "own F: the operator set ai.onnx is imported"),
+    "in a function": (imported_twice_in_a_function, "own.F: the operator set ai.onnx is imported"),
     "the name of a result": (shadows("t"), "is named 't'"),
     "the name of an input": (shadows("x"), "is named 'x'"),
     "the name of a weight": (shadows("w"), "is named 'w'"),
