@@ -2,8 +2,11 @@
 
 import os
 import time
+from pathlib import Path
 
-from xflow.core.processes import answers, process_pool
+import pytest
+
+from xflow.core.processes import Script, answers, process_pool
 
 
 def test_a_task_beyond_its_limit_is_a_timeout_and_the_next_one_is_answered() -> None:
@@ -25,3 +28,35 @@ def test_a_pool_that_is_left_waits_for_no_job() -> None:
         for _ in range(3):
             pool.submit(time.sleep, 60)
     assert time.monotonic() - start < 30
+
+
+ECHO = """
+import struct, sys, time
+def send(body):
+    sys.stdout.buffer.write(struct.pack("<Q", len(body)) + body)
+    sys.stdout.flush()
+send(b"")
+while head := sys.stdin.buffer.read(8):
+    body = sys.stdin.buffer.read(*struct.unpack("<Q", head))
+    if body == b"die":
+        sys.exit(1)
+    if body == b"hang":
+        time.sleep(600)
+    send(body)
+"""
+
+
+def test_a_script_answers_and_is_started_again_after_it_dies_or_hangs(tmp_path: Path) -> None:
+    path = tmp_path / "echo.py"
+    path.write_text(ECHO)
+    script = Script(path)
+    large = bytes(10**7)
+    for _ in range(2):
+        assert script.ask(large, 60.0) == large
+        with pytest.raises(ChildProcessError):
+            script.ask(b"die", 60.0)
+        with pytest.raises(TimeoutError, match=r"more than 0\.2 s"):
+            script.ask(b"hang", 0.2)
+    path.unlink()
+    with pytest.raises(ChildProcessError):
+        script.ask(b"", 60.0)

@@ -1,5 +1,6 @@
 """Real inputs: in all forms in which they are given, and one sentence where they do not suit."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,18 @@ def pickled(path: Path) -> None:
     np.savez(path, a=np.array([{"a": 1}], dtype=object))
 
 
+def claiming(shape: str, length: int, name: str = "a") -> Callable[[Path], None]:
+    """A file of one array whose header says that it has this shape, with so many bytes of data."""
+
+    def make(path: Path) -> None:
+        said = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+        header = b"\x93NUMPY\x01\x00" + (len(said) + 1).to_bytes(2, "little") + said + b"\n"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(f"{name}.npy", header + bytes(length))
+
+    return make
+
+
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "absent": (lambda path: None, "no such file or folder"),
     "text": (lambda path: path.write_text("a,b"), "this is no .npz file; make it with numpy.savez"),
@@ -148,6 +161,12 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "hollow": (lambda path: (path / "test_data_set_0").mkdir(parents=True), "no input_0.pb"),
     "garbage": (garbage, "no message for input 'a', which is a tensor"),
     "more": (lambda path: message(path, 7, X), "has 2 inputs, and this is number 7"),
+    "huge": (claiming("(1000000000, 3)", 0), "'a' has 79 bytes where 12000000000 are needed"),
+    "large": (claiming("(6, 10000000)", 240_000_000), "dimension 1 of input 'a' is 10000000"),
+    "unknown, large": (claiming("(6, 10000000)", 240_000_000, "c"), "the model has no input 'c'"),
+    "nested": (claiming("(" * 3000, 0), "this .npz file cannot be read"),
+    "negative": (claiming("(-1, 3)", 0), "this .npz file cannot be read"),
+    "no array": (lambda path: zipfile.ZipFile(path, "w").writestr("a", b"text"), "cannot be read"),
     "weight": (lambda path: np.savez(path, w=X, a=GOOD["a"], b=GOOD["b"]), "has a value in the"),
 }
 

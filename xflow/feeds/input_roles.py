@@ -17,7 +17,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.inliner import inline_local_functions
 
-from xflow.onnx.types import infer_shapes
+from xflow.onnx.inference import infer_shapes
 
 INT_TYPES = {TensorProto.INT64, TensorProto.INT32}
 REAL_TYPES = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16}

@@ -7,19 +7,20 @@ files `output_K.pb` beside them are not read: models are compared with the input
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, ValueInfoProto, numpy_helper
 
 from xflow.core.errors import UsageError
+from xflow.core.limits import FED_BYTES
 from xflow.feeds.edge_cases import InputSet
 from xflow.feeds.inputs import element, is_fixed, is_sequence
 from xflow.onnx.interface import required_inputs
@@ -57,7 +58,7 @@ def real_inputs(model: ModelProto, given: Given | Sequence[Given] | None) -> lis
 def _read(model: ModelProto, path: Path) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield the sets in a file or a folder, each with its place."""
     if path.is_file():
-        yield _archive(path), str(path)
+        yield _archive(model, path), str(path)
         return
     if not path.is_dir():
         raise UsageError("there is no such file or folder of inputs", str(path))
@@ -73,15 +74,18 @@ def _read(model: ModelProto, path: Path) -> Iterator[tuple[Mapping[str, Any], st
         what = "there are no inputs in this folder"
         raise UsageError(what, str(path), "put .npz files or folders test_data_set_N there")
     for each in archives:
-        yield _archive(each), str(each)
+        yield _archive(model, each), str(each)
     for each in folders:
         if not _messages(each):
             raise UsageError("there is no input_0.pb in this folder", str(each))
         yield _test_data(model, each), str(each)
 
 
-def _archive(path: Path) -> Mapping[str, Any]:
-    """Read a file of arrays; nothing in it is run."""
+def _archive(model: ModelProto, path: Path) -> Mapping[str, Any]:
+    """Read a file of arrays; nothing in it is run.
+
+    The headers come first: what they claim must suit the model, and the file must be as long.
+    """
     do = "make it with numpy.savez, and the name of an input for each array"
     try:
         if not zipfile.is_zipfile(path):
@@ -89,13 +93,56 @@ def _archive(path: Path) -> Mapping[str, Any]:
                 single = file.read(len(SINGLE)) == SINGLE
             what = "this is a single array" if single else "this is no .npz file"
             raise UsageError(what, str(path), do)
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if "allow_pickle" in str(error):
-            do = "save strings as numpy's own, with dtype=str"
-            raise UsageError("it holds Python objects", str(path), do) from error
+        with zipfile.ZipFile(path) as archive:
+            members = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
+            _check_headers(model, archive, members, str(path))
+            return {name: _array(archive, member) for name, member in members.items()}
+    except UsageError:
+        raise
+    except Exception as error:  # numpy, zipfile and the parser of headers raise many types
         raise UsageError("this .npz file cannot be read", str(path), do) from error
+
+
+def _check_headers(
+    model: ModelProto,
+    archive: zipfile.ZipFile,
+    members: Mapping[str, zipfile.ZipInfo],
+    where: str,
+) -> None:
+    """Raise UsageError unless the arrays of a file suit the model by what their headers say."""
+    required = _required(model, members, where)
+    sizes: dict[str, int] = {}
+    for name, member in members.items():
+        with archive.open(member) as file:
+            shape, dtype = _header(file)
+        if dtype.hasobject:
+            do = "save strings as numpy's own, with dtype=str"
+            raise UsageError("it holds Python objects", where, do)
+        _check_suits(required[name], shape, dtype, sizes, where)
+        claimed = math.prod(shape) * dtype.itemsize
+        if claimed > member.file_size:
+            what = f"array {name!r} has {member.file_size} bytes where {claimed} are needed"
+            raise UsageError(what, where)
+        if claimed > FED_BYTES:
+            what = f"array {name!r} has {claimed} bytes, and {FED_BYTES} at most can be given"
+            raise UsageError(what, where)
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and type of an array in a file, as its header says."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:  # the third version is as the second, but for letters in the names of fields
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    if any(size < 0 for size in shape):
+        raise ValueError("a negative size")
+    return shape, dtype
 
 
 def _messages(folder: Path) -> dict[int, Path]:
@@ -157,15 +204,7 @@ def _message(item: ValueInfoProto, data: bytes, path: Path) -> Any:
 
 def _checked(model: ModelProto, values: Mapping[str, Any], where: str) -> InputSet:
     """The set of inputs, if it fits the model."""
-    required = {item.name: item for item in required_inputs(model)}
-    weights = {item.name for item in model.graph.input} - set(required)
-    names = ", ".join(map(repr, required)) or "none"
-    for name in values:
-        if name in weights:
-            raise UsageError(f"input {name!r} has a value in the model, and none is given", where)
-        if name not in required:
-            do = f"its inputs are: {names}"
-            raise UsageError(f"the model has no input {name!r}", where, do)
+    required = _required(model, values, where)
     sizes: dict[str, int] = {}
     made: dict[str, Any] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -185,40 +224,76 @@ def _checked(model: ModelProto, values: Mapping[str, Any], where: str) -> InputS
     return InputSet(where, made, shapes, planted=not all(map(_is_finite, made.values())))
 
 
+def _required(model: ModelProto, given: Iterable[str], where: str) -> dict[str, ValueInfoProto]:
+    """The inputs that need values. Raises UsageError if some are given for what is none of them."""
+    required = {item.name: item for item in required_inputs(model)}
+    weights = {item.name for item in model.graph.input} - set(required)
+    names = ", ".join(map(repr, required)) or "none"
+    for name in given:
+        if name in weights:
+            raise UsageError(f"input {name!r} has a value in the model, and none is given", where)
+        if name not in required:
+            do = f"its inputs are: {names}"
+            raise UsageError(f"the model has no input {name!r}", where, do)
+    return required
+
+
 def _tensor(item: ValueInfoProto, value: Any, sizes: dict[str, int], where: str) -> np.ndarray:
     """One tensor of an input, of its very type, and of a shape that it may have."""
+    if value is None:
+        what = f"input {item.name!r} is given without a value, which is not supported"
+        raise UsageError(what, where)
+    array = np.asarray(value)
+    _check_suits(item, array.shape, array.dtype, sizes, where)
+    if element(item).type.tensor_type.elem_type == TensorProto.STRING:
+        return array.astype(object)
+    # numpy forgets the names of short floats when it saves them
+    return array.view(_type_of(item)) if array.dtype.kind == "V" else array
+
+
+def _type_of(item: ValueInfoProto) -> np.dtype:
+    """The type of arrays for an input, of whose tensors the type is known."""
+    kind = element(item).type.tensor_type.elem_type
+    dtype: np.dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    return dtype
+
+
+def _check_suits(
+    item: ValueInfoProto,
+    sizes_given: tuple[int, ...],
+    dtype: np.dtype,
+    sizes: dict[str, int],
+    where: str,
+) -> None:
+    """Raise UsageError unless an array of that shape and type may be given for an input.
+
+    `sizes` are those of named dimensions so far, to which those of the array are added.
+    """
     name, kind = item.name, element(item).type
     if kind.WhichOneof("value") != "tensor_type":
         raise UsageError(f"input {name!r} is a {_said(item)}, which cannot be given", where)
-    if value is None:
-        raise UsageError(f"input {name!r} is given without a value, which is not supported", where)
-    array = np.asarray(value)
-    wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
+    wanted = _type_of(item)
     text = kind.tensor_type.elem_type == TensorProto.STRING
-    if text and array.dtype.kind in "UO":
-        array = array.astype(object)
-    elif array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
-        array = array.view(wanted)  # numpy forgets the names of short floats when it saves them
-    elif text or array.dtype != wanted:
+    suits = dtype.kind in "UO" if text else dtype == wanted
+    if not suits and (text or dtype.kind != "V" or dtype.itemsize != wanted.itemsize):
         said = "strings" if text else str(wanted)
-        raise UsageError(f"input {name!r} is of {array.dtype}, and the model takes {said}", where)
+        raise UsageError(f"input {name!r} is of {dtype}, and the model takes {said}", where)
     shape = kind.tensor_type.shape
     if not kind.tensor_type.HasField("shape"):
-        return array
-    said = ",".join(map(str, array.shape)) or "no dimensions"
-    if len(shape.dim) != array.ndim:
+        return
+    said = ",".join(map(str, sizes_given)) or "no dimensions"
+    if len(shape.dim) != len(sizes_given):
         what = (
             f"input {name!r} has the shape {said}, and the model takes {len(shape.dim)} dimensions"
         )
         raise UsageError(what, where)
-    for axis, (dim, size) in enumerate(zip(shape.dim, array.shape, strict=True)):
+    for axis, (dim, size) in enumerate(zip(shape.dim, sizes_given, strict=True)):
         if is_fixed(dim) and dim.dim_value != size:
             what = f"dimension {axis} of input {name!r} is {size}, and {dim.dim_value} in the model"
             raise UsageError(what, where)
         if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
             both = f"{sizes[dim.dim_param]} and {size}"
             raise UsageError(f"{dim.dim_param!r} cannot be both {both}", where)
-    return array
 
 
 def _is_finite(value: Any) -> bool:

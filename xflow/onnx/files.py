@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import mmap
 import os
 import re
@@ -16,6 +17,7 @@ from google.protobuf.message import Message
 from xflow.core.atomic import replacing, unwinding_on_sigterm
 from xflow.core.errors import ModelError, OutputError
 from xflow.core.expressions import shortened
+from xflow.onnx import inference
 from xflow.onnx.checker import OWN_DOMAIN, check_message, check_model
 from xflow.onnx.external_data import (
     Externalized,
@@ -29,9 +31,13 @@ from xflow.onnx.external_data import (
     misplaced,
 )
 from xflow.onnx.proto_compat import PROTOBUF_LIMIT, from_message, serialized, to_message
+from xflow.onnx.refusals import refuse
 from xflow.onnx.repairs import PUT_RIGHT, put_right
 from xflow.onnx.streamed_writer import Pieces, pieces
 
+MOST_ELEMENTS = 2**58
+"""Elements that a tensor may have, dimensions of no elements aside: numpy counts bytes in 63 bits,
+and takes 16 for an element at most."""
 LONGEST = 300
 """Characters of what other libraries say that are repeated."""
 
@@ -43,6 +49,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     Raises ModelError, in one sentence, for anything but a whole and valid ONNX model.
     """
     path = Path(path)
+    inference.prepare()  # it comes up while the file is read
     proto = _parse(path)
     _check_tensors(proto, path)
     _check_external_data(proto, path)
@@ -60,6 +67,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
 
 def _checked(proto: onnx.ModelProto, path: Path) -> tuple[str, ...]:
     """What was put right in the message in `path` to make it valid. Raises ModelError."""
+    notes: list[str] = []
     try:
         try:
             check_model(path, proto)
@@ -68,13 +76,14 @@ def _checked(proto: onnx.ModelProto, path: Path) -> tuple[str, ...]:
             if not notes:
                 raise
             check_message(proto)
-            return tuple(notes)
+        refuse(proto)
     except ModelError as error:
-        raise ModelError(error.what, str(path), error.do) from error
+        where = f"{path}: {error.where}" if error.where else str(path)
+        raise ModelError(error.what, where, error.do) from error
     except Exception as error:
         what = f"this is not a valid ONNX model: {reason(error)}"
         raise ModelError(what, str(path)) from error
-    return ()
+    return tuple(notes)
 
 
 def spell_domain(model: ir.Model) -> None:
@@ -151,6 +160,9 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
     for tensor in all_tensors(proto):
         if tensor.data_type not in _TYPES:
             what = f"there is no element type {tensor.data_type}"
+            raise ModelError(what, f"{path}: tensor {shortened(tensor.name)}")
+        if math.prod(max(1, size) for size in tensor.dims) > MOST_ELEMENTS:
+            what = "its dimensions are larger than those of any tensor in memory"
             raise ModelError(what, f"{path}: tensor {shortened(tensor.name)}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
             continue

@@ -16,8 +16,8 @@ import onnx
 
 from xflow.core.errors import ModelError
 from xflow.core.expressions import shortened
-from xflow.core.limits import bounded_memory
 from xflow.onnx.external_data import graphs_of
+from xflow.onnx.inference import InferenceError, infer_shapes
 from xflow.onnx.proto_compat import all_nodes
 
 PUT_RIGHT = "xflow.put_right"
@@ -123,7 +123,7 @@ def _reads(node: onnx.NodeProto) -> Iterator[str]:
     yield from node.input
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if _has_graphs(attribute) else ():
-            own = {*(each.name for each in graph.input), *_weights(graph)}
+            own = {*(each.name for each in graph.input), *weights(graph)}
             own |= {name for inner in graph.node for name in inner.output}
             read = {name for inner in graph.node for name in _reads(inner)}
             yield from (read | {each.name for each in graph.output}) - own
@@ -143,14 +143,15 @@ def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
             yield from attribute.graphs
 
 
-def _weights(graph: onnx.GraphProto) -> set[str]:
+def weights(graph: onnx.GraphProto) -> set[str]:
+    """The names of a graph's own weights, dense or sparse."""
     dense = {tensor.name for tensor in graph.initializer}
     return dense | {tensor.values.name for tensor in graph.sparse_initializer}
 
 
 def _lone_weights(graph: onnx.GraphProto) -> bool:
     """Whether a graph has weights that are no inputs."""
-    return bool(_weights(graph) - {each.name for each in graph.input})
+    return bool(weights(graph) - {each.name for each in graph.input})
 
 
 def _add_types(proto: onnx.ModelProto) -> bool:
@@ -164,9 +165,8 @@ def _add_types(proto: onnx.ModelProto) -> bool:
         if output.name in bare:  # what inference does not look for, it does not give
             slim.graph.value_info.add(name=output.name)
     try:
-        with bounded_memory():
-            inferred = onnx.shape_inference.infer_shapes(slim)
-    except Exception:  # inference throws what its C++ side throws
+        inferred = infer_shapes(slim)
+    except InferenceError:
         return False
     known = {each.name: each.type for each in (*inferred.graph.output, *inferred.graph.value_info)}
     found = False

@@ -15,9 +15,10 @@ import onnx_ir as ir
 
 from xflow.onnx.checker import check_message
 from xflow.onnx.external_data import has_external_data
+from xflow.onnx.inference import infer_shapes
 from xflow.onnx.nodes import captured_values, graph_attributes
 from xflow.onnx.proto_compat import from_message
-from xflow.onnx.types import infer_shapes, infer_types
+from xflow.onnx.types import infer_types
 
 BodyKey: TypeAlias = tuple[int, str]
 """Where a body is: the number of its node in the main graph, and the attribute."""

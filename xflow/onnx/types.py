@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import onnx
 import onnx_ir as ir
 
-from xflow.core.limits import bounded_memory
 from xflow.core.node import TensorType
 from xflow.core.size import Size, symbol
+from xflow.onnx.inference import infer_shapes
 from xflow.onnx.nodes import constant_tensor
 from xflow.onnx.proto_compat import from_message, restore, to_message
 
@@ -95,7 +95,7 @@ def infer_types(
     try:
         inferred = from_message(infer_shapes(to_message(copy)))
         graph, failure = inferred.graph, ""
-    except Exception as error:  # inference throws what its C++ side throws
+    except Exception as error:  # a message that cannot be written, too
         graph, failure = model.graph, " ".join(str(error).split())[:200]
     return ir.convenience.create_value_mapping(graph, include_subgraphs=False), failure
 
@@ -112,15 +112,15 @@ def refined(
     if node.domain or any(kind is UNKNOWN for kind in (*inputs, *types) if kind is not None):
         return list(types)
     names: dict[str, Size] = {}
-    given = {}
-    for value, kind in zip(node.inputs, inputs, strict=True):
-        if value is not None and kind is not None:
-            given[value.name or ""] = _message(kind, names)
     try:
-        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
-        message = ir.to_proto(node)
-        found = onnx.shape_inference.infer_node_outputs(schema, message, given)
-    except Exception:  # inference throws what its C++ side throws
+        alone = onnx.ModelProto(ir_version=onnx.IR_VERSION)
+        alone.opset_import.add(version=opset)
+        alone.graph.node.append(ir.to_proto(node))
+        given = zip(node.inputs, inputs, strict=True)
+        for value, kind in {v: k for v, k in given if v is not None and k is not None}.items():
+            alone.graph.input.add(name=value.name, type=_message(kind, names))
+        found = {each.name: each.type for each in infer_shapes(alone).graph.value_info}
+    except Exception:  # of a node without sense
         return list(types)
     result = []
     for output, known in zip(node.outputs, types, strict=True):
@@ -144,24 +144,6 @@ def _message(kind: TensorType, names: dict[str, Size]) -> onnx.TypeProto:
             names[str(size)] = size
             sizes.append(str(size))
     return onnx.helper.make_tensor_type_proto(dtype, sizes)
-
-
-def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The message with the types that ONNX's inference gives its values.
-
-    Raises what inference raises. Where following the contents of shapes takes too much memory (it
-    slices what has a billion elements one by one), their contents stay unknown.
-    """
-    for contents in (True, False):
-        try:
-            with bounded_memory():
-                return onnx.shape_inference.infer_shapes(
-                    model, check_type=False, strict_mode=False, data_prop=contents
-                )
-        except MemoryError:
-            if not contents:
-                raise
-    raise AssertionError("unreachable")
 
 
 def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:

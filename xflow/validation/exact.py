@@ -26,8 +26,8 @@ from onnx import (
 )
 from onnx.inliner import inline_local_functions
 
+from xflow.onnx.inference import infer_shapes
 from xflow.onnx.nodes import RANDOM
-from xflow.onnx.types import infer_shapes
 
 FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 REAL = {FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
