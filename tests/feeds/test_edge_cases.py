@@ -1,5 +1,7 @@
 """Edge cases: what values they have, for which inputs, and that they suit any model."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -12,6 +14,7 @@ from random_models import models
 from xflow.feeds.edge_cases import EdgeCases, InputSet, other_sizes
 from xflow.feeds.inputs import DEFAULT, Feeder, default_shapes, element, free_dimensions
 from xflow.feeds.meetings import Meeting, meetings
+from xflow.feeds.told_apart import compared_sizes, differing_indices
 
 
 def model(text: str, **weights: object) -> onnx.ModelProto:
@@ -181,6 +184,43 @@ class TestSizes:
         one.graph.input.append(onnx.helper.make_tensor_value_info("b", 1, ["N", "P + 1"]))
         for _, shapes in other_sizes(one, {}, default_shapes(one), DEFAULT, empty=True):
             assert shapes["b"][1] == shapes["a"][1] + 1
+
+
+class TestToldApart:
+    LOOKUP = "g (int64[1, 8] n) => (float[1, 8, 2] y) { y = Gather(e, n) }"
+
+    def test_indices_take_turns_through_a_table(self) -> None:
+        one = model(self.LOOKUP, e=np.zeros((504, 2), np.float32))
+        sets = [each.values["n"] for each in drawn(one)]
+        assert set(np.concatenate(sets).reshape(-1).tolist()) >= set(range(504))
+        some = np.concatenate([each.reshape(-1) for each in sets[-10:]])
+        assert len(set(some.tolist())) == len(some), "no row comes twice"
+
+    def test_rows_that_differ_are_tried_first(self) -> None:
+        table = np.arange(100_000, dtype=np.float32).reshape(-1, 2)
+        other = table.copy()
+        other[[7, 31337]] += 1
+        one, two = (model(self.LOOKUP, e=each) for each in (table, other))
+        shapes = default_shapes(one)
+        here = Path(), Path()
+        aimed = differing_indices((one, two), here, shapes, ["n"])
+        assert aimed["n"].tolist() == [7, 31337]
+        assert not differing_indices((one, one), here, shapes, ["n"])
+        edge_cases = EdgeCases(one, Feeder.of(one, shapes), planted=False, aimed=aimed)
+        first = next(iter(edge_cases.draw(0)))
+        assert set(first.values["n"].reshape(-1).tolist()) == {7, 31337}
+
+    def test_sizes_that_are_compared_are_tried_on_both_sides(self) -> None:
+        one = model(
+            "g (float[N, 4] x) => (float[N, 4] y) { s = Shape<start = 0, end = 1>(x)"
+            " m = Mul(s, k) c = Greater(m, t) n = Neg(x) z = Add(n, w) y = Where(c, z, x) }",
+            t=[512],
+            k=[1],
+            w=64.0,
+        )
+        assert compared_sizes(one) == [512]
+        sizes = other_sizes(one, {}, default_shapes(one), DEFAULT, empty=False, compared=[512])
+        assert {511, 512, 513} <= {shapes["x"][0] for _, shapes in sizes}
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -485,6 +485,34 @@ CANCELLING = [
 
 
 SCALED = "a = Mul(x, c) b = Mul(a, d)"
+SMALL = "float a = {1.7}, float b = {0.6}, float sum = {2.3}, float one = {1}"
+DIFFERENCES = "d = Sub(x, a) e = Sub(d, b) o = Sub(x, sum)"
+CHAIN = " ".join(f"o{n + 1} = Sin(o{n})" for n in range(40))
+FLIPPED = (
+    "If (c) <then_branch = t () => (float[8, 3] p) {p = Neg(o)},"
+    " else_branch = f () => (float[8, 3] n) {n = Abs(o)}>"
+)
+QUOTIENTS = [
+    Case(
+        f"a quotient by what is small with it: {name}",
+        "(float[8, 3] x, bool c) => (float[8, 3] y)" if "(c)" in body else
+        "(float[8, 3] x) => (float[8, 3] y)",
+        SMALL,
+        f"{DIFFERENCES} {body}",
+        {"x": spread(2.3, 3e-6, 8, 3)} | ({"c": np.array(True)} if "(c)" in body else {}),
+    )
+    for name, body in (
+        ("an operator that is opaque", "q = Atan(o) y = Div(e, q)"),
+        ("a hyperbolic sine", "q = Sinh(o) y = Div(e, q)"),
+        ("behind many operators", f"o0 = Identity(o) {CHAIN} y = Div(e, o40)"),
+        ("its inverse", "r = Reciprocal(o) y = Mul(e, r)"),
+        ("the inverse of one that is opaque", "q = Atan(o) r = Reciprocal(q) y = Mul(e, r)"),
+        ("a choice of graphs", f"q = {FLIPPED} y = Div(e, q)"),
+        ("an exponential less one", "p = Exp(o) q = Sub(p, one) y = Div(e, q)"),
+        ("an exponential of a logarithm",
+         "p = Abs(o) l = Log(p) n = Neg(l) q = Exp(n) y = Mul(e, q)"),
+    )
+]  # fmt: skip
 SCALES = "float c = {0.020408162847161293}, float d = {49}"
 INTEGERS = {"x": floats([[7, 14, 27, 28], [35, 41, 47, 54]])}
 OFFSETS = "float[4] m = {0.1, 0.2, 0.3, 0.7}, float n = {0.001}"
@@ -639,7 +667,18 @@ def optimized(
 @pytest.mark.parametrize("objective", ["nodes", "latency"])
 @pytest.mark.parametrize(
     "case",
-    [*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *DISCRETE, *COMPARED, *CANCELLING, *BEHIND],
+    [
+        *GUARDS,
+        *OBSERVED,
+        *OVERFLOW,
+        *ROUNDED,
+        *MASKED,
+        *DISCRETE,
+        *COMPARED,
+        *CANCELLING,
+        *BEHIND,
+        *QUOTIENTS,
+    ],
     ids=lambda case: case.name.replace(" ", "-"),
 )
 def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:

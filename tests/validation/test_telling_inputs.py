@@ -79,7 +79,38 @@ def divided(body: str, rows: str = "8, 4") -> bytes:
     return model(text, {"zero": 0.0, "least": 1e-6, "last": np.array([-1])})
 
 
+def band(value: str, low: float, high: float) -> tuple[bytes, bytes]:
+    """Models that differ where a value that is computed from x lies between two numbers."""
+    text = "g (float[1, 16] x) => (float[n, m] y)"
+    weights: Weights = {"w": normal(16, 16), "a": low, "b": high}
+    inside = "c = Greater(q, a) d = Less(q, b) e = And(c, d) n = Neg(q) y = Where(e, n, q)"
+    return (
+        model(f"{text} {{ q = {value} {inside} }}", weights),
+        model(f"{text} {{ y = {value} }}", weights),
+    )
+
+
+def tables() -> Iterator[bytes]:
+    """Two tables of which one row is another."""
+    table = normal(50_000, 4)
+    for step in (0, 1):
+        table[31337] += step
+        text = "g (int64[1, 16] n) => (float[1, 16, 4] y) { y = Gather(e, n) }"
+        yield model(text, {"e": table})
+
+
+def sized(body: str) -> bytes:
+    """A model that computes a size and a comparison of it, and `body` from these."""
+    text = "g (float[N, 4] x) => (float[N, 4] y) { s = Shape<start = 0, end = 1>(x)"
+    return model(f"{text} c = Greater(s, t) n = Neg(x) y = {body} }}", {"t": [512]})
+
+
 WRONG = {
+    "a row of a large table": tuple(tables()),
+    "sizes above a constant": (sized("Where(c, n, x)"), sized("Identity(x)")),
+    "a narrow band of sums": band("ReduceSum(x)", 7.7, 7.8),
+    "a narrow band of products": band("MatMul(x, w)", 17.7, 17.8),
+    "a narrow band in the other model": band("MatMul(x, w)", 17.7, 17.8)[::-1],
     "sign of a small factor": (scaled("float", 1e-6), scaled("float", -1e-6)),
     "sign of a small factor in float16": (scaled("float16", 1e-6), scaled("float16", -1e-6)),
     "sign of a small product": (linear(1e-7), linear(-1e-7)),

@@ -28,6 +28,7 @@ from xflow.core.spec import (
     Call,
     Element,
     If,
+    Literal,
     MaxOver,
     Order,
     Plus,
@@ -48,7 +49,7 @@ class Observed(IntFlag):
     """Something compares it, or makes integers of it, with nothing but elementwise operators and
     movements between."""
     RELATIVE = 4
-    """Something divides by it, or takes its root or logarithm, or divides it by a value that is
+    """Something divides by it, or takes its root or logarithm, or divides it by a value that may be
     small where it is, so that its error counts relative to itself, however small it is."""
 
 
@@ -66,6 +67,12 @@ class Way(NamedTuple):
     """Whether it divides by it, or takes its root or logarithm."""
     divided: bool = False
     """Whether it divides it."""
+    multiplied: bool = False
+    """Whether it multiplies it by other inputs."""
+    inverts: bool = False
+    """Whether the result is large where elements are small."""
+    passes: bool = False
+    """Whether the result may be large where elements are."""
     keeps: bool = False
     """Whether small elements stay small, with the same relative error."""
 
@@ -73,10 +80,18 @@ class Way(NamedTuple):
         return Way(*(one or another for one, another in zip(self, other, strict=True)))
 
 
-UNKNOWN = Way(lost=True, decides=True, divides=True, divided=True)
+UNKNOWN = Way(
+    lost=True,
+    decides=True,
+    divides=True,
+    divided=True,
+    multiplied=True,
+    inverts=True,
+    passes=True,
+)
 _ways: dict[object, Mapping[str, Way]] = {}
-MOST_BEHIND = 32
-"""Values before a quotient that are searched for one that both of its sides are computed from."""
+MOST_BEHIND = 256
+"""Values before a factor that are searched for a divisor; behind more, there may be one."""
 MAX_KEPT = 20_000
 """Most operators for which the ways that they read their inputs are cached."""
 
@@ -100,37 +115,55 @@ def decides(node: Node, position: int) -> bool:
 def divides(node: Node, position: int) -> bool:
     """Whether the error of an input counts relative to its elements, however small these are.
 
-    It does for a divisor. It does for a dividend where divisor and dividend are made of the same
-    value, so that they may be small together.
+    It does for a divisor. It does for a dividend, since the divisor may be small where it is: both
+    may be made of one value, even outside of the graph at hand. Nor matters how the quotient is
+    spelled: a factor may be an inverse.
     """
     if isinstance(node.op, Opaque):
         return not is_steady(node.op.op_type)
     if _contracts(node):
         return False
     way = _way(node, position)
-    if way.divides or not way.divided:
+    if way.divides or not (way.divided or way.multiplied):
         return way.divides
-    own = _made_of(node.inputs[position])
+    own = node.inputs[position]
     return any(
-        not own.isdisjoint(_made_of(value))
+        (way.divided and _way(node, other).divides and not value.is_constant)
+        or (way.multiplied and _way(node, other).multiplied and _may_be_inverse(value))
         for other, value in enumerate(node.inputs)
-        if other != position and _way(node, other).divides
+        if value is not own
     )
 
 
-def _made_of(value: Value) -> set[Value]:
-    """A value, and those that it is computed from by sums, products and movements."""
-    found: set[Value] = set()
+def _may_be_inverse(value: Value) -> bool:
+    """Whether a value may be large where something that it is computed from is small.
+
+    Nothing is known of what is computed outside of the graph, or by an operator that is opaque.
+    """
+    seen: set[Value] = set()
     waiting = [value]
-    while waiting and len(found) < MOST_BEHIND:
+    while waiting:
         value = waiting.pop()
-        if value in found or value.is_constant or value.type.dtype not in FLOATS:
+        if value in seen or value.is_constant or value.type.dtype not in FLOATS:
             continue
-        found.add(value)
-        waiting.extend(
-            source for place, source in enumerate(value.node.inputs) if _keeps(value.node, place)
-        )
-    return found
+        if len(seen) == MOST_BEHIND:
+            return True
+        seen.add(value)
+        node = value.node
+        if isinstance(node.op, Opaque):
+            if not is_steady(node.op.op_type):
+                return True
+        elif value.is_leaf:
+            return True
+        if _contracts(node):
+            continue
+        for position, source in enumerate(node.inputs):
+            way = Way(passes=True) if isinstance(node.op, Opaque) else _way(node, position)
+            if way.inverts and not source.is_constant:
+                return True
+            if way.passes:
+                waiting.append(source)
+    return False
 
 
 def _keeps(node: Node, position: int) -> bool:
@@ -238,7 +271,7 @@ def _read_ways(node: Node) -> dict[str, Way]:
             scalar = element_of(output)
         except ShapeError:
             return dict.fromkeys(names_of(node.inputs), UNKNOWN)
-        for name, way in _reads(scalar, Way(keeps=True)):
+        for name, way in _reads(scalar, Way(passes=True, keeps=True)):
             found[name] = found.get(name, Way()) | way
     assert isinstance(node.op, Operator)
     names = names_of(node.inputs)
@@ -258,7 +291,7 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
             divisors = [arg for arg in args if isinstance(arg, Call) and arg.function in DIVIDING]
             for arg in args:
                 beside = any(arg is not divisor for divisor in divisors)
-                yield from _reads(arg, way | Way(divided=beside))
+                yield from _reads(arg, way | Way(divided=beside, multiplied=True))
         case SumOver(_, _, body) | ProductOver(_, _, body):
             yield from _reads(body, way)
         case MaxOver(_, extent, body):
@@ -274,7 +307,11 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
             inside = way | Way(
                 lost=function in LOSING, decides=function in STEPS, divides=function in DIVIDING
             )
-            inside = inside._replace(keeps=way.keeps and function in KEEPING)
+            inside = inside._replace(
+                inverts=way.passes and function in INVERTING and not _is_positive(args[0]),
+                passes=way.passes and function in PASSING,
+                keeps=way.keeps and function in KEEPING,
+            )
             for arg in args:
                 yield from _reads(arg, inside)
 
@@ -283,6 +320,10 @@ STEPS = frozenset({"sign", "floor"})
 """Functions whose values are integers."""
 DIVIDING = frozenset({"reciprocal", "sqrt", "log", "power"})
 """Functions that are steep where their argument is small."""
+INVERTING = frozenset({"reciprocal", "log", "power"})
+"""Functions that are large where their argument is small."""
+PASSING = frozenset({"abs", "max", "min", "exp", "sqrt", "power", "floor"})
+"""Functions that may be large where their argument is."""
 KEEPING = frozenset({"abs", "max", "min", "tanh", "erf", "sin"})
 """Functions whose values are small where their argument is, with the same error."""
 
@@ -292,3 +333,17 @@ def _orders(conditions: Iterable[Constraint]) -> Iterable[Order]:
         for atom in opaque_integers(condition.difference):
             if isinstance(atom, Order):
                 yield atom
+
+
+def _is_positive(e: Scalar) -> bool:
+    """Whether a number is known not to be near 0, as 1 and an exponential."""
+    match e:
+        case Literal(value):
+            return value > 0
+        case Call("exp", _):
+            return True
+        case SumOver(_, _, body):
+            return _is_positive(body)
+        case Plus(args):
+            return all(map(_is_positive, args))
+    return False

@@ -6,6 +6,7 @@ do, and values around each constant with which the model compares its inputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +32,14 @@ ROUNDS = 3
 """How often the random ones among the edge cases are drawn anew, where there is time."""
 MOST_OFFSETS = 6
 """Subtracted constants that get inputs of their own."""
+MOST_TURNS = 64
+"""Sets of inputs among which the rows of a table are shared out, if there are enough."""
+MOST_COMPARED = 4
+"""Constants around which sizes are tried."""
+MOST_SIZES = 12
+"""Settings of the shapes that this makes at most."""
+COMPARED_ELEMENTS = 2**20
+"""Most elements of inputs at these."""
 MOST_EMPTY = 4
 """Dynamic dimensions that are made empty, one after the other."""
 SMALL_INTEGERS = 9
@@ -40,6 +49,9 @@ OFFSET, MAGNITUDES = "large numbers with small differences", "numbers of all mag
 WHOLE, MILLIONTHS = "whole numbers", "numbers of a millionth"
 EXTREME = (THOUSANDS, MILLIONS, MILLIONTHS, OFFSET, MAGNITUDES, WHOLE)
 """Names of the sets of inputs on which rounding errors are larger, as tolerances consider."""
+
+GOLDEN = 0.618
+"""The part of a round of turns by which the next one is ahead, so that early ones lie far apart."""
 
 Generator = np.random.Generator
 Draw = Callable[[ValueInfoProto, Generator], np.ndarray | None]
@@ -70,17 +82,21 @@ def other_sizes(
     base: Sizes,
     *,
     empty: bool,
+    compared: Sequence[int] = (),
 ) -> list[tuple[str, dict[str, tuple[int, ...]]]]:
     """Return other shapes for the inputs where `shapes` leaves them open, with descriptions.
 
     `chosen` are those that the model is checked at, by the sizes `base`.  The first
-    ones are those to try if there is little time.  With `empty`, dimensions of size 0 come last.
+    ones are those to try if there is little time.  Around the constants `compared`, single
+    dimensions get the sizes on both sides.  With `empty`, dimensions of size 0 come last.
     """
     found: list[tuple[str, dict[str, tuple[int, ...]]]] = []
     tables = indexed_dimensions(model)
 
-    def add(what: str, sizes: Sizes) -> None:
+    def add(what: str, sizes: Sizes, most: float = math.inf) -> None:
         made = default_shapes(model, shapes, sizes=sizes, tables=tables)
+        if sum(map(math.prod, made.values())) > most:
+            return
         if made != chosen and all(made != each for _, each in found):
             found.append((what, made))
 
@@ -91,6 +107,15 @@ def other_sizes(
     add("other sizes", more)
     add("sizes of one", Sizes(1, 1, base.image))
     add("odd sizes", Sizes(3, base.length + 5, base.image + 1))
+    around = [
+        (name, constant + side)
+        for side in (1, 0, -1)
+        for constant in compared[:MOST_COMPARED]
+        for name in names
+    ]
+    for name, size in around[:MOST_SIZES]:
+        single = replace(base, given={**base.given, name: size})
+        add(f"size {size} of {name!r}", single, COMPARED_ELEMENTS)
     for name in names[:MOST_EMPTY] if empty else ():
         add(f"no elements along {name!r}", replace(base, given={name: 0}))
     return found
@@ -99,10 +124,19 @@ def other_sizes(
 class EdgeCases:
     """The edge cases of one model, at one setting of the shapes of its inputs.
 
-    With `planted`, there are NaN and infinities among the real numbers.
+    With `planted`, there are NaN and infinities among the real numbers.  `aimed` are indices for
+    some of the inputs that are tried first.  Indices in general take turns, so that sets of inputs
+    read different rows of a table.
     """
 
-    def __init__(self, model: ModelProto, feeder: Feeder, *, planted: bool) -> None:
+    def __init__(
+        self,
+        model: ModelProto,
+        feeder: Feeder,
+        *,
+        planted: bool,
+        aimed: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         self.feeder = feeder
         self.planted = planted
         tensors = [item for item in feeder.inputs if _is_tensor(item)]
@@ -116,21 +150,32 @@ class EdgeCases:
             for item in tensors
             if _is_int(item) and feeder.role(item.name).high is not None
         }
+        self.aimed = {name: rows for name, rows in (aimed or {}).items() if name in self.indices}
+        self.turns = 0
         followed = sorted(self.reals | self.integers)
         self.meetings = meetings(model, feeder.shapes, followed) if followed else {}
 
-    def draw(self, seed: int) -> Iterator[InputSet]:
-        """Yield all of them, those first that find the most differences."""
+    def draw(self, seed: int, *, through: bool = True) -> Iterator[InputSet]:
+        """Yield all of them, those first that find the most differences.
+
+        With `through`, further indices come last, until tables have been gone through.
+        """
         for number in range(ROUNDS):
             for place, (what, drawing) in enumerate(self._kinds(number)):
                 made = self._set(seed + 1000 * number + place, what, drawing)
                 yield replace(made, extreme=what in EXTREME)
+        while through and self.turns < min(MOST_TURNS, self._rounds()):
+            yield self._set(seed + 1000 * ROUNDS + self.turns, "indices in turn", _nothing)
 
     def _set(self, seed: int, what: str, drawing: Draw) -> InputSet:
         base = self.feeder.random(seed)
+        turn = self.turns
 
         def draw(item: ValueInfoProto, generator: Generator) -> np.ndarray:
             made = drawing(item, generator)
+            if made is None and item.name in self.indices:
+                self.turns = turn + 1
+                return self._in_turn(item, turn, generator)
             return base[item.name] if made is None else made
 
         values = self.feeder.values(seed, draw)
@@ -143,6 +188,8 @@ class EdgeCases:
     def _kinds(self, number: int) -> Iterator[tuple[str, Draw]]:
         """Yield the kinds of edge cases that these inputs have; some only in the first round."""
         first = number == 0
+        if self.aimed:
+            yield "indices of rows that differ", self._at_rows(number)
         if any(map(_thresholds, self.meetings.values())):
             yield "values around the model's constants", self._around(exact=False)
         if self.reals:
@@ -276,6 +323,50 @@ class EdgeCases:
         high = role.high if role.bound else 2
         return generator.integers(low or 0, high, shape, endpoint=True).astype(dtype)
 
+    def _span(self, name: str) -> tuple[int, int]:
+        """The least of the indices that an input may hold, and how many there are."""
+        role = self.feeder.role(name)
+        assert role.high is not None
+        low = role.low or 0
+        return low, max(1, role.high - low + 1)
+
+    def _rounds(self) -> int:
+        """How many sets of inputs read every row of the largest table."""
+        sizes = [
+            -(-self._span(name)[1] // max(1, math.prod(self.feeder.shapes[name])))
+            for name in self.indices
+        ]
+        return max(sizes, default=0)
+
+    def _in_turn(self, item: ValueInfoProto, turn: int, generator: Generator) -> np.ndarray:
+        """Indices of other rows in each turn, which come from all parts of the table."""
+        shape = self.feeder.shapes[item.name]
+        low, count = self._span(item.name)
+        some = max(1, math.prod(shape))
+        rounds = -(-count // some)
+        step = next(n for n in range(int(GOLDEN * rounds) + 1, 0, -1) if math.gcd(n, rounds) == 1)
+        rows = (turn * step % rounds + rounds * np.arange(math.prod(shape))) % count
+        return generator.permutation(low + rows).reshape(shape).astype(_dtype(item))
+
+    def _at_rows(self, number: int) -> Draw:
+        """The indices that are aimed at, others of them in each round."""
+
+        def draw(item: ValueInfoProto, generator: Generator) -> np.ndarray | None:
+            rows = self.aimed.get(item.name)
+            if rows is None:
+                return None
+            low, count = self._span(item.name)
+            rows = rows[(rows >= low) & (rows < low + count)]
+            if not rows.size:
+                return None
+            shape = self.feeder.shapes[item.name]
+            some = math.prod(shape)
+            sets = -(-len(rows) // max(1, some))
+            chosen = rows[(number % sets + sets * np.arange(some)) % len(rows)]
+            return generator.permutation(chosen).reshape(shape).astype(_dtype(item))
+
+        return draw
+
     def _last(
         self, dtype: np.dtype[Any], shape: tuple[int, ...], generator: Generator, name: str
     ) -> np.ndarray:
@@ -285,6 +376,10 @@ class EdgeCases:
         self, dtype: np.dtype[Any], shape: tuple[int, ...], generator: Generator, name: str
     ) -> np.ndarray:
         return np.full(shape, self.feeder.role(name).low or 0, dtype)
+
+
+def _nothing(item: ValueInfoProto, generator: Generator) -> None:
+    """Leaves all inputs as they are drawn in general."""
 
 
 def _thresholds(found: Sequence[Meeting]) -> list[Meeting]:

@@ -194,7 +194,7 @@ class Tracer:
         self.uses: dict[str, list[tuple[NodeProto, int]]] = {}
         with contextlib.suppress(Exception):  # if inference fails, the declared shapes are used
             model = infer_shapes(model)
-        for graph in _graphs(model.graph):
+        for graph in graphs(model.graph):
             self._read(graph)
 
     def _read(self, graph: GraphProto) -> None:
@@ -389,15 +389,15 @@ def attribute_of(node: NodeProto, name: str, default: Any) -> Any:
     return default
 
 
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+def graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """Yield a graph and all graphs inside it."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == AttributeProto.GRAPH:
-                yield from _graphs(attribute.g)
+                yield from graphs(attribute.g)
             for inner in attribute.graphs:
-                yield from _graphs(inner)
+                yield from graphs(inner)
 
 
 def skeleton(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:

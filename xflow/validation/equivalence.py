@@ -124,7 +124,7 @@ def check_equivalent(
         reference.worker = worker
         if not reference.outputs:
             reference.target = target
-            reference.plan = Plan(samples, seed, inputs, edge_cases, planted, empty)
+            reference.plan = Plan(samples, seed, inputs, edge_cases, planted, empty, after)
             failed = reference.run(shapes, deadline)
             if failed is not None:
                 reason = f"the input model does not run: {failed.reason}"

@@ -31,11 +31,14 @@ from xflow.feeds.inputs import (
     Shapes,
     Sizes,
     default_shapes,
+    free_dimensions,
     is_fixed,
     load_proto,
 )
+from xflow.feeds.told_apart import compared_sizes, differing_indices
 from xflow.onnx.files import data_files
 from xflow.onnx.proto_compat import all_nodes
+from xflow.validation.crossings import compares, crossings
 from xflow.validation.difference import is_another
 from xflow.validation.exact import NoExactForm, in_double, is_random, widened
 
@@ -86,6 +89,8 @@ class Plan:
     edge_cases: bool = True
     planted: bool = True
     empty: bool = True
+    other: ModelSource = b""
+    """The model that is compared first, which tells where a difference may be found; or none."""
 
 
 @dataclass
@@ -160,11 +165,12 @@ class Reference:
         sets = [*self.plan.given]
         extras: list[InputSet] = []
         if base is not None:
-            makers = _Sets(model, self.plan, self.shapes, given or {}, base)
+            makers = _Sets(model, self.plan, self.shapes, given or {}, base, source=self.model)
             sets += makers.ordinary()
             # How long a run takes is not known yet: no more are made than could be needed.
             if self.plan.edge_cases:
                 extras = _some(makers.extras(), EXTRA_BYTES, self.extra_s)
+                extras = [*self._crossings(makers, deadline), *extras]
         needed = len(sets)
         sets += extras
         answers = self.runner(self.model).each(sets, needed, self.extra_s, deadline)
@@ -188,6 +194,30 @@ class Reference:
         self.left_out = len(failed)
         self.needed = sum(number < needed for number in ran)
         return None
+
+    def _crossings(self, makers: _Sets, deadline: Deadline) -> list[InputSet]:
+        """Inputs at which values of a small model cross its constants, see `crossings`."""
+        found: list[InputSet] = []
+        for source in (self.model, self.plan.other):
+            if not source or weight_bytes(source) > CHEAP_BYTES:
+                continue
+
+            def run(
+                model: ModelProto, sets: Sequence[InputSet], source: ModelSource = source
+            ) -> Sequence[Mapping[str, Any] | None]:
+                runner = replace(self.runner(source), model=model.SerializeToString())
+                answers = runner.each(sets, 0, self.extra_s, deadline)
+                if isinstance(answers, Failed):
+                    return []
+                got = (answers.get(number) for number in range(len(sets)))
+                return [None if isinstance(each, Failed) else each for each in got]
+
+            with contextlib.suppress(Exception):  # weights may be missing, or anything be odd
+                model = _whole(source)
+                if compares(model):
+                    base, reals = makers.ordinary()[0], sorted(makers.reals())
+                    found += crossings(model, base, reals, run)
+        return found
 
     def runner(self, model: ModelSource) -> Runner:
         """A runner with the target's options; weights of a large model are held once."""
@@ -286,12 +316,7 @@ class Reference:
             return None if isinstance(answer, Failed) else answer
 
         try:
-            whole = (
-                onnx.load(self.model)
-                if isinstance(self.model, Path)
-                else onnx.load_from_string(self.model)
-            )
-            made = in_double(whole, shapes, probe)
+            made = in_double(_whole(self.model), shapes, probe)
             data: bytes = made.model.SerializeToString()
         except Exception:  # any error in this is harmless: there is no float64 version then
             return None
@@ -304,6 +329,7 @@ class _Sets:
     """The inputs that are made for a model by a plan: at the shapes `chosen`, and at others.
 
     `given` are the shapes that are not to be changed, `base` the sizes that the others came from.
+    `source` is where the model was read.
     """
 
     def __init__(
@@ -313,11 +339,29 @@ class _Sets:
         chosen: Mapping[str, tuple[int, ...]],
         given: Shapes,
         base: Sizes,
+        *,
+        source: ModelSource,
     ) -> None:
         self.model = model
         self.plan = plan
+        self.source = source
+        self.other = model
+        if plan.other and plan.edge_cases:
+            with contextlib.suppress(ModelError):  # what is wrong with it is told when it is run
+                self.other = load_proto(plan.other)
         self.feeder = Feeder.of(model, chosen)
-        self.sizes = other_sizes(model, given, chosen, base, empty=plan.empty)
+        self.small = weight_bytes(source) <= CHEAP_BYTES
+        compared: dict[int, None] = {}
+        if plan.edge_cases and free_dimensions(model, given):
+            compared = dict.fromkeys([*compared_sizes(model), *compared_sizes(self.other)])
+        self.sizes = other_sizes(
+            model,
+            given,
+            chosen,
+            base,
+            empty=plan.empty,
+            compared=list(compared)[: None if self.small else 1],
+        )
         made = np.random.SeedSequence(plan.seed).generate_state(plan.samples + 2)
         self.seeds: list[int] = made.tolist()
 
@@ -342,13 +386,27 @@ class _Sets:
     def extras(self) -> Iterator[InputSet]:
         """The edge cases, and ordinary inputs at further sizes among them."""
         seed, sizes = self.seeds[-1], self.sizes[1:]
-        cases = EdgeCases(self.model, self.feeder, planted=self.plan.planted).draw(seed)
+        cases = EdgeCases(
+            self.model, self.feeder, planted=self.plan.planted, aimed=self._aimed()
+        ).draw(seed, through=self.small)
         for number, each in enumerate(cases):
             if number % 2 == 1 and sizes:
                 yield self._resized(*sizes.pop(0), seed)
             yield each
         for what, shapes in sizes:
             yield self._resized(what, shapes, seed)
+
+    def reals(self) -> set[str]:
+        """The names of the inputs that may hold any real numbers."""
+        return EdgeCases(self.model, self.feeder, planted=False).reals
+
+    def _aimed(self) -> Mapping[str, np.ndarray]:
+        """Indices of rows in which the two models differ."""
+        names = [name for name, role in self.feeder.roles.items() if role.high is not None]
+        if self.other is self.model or not names:
+            return {}
+        folders = _folder(self.source), _folder(self.plan.other)
+        return differing_indices((self.model, self.other), folders, self.feeder.shapes, names)
 
     def _resized(self, what: str, shapes: dict[str, tuple[int, ...]], seed: int) -> InputSet:
         values = Feeder.of(self.model, shapes).random(seed)
@@ -500,6 +558,16 @@ def runnable(
         return None
     works = [number for number, each in answers.items() if not isinstance(each, Failed)]
     return found[works[0]] if works else None
+
+
+def _whole(model: ModelSource) -> ModelProto:
+    """A model with its weights."""
+    return onnx.load(model) if isinstance(model, Path) else onnx.load_from_string(model)
+
+
+def _folder(model: ModelSource) -> Path:
+    """Where the files of a model's external data lie."""
+    return model.parent if isinstance(model, Path) else Path()
 
 
 def weight_bytes(model: ModelSource) -> int:
