@@ -78,6 +78,8 @@ def test_a_guard_stays_where_a_caller_may_pass_infinities() -> None:
         ("q = Reciprocal(x) s = MatMul(q, w) p = Softmax(s)", True),
         ("q = Add(x, m) a = Softmax(q) s = MatMul(a, w) p = Softmax(s)", True),
         ("s = MatMul(x, odd_ones) p = Softmax(s)", True),
+        ("a = MatMul(x, w) h = MatMul(m, ones) t = Add(a, h) p = Softmax(t)", True),
+        ("t = Gemm(x, w, m) p = Softmax(t)", True),
         ("p = MatMul(x, w)", True),  # no weights: who asks about these may mean the input
         ("p = Softmax(x)", True),
     ],
@@ -86,9 +88,10 @@ def test_features_are_numbers_where_weights_are_guarded(body: str, guarded: bool
     """Masks need not be, nor what is made of features before a product by dividing, say."""
     model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
         g (float[4, 4] x, float[4, 4] m) => (float[4, 4] y)
-        <float[4, 4] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
-         float[4] gain = {{1, 1, 1, 1}}, float half = {{0.5}}, float zero = {{0}}>
-        {{ ones = Neg(w) odd_ones = Sqrt(ones) {body} odd = IsNaN(p) y = Where(odd, zero, p) }}""")
+        <float[4, 4] w = {{1, -2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
+         float[4, 1] ones = {{1, 1, 1, 1}}, float[4] gain = {{1, 1, 1, 1}}, float half = {{0.5}},
+         float zero = {{0}}>
+        {{ n = Neg(w) odd_ones = Sqrt(n) {body} odd = IsNaN(p) y = Where(odd, zero, p) }}""")
     assert known_tests(onnx.shape_inference.infer_shapes(model)) == ["no-number-is-nan"] * (
         not guarded
     )

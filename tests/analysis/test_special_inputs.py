@@ -39,8 +39,27 @@ TESTED = {
     "below the largest": "a = Abs(x) n = LessOrEqual(a, most) y = Where(n, x, zero)",
     "below infinity": "n = Less(x, inf) y = Where(n, x, zero)",
     "an operator of which nothing is known": "y = own.Fill(x)",
+    "is its sum NaN": "t = ReduceSum<keepdims = 1>(x) n = IsNaN(t) y = Where(n, zero, x)",
+    "is its maximum infinite": "t = ReduceMax<keepdims = 1>(x) n = IsInf(t) y = Where(n, zero, x)",
+    "is its sum itself": "t = ReduceSum<keepdims = 1>(x) n = Equal(t, t) y = Where(n, x, zero)",
+    "is its maximum below infinity": "t = ReduceMax<keepdims = 1>(x) n = Less(t, inf)"
+    " y = Where(n, x, zero)",
+    "is a product of it NaN": "t = Transpose(x) u = MatMul(t, w) n = IsNaN(u) b = Where(n, zero, u)"
+    " y = MatMul(x, b)",
+    "is a cumulative sum of it NaN": "t = CumSum(x, axis) n = IsNaN(t) y = Where(n, zero, x)",
+    "is the difference to itself 0": "t = Sub(x, x) n = Equal(t, zero) y = Where(n, x, zero)",
+    "is the sum with its negative 0": "u = Neg(x) t = Add(x, u) n = Equal(t, zero)"
+    " y = Where(n, x, zero)",
+    "is its quotient by itself 1": "t = Div(x, x) n = Equal(t, one) y = Where(n, x, zero)",
+    "is it 0 times 0": "t = Mul(x, zero) n = Equal(t, zero) y = Where(n, x, zero)",
+    "is it 0 times 0 in sum": "t = Mul(x, zero) u = ReduceSum<keepdims = 1>(t) n = Equal(u, zero)"
+    " y = Where(n, x, zero)",
+    "are weights that are made of it NaN": "p = Softmax(x) n = IsNaN(p) y = Where(n, zero, p)",
 }
-ENORMOUS = ", float most = {3.4028234663852886e38}, float inf = {inf}"
+ENORMOUS = (
+    ", float most = {3.4028234663852886e38}, float inf = {inf}, int64 axis = {0},"
+    " float[2, 4] w = {1, -2, 3, 4, 5, 6, 7, 8}"
+)
 
 
 @pytest.mark.parametrize("body", TESTED.values(), ids=list(TESTED))
@@ -51,7 +70,14 @@ def test_an_input_that_the_model_tests_may_be_anything(body: str) -> None:
 NOT_TESTED = {
     "a threshold": "n = Less(x, six) y = Where(n, x, zero)",
     "two inputs": "n = Less(x, s) y = Where(n, x, zero)",
-    "a test of a sum over all": "t = ReduceSum<keepdims = 1>(x) n = IsNaN(t) y = Where(n, zero, x)",
+    "a threshold of a sum": "t = ReduceSum<keepdims = 1>(x) n = Less(t, six) y = Where(n, x, zero)",
+    "a threshold of a difference": "t = Sub(x, s) n = Less(t, zero) y = Where(n, x, zero)",
+    "weights of products of it": "k = Transpose(s) a = MatMul(x, k) p = Softmax(a) n = IsNaN(p)"
+    " b = Where(n, zero, p) y = MatMul(b, x)",
+    "products of it that are compared with -inf": "k = Transpose(s) a = MatMul(x, k) p = Softmax(a)"
+    " n = Equal(a, least) b = Where(n, zero, p) y = MatMul(b, x)",
+    "features": "k = Transpose(w) a = MatMul(x, k) b = MatMul(s, k) d = Add(a, b) p = Softmax(d)"
+    " y = MatMul(p, x)",
     "arithmetic": "a = Div(x, s) y = Relu(a)",
     "a softmax": "y = Softmax(x)",
     "integers": "n = Equal(i, i) y = Where(n, x, zero)",
@@ -60,7 +86,8 @@ NOT_TESTED = {
 
 @pytest.mark.parametrize("body", NOT_TESTED.values(), ids=list(NOT_TESTED))
 def test_other_inputs_are_numbers(body: str) -> None:
-    assert special(body) == {}
+    weights = ", float least = {-inf}, float[2, 4] w = {1, -2, 3, 4, 5, 6, 7, 8}"
+    assert special(body, weights) == {}
 
 
 MASKED = {
@@ -71,12 +98,27 @@ MASKED = {
     "times a number": "t = Mul(m, six) a = Add(x, t) y = Softmax(a)",
     "a choice": "t = Where(c, m, zero) a = Add(x, t) y = Softmax(a)",
     "before an exponential": "a = Add(x, m) y = Exp(a)",
+    "before a sigmoid": "a = Add(x, m) y = Sigmoid(a)",
+    "by Gemm": "t = Transpose(x) a = MatMul(x, t) b = Gemm(a, s, m) y = Softmax(b)",
+    "through a reduction": "t = ReduceMin(m, axis) a = Add(x, t) y = Softmax(a)",
+    "through a pool": "t = Unsqueeze(m, axis) u = MaxPool<kernel_shape = [1]>(t)"
+    " v = Squeeze(u, axis) a = Add(x, v) y = Softmax(a)",
+    "through a convolution": "t = Unsqueeze(m, axis) u = Conv(t, kernel) v = Squeeze(u, axis)"
+    " a = Add(x, v) y = Softmax(a)",
+    "through a product with a constant": "t = MatMul(m, ones) a = Add(x, t) y = Softmax(a)",
+    "through a cumulative sum": "k = Squeeze(axis) t = CumSum(m, k) a = Add(x, t) y = Softmax(a)",
+    "in the place of a score": "a = Where(c, x, m) y = Softmax(a)",
+    "less a score": "a = Sub(m, x) y = Softmax(a)",
 }
 
 
 @pytest.mark.parametrize("body", MASKED.values(), ids=list(MASKED))
 def test_what_is_added_to_scores_may_be_a_mask(body: str) -> None:
-    assert special(body)["m"] is MASK
+    weights = (
+        ", int64[1] axis = {0}, float[2, 2, 1] kernel = {1, 0, 0, 1},"
+        " float[4, 4] ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}"
+    )
+    assert special(body, weights)["m"] is MASK
 
 
 def test_a_factor_of_scores_is_no_mask() -> None:

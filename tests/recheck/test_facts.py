@@ -66,7 +66,7 @@ def test_a_test_that_no_element_passes_is_confirmed() -> None:
     model = import_model(ir.from_proto(attention(CAUSAL)))
     ((before, after, name),) = found(model)
     assert not fault(checks(model, Assumption.NONE), name, before, after)
-    model = guarded("s = MatMul(x, w)")
+    model = guarded("s = MatMul(x, x)")
     ((before, after, name),) = found(model)
     assert not fault(checks(model), name, before, after)
     assert "may pass" in fault(checks(model, Assumption.FINITE_INPUTS), name, before, after)
@@ -84,6 +84,32 @@ def test_a_test_that_an_element_may_pass_is_not(model: Imported) -> None:
     for number_, reason in ((0, "may pass"), (1, "something else")):
         forged = call("Where", number(number_, "BOOL"), *guard.inputs[1:])
         assert reason in fault(checks(model), name, before, forged)
+
+
+IN_SCORES = {
+    "added by Gemm": "s = Gemm(q, k, x)",
+    "reduced": "m = ReduceMin(x, axis) a = MatMul(q, k) s = Add(a, m)",
+    "pooled": "u = Unsqueeze(x, axes) n = MaxPool<kernel_shape = [1, 1]>(u) m = Squeeze(n, axes)"
+    " a = MatMul(q, k) s = Add(a, m)",
+    "convolved": "u = Unsqueeze(x, axes) n = Conv(u, kernel) m = Squeeze(n, axes)"
+    " a = MatMul(q, k) s = Add(a, m)",
+    "expanded by a product": "m = MatMul(x, w) a = MatMul(q, k) s = Add(a, m)",
+}
+
+
+@pytest.mark.parametrize("scores", IN_SCORES.values(), ids=list(IN_SCORES))
+def test_a_test_of_weights_stays_where_an_input_is_in_the_scores(scores: str) -> None:
+    """By either analysis."""
+    body = f"{scores} p = Softmax<axis = -1>(s) odd = IsNaN(p) y = Where(odd, zero, p)"
+    model = imported(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[4, 4] q, float[4, 4] k, float[4, 4] x) => (float[4, 4] y)
+        <float zero = {{0}}, float[4, 4] w = {{1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7}},
+         int64[1] axis = {{0}}, int64[2] axes = {{0, 1}}, float[1, 1, 1, 1] kernel = {{1}}>
+        {{ {body} }}""")
+    assert not found(model)
+    guard = model.graph.outputs[0]
+    forged = call("Where", number(0, "BOOL"), *guard.node.inputs[1:])
+    assert "may pass" in fault(checks(model), "no-number-is-nan", guard, forged)
 
 
 # Masks ------------------------------------------------------------------------------------------

@@ -252,6 +252,64 @@ MASKED = [
         {"x": LARGE, "w": LARGE.T.copy(), "seen": ~np.eye(4, dtype=bool)},
     ),
 ]
+ALIKE = floats(np.ones((4, 4)))
+COVERED = floats([[-INF] * 4, [0] * 4, [0, -INF, 0, 0], [-INF] * 4])
+"""A mask that leaves nothing of two rows."""
+
+
+def guarded(name: str, mask: str, scores: str, m: Array, weights: str = "") -> Case:
+    """A mask that comes to the scores of a softmax by some way, and a guard of its weights."""
+    shape = ", ".join(map(str, m.shape))
+    return Case(
+        name,
+        f"(float[4, 4] q, float[4, 4] k, float[{shape}] m) => (float[4, 4] y)",
+        f"float zero = {{0}}, int64[1] axis = {{0}}{weights}",
+        f"{mask} {scores} p = Softmax(s) n = IsNaN(p) y = Where(n, zero, p)",
+        {"q": ALIKE, "k": ALIKE, "m": m},
+    )
+
+
+ADDED = "a = MatMul(q, k) s = Add(a, b)"
+IMAGE = ", int64[2] axes = {0, 1}, float[1, 1, 1, 1] w = {1}, float[1, 4] ones = {1, 1, 1, 1}"
+COVERING = [
+    guarded("a mask that Gemm adds", "", "s = Gemm(q, k, m)", COVERED),
+    guarded(
+        "a mask that Gemm adds to every row", "", "s = Gemm(q, k, m)", floats([-INF] * 4)
+    ),
+    guarded(
+        "the least of several masks",
+        "b = ReduceMin<keepdims = 0>(m, axis)",
+        ADDED,
+        np.stack([COVERED, COVERED]),
+    ),
+    *(
+        guarded(
+            f"a mask behind a {name}", f"u = Unsqueeze(m, axes) {body} b = Squeeze(v, axes)",
+            ADDED, COVERED, IMAGE,
+        )
+        for name, body in (
+            ("pool of maxima", "v = MaxPool<kernel_shape = [1, 1]>(u)"),
+            ("pool of means", "v = AveragePool<kernel_shape = [1, 3], pads = [0, 1, 0, 1]>(u)"),
+            ("convolution", "v = Conv(u, w)"),
+        )
+    ),
+    guarded("a mask that a product expands", "b = MatMul(m, ones)", ADDED, COVERED[:, :1], IMAGE),
+    Case(
+        "weights that are compared, of scores to which Gemm adds a mask",
+        "(float[4, 4] q, float[4, 4] k, float[4, 4] m) => (float[4, 4] y)",
+        "float two = {2}",
+        "s = Gemm(q, k, m) p = Softmax(s) n = Less(p, two) y = Where(n, p, two)",
+        {"q": ALIKE, "k": ALIKE, "m": COVERED},
+    ),
+    Case(
+        "a mask in front of a sigmoid",
+        "(float[4, 4] q, float[4, 4] k, float[4, 4] m) => (float[4, 4] y)",
+        "float one = {1}",
+        "a = MatMul(q, k) g = Add(a, m) p = Sigmoid(g) s = Mul(g, p) c = Less(s, one)"
+        " y = Where(c, s, one)",
+        {"q": ALIKE, "k": ALIKE, "m": COVERED},
+    ),
+]  # fmt: skip
 DISCRETE = [
     Case(
         f"two scalings in front of {name}",
@@ -323,6 +381,28 @@ COMPARED = [
         "a = Abs(x) c = LessOrEqual(a, most) y = Where(c, x, zero)",
         {"x": ODD},
     ),
+]
+TESTED = [
+    Case(
+        f"an input that is tested by {name}",
+        "(float[1, 6] x) => (bool[r, c] n, float[1, 6] z)",
+        "float zero = {0}, float one = {1}, int64 axis = {0}, int64[1] count = {6},"
+        " float[6, 2] w = {1, 2, -3, 1, 2, -1, 1, 1, 1, 0.5, 1, -1}",
+        f"{body} g = Greater(x, zero) z = Where(g, x, zero)",
+        {"x": ODD[None]},
+    )
+    for name, body in (
+        ("its sum", "s = ReduceSum(x) n = IsNaN(s)"),
+        ("its maximum", "s = ReduceMax(x) n = IsInf(s)"),
+        ("whether its sum is itself", "s = ReduceSum(x) n = Equal(s, s)"),
+        ("a product", "s = MatMul(x, w) n = IsNaN(s)"),
+        ("its cumulative sum", "s = CumSum(x, axis) n = IsNaN(s)"),
+        ("its largest elements", "s, i = TopK(x, count) n = IsNaN(s)"),
+        ("the weights of a softmax", "s = Softmax(x) n = IsNaN(s)"),
+        ("its difference to itself", "s = Sub(x, x) n = Equal(s, zero)"),
+        ("its quotient by itself", "s = Div(x, x) n = Equal(s, one)"),
+        ("its product with 0", "s = Mul(x, zero) n = Equal(s, zero)"),
+    )
 ]
 CANCELLING = [
     Case(
@@ -668,16 +748,8 @@ def optimized(
 @pytest.mark.parametrize(
     "case",
     [
-        *GUARDS,
-        *OBSERVED,
-        *OVERFLOW,
-        *ROUNDED,
-        *MASKED,
-        *DISCRETE,
-        *COMPARED,
-        *CANCELLING,
-        *BEHIND,
-        *QUOTIENTS,
+        *(*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *COVERING, *DISCRETE, *COMPARED),
+        *(*TESTED, *CANCELLING, *BEHIND, *QUOTIENTS),
     ],
     ids=lambda case: case.name.replace(" ", "-"),
 )

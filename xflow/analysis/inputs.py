@@ -1,47 +1,50 @@
 """The inputs of a model that may hold NaN or infinities, judged by how the model reads them.
 
 Float inputs are taken for numbers, see `xflow.core.assumptions`: images and features are. The
-model itself tells of two exceptions. It *tests* an input: asks whether it is NaN or infinite,
-compares it with itself, with an infinity or with a largest float, or gives it to an operator of
-which nothing is known; such an input may be anything. And it adds an input, a *mask*, to the input
-of a softmax: a mask may hold -inf.
+model itself tells of two exceptions. It *tests* an input: asks whether it, or what is computed of
+it, is NaN or infinite, compares it with itself, with an infinity or with a largest float, asks
+whether ``x - x`` or ``x * 0`` is 0, or gives it to an operator of which nothing is known; such an
+input may be anything. And it adds an input, a *mask*, to the input of a softmax: a mask may hold
+-inf. Whether weights of a softmax, or its scores, are numbers is a question about masks, and tests
+the inputs alone that are in the scores, and not those of which a product makes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from xflow.analysis.elements import element_of
-from xflow.analysis.opaque import MOVES, kind_of
+from xflow.analysis.opaque import kind_of
+from xflow.analysis.reach import Reach, back, carries
 from xflow.core.errors import ShapeError
-from xflow.core.fold import ConstantLookup, Folder
+from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, MayBe, Node, Opaque, Value
 from xflow.core.registry import Operator
-from xflow.core.size import product
 from xflow.core.sorts import BOOL, FLOATS
-from xflow.core.spec import Call, Element, If, Literal, MaxOver, Plus, Scalar, SumOver, Times
-from xflow.ops.shape import Movement
+from xflow.core.spec import Call, Element, Literal, MaxOver, Plus, Scalar, SumOver, Times
 
 FARTHEST = 12
-"""Most operators between a mask and the softmax that reads it."""
-FOLDED = 2**20
-"""Most elements of a constant that is examined."""
+"""Most operators between the sum of a mask and scores and the softmax that reads it."""
 ENORMOUS = {"FLOAT16": 6.5e4, "BFLOAT16": 1e38, "FLOAT": 1e38, "DOUBLE": 1e308}
 """Magnitude from which a constant in a comparison counts as infinite."""
+TESTS = frozenset(("IsNaN", "IsInf"))
+KEEPING = frozenset(("Identity", "Neg", "Cast"))
+"""Operators of one input behind which a number and what is none are told apart as before."""
 
 
 def special_inputs(graph: Graph, constants: ConstantLookup) -> Mapping[str, MayBe]:
     """By the keys of inputs, the values other than numbers that their elements may have."""
-    sources = Sources(graph)
+    reach = Reach(constants)
     found: dict[str, MayBe] = {}
     for node in graph.nodes:
-        for value in _masks(node, sources):
+        for value in _masks(node, reach):
             found.setdefault(_key(value), MayBe.NEGATIVE_INFINITY)
+    tests = _Tests(graph, reach)
     for node in graph.nodes:
-        for value in _tested(node, sources, constants):
+        for value in tests.of(node):
             found[_key(value)] = MayBe.ANYTHING
     return found
 
@@ -51,51 +54,79 @@ def _key(value: Value) -> str:
     return value.node.op.key
 
 
-class Sources:
-    """The float inputs from which each value is computed element by element."""
+class _Tests:
+    """The inputs of which the operators of a graph ask whether they are numbers."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._of: dict[Value, frozenset[Value]] = {}
-        for node in graph.nodes:
-            found = frozenset[Value]()
-            if node.inputs and carries(node):
-                found = found.union(*(self.of(value) for value in node.inputs))
-            for value in node.outputs:
-                is_input = isinstance(node.op, Leaf) and not value.is_constant
-                own = frozenset((value,)) if is_input and value.type.dtype in FLOATS else found
-                if own:
-                    self._of[value] = own
+    def __init__(self, graph: Graph, reach: Reach) -> None:
+        self._reach = reach
+        self._scores = {
+            node.inputs[0]
+            for node in graph.nodes
+            if isinstance(node.op, Operator) and node.op.weights_along is not None
+        }
+        self._vanishing = frozenset(
+            node.outputs[0] for node in graph.nodes if _vanishes(node, reach)
+        )
 
-    def of(self, value: Value) -> frozenset[Value]:
-        """The inputs; none for a sum over a range of elements, or a constant."""
-        return self._of.get(value, frozenset())
-
-
-def carries(node: Node) -> bool:
-    """Whether each element of an operator's results is made of one element of each input."""
-    if isinstance(node.op, Opaque):
-        return node.op.op_type in MOVES or node.op.op_type == "Cast"
-    return isinstance(node.op, Operator) and (node.op.elementwise or isinstance(node.op, Movement))
-
-
-def _tested(node: Node, sources: Sources, constants: ConstantLookup) -> Iterator[Value]:
-    """The inputs of which an operator asks whether they are numbers."""
-    own = [sources.of(value) for value in node.inputs]
-    if isinstance(node.op, Opaque):
-        if not carries(node) and kind_of(node.op.op_type) is None:
-            yield from frozenset[Value]().union(*own)
-    elif node.types and node.types[0].dtype == BOOL and isinstance(node.op, Operator):
-        for number, value in enumerate(node.inputs):
+    def of(self, node: Node) -> Iterator[Value]:
+        """The inputs that an operator tests."""
+        values = [v for v in node.inputs if not v.is_constant and v.type.dtype in FLOATS]
+        if isinstance(node.op, Opaque) and not carries(node):
+            if node.op.op_type in TESTS:
+                yield from self._asked(values)
+            if kind_of(node.op.op_type) is None:
+                yield from frozenset[Value]().union(*map(self._reach.by_elements, values))
+        if not values or node.types[0].dtype != BOOL:
+            return
+        own = [self._reach.by_elements(value) for value in values]
+        for number, value in enumerate(values):
             others = [*own[:number], *own[number + 1 :]]
             yield from own[number].intersection(frozenset[Value]().union(*others))
-            if value.is_constant and value.type.dtype in FLOATS and _is_enormous(value, constants):
-                yield from frozenset[Value]().union(*others)
+            for zero in self._zeros_behind(value):
+                yield from self._reach.in_any_way(zero)
+        bounds = [v for v in node.inputs if v.is_constant and v.type.dtype in FLOATS]
+        if len(set(values)) < len(values) or any(_is_enormous(v, self._reach) for v in bounds):
+            yield from self._asked(values)
+
+    def _zeros_behind(self, value: Value) -> Iterable[Value]:
+        """The values that are 0 of every number and reach a value, other than as a factor."""
+        return back(value, self._reach.passing) & self._vanishing if self._vanishing else ()
+
+    def _asked(self, values: Iterable[Value]) -> Iterator[Value]:
+        """The inputs that values are asked about; of scores of a softmax, those in them."""
+        for value in values:
+            if value in self._scores:
+                yield from self._reach.in_scores(value)
+            else:
+                yield from self._reach.in_any_way(value)
 
 
-def _is_enormous(value: Value, constants: ConstantLookup) -> bool:
+def _vanishes(node: Node, reach: Reach) -> bool:
+    """Whether a value is 0, or 1 as a quotient, wherever what it is made of is a number."""
+    if not isinstance(node.op, Operator) or len(node.inputs) != 2 or node.constant:
+        return False
+    if node.op.name in ("Add", "Sub", "Div"):
+        one, other = map(_origin, node.inputs)
+        return one is other
+    if node.op.name != "Mul":
+        return False
+    factors = [reach.data(value) for value in node.inputs if value.is_constant]
+    return any(data is not None and not np.any(data) for data in factors)
+
+
+def _origin(value: Value) -> Value:
+    """What a value is, or the negative of, in the same floats or others."""
+    while isinstance(value.node.op, Operator) and value.node.op.name in KEEPING:
+        (below,) = value.node.inputs
+        if below.type.dtype not in FLOATS or value.type.dtype not in FLOATS:
+            break
+        value = below
+    return value
+
+
+def _is_enormous(value: Value, reach: Reach) -> bool:
     """Whether an element of a constant is none that a number is compared with."""
-    size = product(value.shape)
-    data = Folder(constants)(value) if isinstance(size, int) and size <= FOLDED else None
+    data = reach.data(value)
     if data is None:
         return False
     with np.errstate(invalid="ignore"):
@@ -103,65 +134,41 @@ def _is_enormous(value: Value, constants: ConstantLookup) -> bool:
     return not bool(np.all(small))
 
 
-def _masks(node: Node, sources: Sources) -> Iterator[Value]:
+def _masks(node: Node, reach: Reach) -> Iterator[Value]:
     """The inputs that are added to what a softmax reads."""
     if not isinstance(node.op, Operator):
         return
     if node.op.role == "attention":
         position = node.op.mask
         if position is not None and position < len(node.inputs):
-            yield from sources.of(node.inputs[position])
+            yield from reach.in_scores(node.inputs[position])
     elif node.op.weights_along is not None or _takes_exponential(node):
-        yield from _added(node.inputs[0], sources, FARTHEST)
+        yield from _added(node.inputs[0], reach)
 
 
-def _added(value: Value, sources: Sources, depth: int) -> Iterator[Value]:
-    """The inputs that are added to something else on the way to a value."""
-    node = value.node
-    if not depth or not carries(node):
-        return
-    if len(node.inputs) > 1 and _adds(node):
-        for number, operand in enumerate(node.inputs):
-            others = [sources.of(v) for k, v in enumerate(node.inputs) if k != number]
-            for source in sources.of(operand).intersection(_passed(operand, depth)):
-                if any(source not in other for other in others):
-                    yield source
-    for operand in node.inputs:
-        yield from _added(operand, sources, depth - 1)
+def _added(scores: Value, reach: Reach) -> Iterator[Value]:
+    """The inputs that are added to something else on the way to scores, or put in its place."""
+    seen, level = {scores.node}, [scores.node]
+    for _ in range(FARTHEST):
+        below: dict[Node, None] = {}
+        for node in level:
+            yield from _beside(node, reach)
+            for value in node.inputs if carries(node) else reach.passing(node):
+                below[value.node] = None
+        level = [node for node in below if node not in seen]
+        seen.update(level)
 
 
-def _passed(value: Value, depth: int) -> Iterator[Value]:
-    """The inputs of which elements that are -inf may be so in a value.
-
-    Not of a product with another input: a scale of scores is no mask.
-    """
-    node = value.node
-    if not node.inputs:
-        yield value
-    elif depth and carries(node):
-        computed = [each for each in node.inputs if not each.is_constant]
-        if len(computed) < 2 or _selects_or_adds(node):
-            for operand in computed:
-                yield from _passed(operand, depth - 1)
-
-
-def _selects_or_adds(node: Node) -> bool:
-    """Whether each element of an operator's results is one of its inputs' elements, or a sum."""
-    if not isinstance(node.op, Operator) or not node.op.elementwise:
-        return True
-    scalar = _specification(node)
-    return scalar is None or _is_no_product(scalar)
-
-
-def _is_no_product(scalar: Scalar) -> bool:
-    match scalar:
-        case Plus(args) | Call("max" | "min", args):
-            return all(map(_is_no_product, args))
-        case If(_, then, other):
-            return _is_no_product(then) and _is_no_product(other)
-        case Times(args):
-            return sum(not isinstance(arg, Literal) for arg in args) < 2
-    return isinstance(scalar, Element | Literal)
+def _beside(node: Node, reach: Reach) -> Iterator[Value]:
+    """The inputs of which an operator adds elements to what does not depend on them."""
+    passing, adds = reach.passing(node), _adds(node)
+    floats = [value for value in node.inputs if value.type.dtype in FLOATS]
+    for number, value in enumerate(floats if len(floats) > 1 else ()):
+        others = [*floats[:number], *floats[number + 1 :]]
+        reached = [reach.in_any_way(v) for v in others if adds or not v.is_constant]
+        for source in reach.as_masks(value) if value in passing and reached else ():
+            if any(source not in each for each in reached):
+                yield source
 
 
 def _adds(node: Node) -> bool:
@@ -190,7 +197,7 @@ def _specification(node: Node) -> Scalar | None:
 
 def _is_exponential(scalar: Scalar) -> bool:
     match scalar:
-        case Call("exp", (Element(),)):
+        case Call("exp", (Element() | Times((Literal(), Element())),)):
             return True
         case Plus(args) | Times(args) | Call(_, args):
             return any(map(_is_exponential, args))

@@ -70,6 +70,13 @@ ACCUMULATING: Final = frozenset(
 """Operators that sum over a range, so that no result is small because one element is."""
 
 
+FACTORS: Final = {
+    "MatMul": 2, "Gemm": 2, "Conv": 2, "ConvTranspose": 2, "DeformConv": 2, "Mul": 2, "Div": 2,
+    "Einsum": 3, "GRU": 3, "LSTM": 3, "RNN": 3,
+}  # fmt: skip
+"""How many of the first float inputs are factors of a product; the others are added, or scale."""
+
+
 def is_steady(op_type: str) -> bool:
     """Whether an operator is continuous, and gives small results for small inputs."""
     return op_type in _STEADY

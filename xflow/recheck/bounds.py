@@ -37,7 +37,7 @@ from xflow.recheck.interval import (
     of_data,
 )
 from xflow.recheck.normalized import normalized
-from xflow.recheck.sources import MOVED, sources, special
+from xflow.recheck.sources import MOVED, Sources
 
 FOLDED = 2**22
 """Most elements of a constant expression that is computed."""
@@ -84,7 +84,7 @@ class Analysis:
 
     `assumption` says what the analysis may assume. An input that the model compares or tests, or of
     which an unknown operator reads elements, may hold anything nevertheless; one of which a softmax
-    reads elements may hold -inf.
+    reads elements, or what they are added to, may hold -inf.
     """
 
     def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:
@@ -95,12 +95,8 @@ class Analysis:
         self._known: dict[Value, Bounds] = {}
 
     @cached_property
-    def _read(self) -> Mapping[Value, frozenset[Value]]:
-        return sources(self._graph)
-
-    @cached_property
-    def _special(self) -> tuple[frozenset[Value], frozenset[Value]]:
-        return special(self._graph, self._read)
+    def _sources(self) -> Sources:
+        return Sources(self._graph, self.data)
 
     def of(self, value: Value) -> Bounds:
         """The bounds of a value of any type."""
@@ -125,8 +121,8 @@ class Analysis:
         return self._fold(value) if isinstance(size, int) and size <= FOLDED else None
 
     def reads_inputs(self, value: Value) -> bool:
-        """Whether a value is made of elements of a float input, one by one."""
-        return bool(self._read.get(value))
+        """Whether a value is made of elements of a float input, one by one, or these are added."""
+        return bool(self._sources.in_scores(value))
 
     def _of(self, value: Value, inputs: Sequence[Bounds]) -> Bounds:
         node, dtype = value.node, value.type.dtype
@@ -147,7 +143,7 @@ class Analysis:
     def _of_leaf(self, value: Value) -> Bounds:
         if self._assumption is Assumption.NONE or value.is_constant:
             return UNKNOWN
-        tested, masking = self._special
+        tested, masking = self._sources.special
         if value in tested:
             return UNKNOWN
         dtype = value.type.dtype

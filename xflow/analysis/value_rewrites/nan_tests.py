@@ -5,8 +5,9 @@ remove the guard, since rules hold for numbers only. Where the range of `p` excl
 condition becomes false, and rules about choices with a constant condition remove the choice.
 
 A test of the weights of a softmax is about masks, and not about images or features: there, the
-assumptions about inputs hold, unless the scores themselves are inputs. Any other test must be false
-for all inputs: a model that tests a value expects that it may be no number.
+assumptions about inputs hold, unless inputs are in the scores themselves, as elements or as masks,
+see `xflow.analysis.reach`. Any other test must be false for all inputs: a model that tests a value
+expects that it may be no number.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-from xflow.analysis.inputs import Sources
 from xflow.analysis.ranges import Ranges
+from xflow.analysis.reach import Reach
 from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.analysis.value_rewrites.masked_scores import absorbed
 from xflow.core.assumptions import Assumption
@@ -43,7 +44,7 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, ranges.constants)
     yield from absorbed(graph, strict)
-    sources = Sources(graph)
+    reach = Reach(ranges.constants)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]
@@ -51,7 +52,7 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
         (tested,) = node.inputs
         assert isinstance(node.op, Opaque)
         name, is_false = TESTS[node.op.op_type]
-        about_masks = tested.node.role == "softmax" and not sources.of(tested.node.inputs[0])
+        about_masks = tested.node.role == "softmax" and not reach.in_scores(tested.node.inputs[0])
         if not is_false((ranges if about_masks else strict).of(tested)):
             continue
         for user in graph.users.get(node.outputs[0], ()):
