@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.analysis.observers import decides
 from xflow.core.errors import ShapeError
-from xflow.core.fold import LARGE, Folder, with_expressions
+from xflow.core.fold import LARGE, Folder, numpy_dtype, with_expressions
 from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator
 from xflow.ops import operators
@@ -88,6 +88,46 @@ def test_what_has_one_value_everywhere_is_told_without_computing_all_of_it(held:
     assert found is not None
     np.testing.assert_array_equal(found, np.zeros((1, 99, 99), np.float32))
     assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "a", "b", "lost"),
+    [
+        ("FLOAT16", "Mul", 5e-4, 5e-4, True),
+        ("FLOAT16", "Mul", 5e-2, 5e-2, False),
+        ("FLOAT16", "Mul", 2.0**-12, 2.0**-12, False),  # exact
+        ("FLOAT16", "Mul", 300, 300, True),
+        ("FLOAT16", "Div", 5e-4, 3e3, True),
+        ("FLOAT", "Mul", 1e-25, 1e-25, True),
+        ("FLOAT", "Mul", 1e-25, 0, False),
+        ("FLOAT", "Mul", 1e30, 1e30, True),
+        ("FLOAT", "Add", -np.inf, 1, False),
+        ("DOUBLE", "Mul", 1e-200, 1e-200, True),
+        ("DOUBLE", "Mul", 1e200, 1e200, True),
+        ("DOUBLE", "MatMul", 1e-200, 1e-200, True),
+        ("DOUBLE", "MatMul", 1e-20, 1e-20, False),
+    ],
+)
+def test_numbers_that_are_lost_in_a_constant_are_noticed(
+    dtype: str, name: str, a: float, b: float, lost: bool
+) -> None:
+    kind = TensorType(dtype, (4, 4))
+    one, other = (leaf(key, kind, constant=True) for key in "ab")
+    (made,) = apply(name, [one, other])
+    data = {v: np.full((4, 4), n, numpy_dtype(dtype)) for v, n in ((one, a), (other, b))}
+    for large in (LARGE, 16):
+        assert Folder(data.get, large=large).loses_numbers(made) == lost
+    assert Folder(lambda value: None).loses_numbers(made) is None
+
+
+def test_what_has_few_digits_before_loses_none() -> None:
+    """Weights that were trained to nothing, beside others."""
+    a, half = weight("a", 4), weight("half")
+    (made,) = apply("Mul", [a, half])
+    data = {a: np.array([1e-42, 1, 2, 3], np.float32), half: np.float32(0.3)[()].reshape(())}
+    assert not Folder(data.get).loses_numbers(made)
+    data[a] = np.array([1e-42] * 4, np.float32)
+    assert Folder(data.get).loses_numbers(made)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("Floor", 1), ("Ceil", 1), ("Greater", False)])

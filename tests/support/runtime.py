@@ -105,10 +105,18 @@ def _typed(values: Sequence[Value], dtype: str) -> tuple[Value, ...]:
     return tuple(made[value.node][value.index] for value in values)
 
 
-def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """The outputs of a model in ONNX Runtime, as it is served."""
+def run_model(
+    model: onnx.ModelProto, feeds: Mapping[str, Array], *, as_written: bool = False
+) -> list[Array]:
+    """The outputs of a model in ONNX Runtime, as it is served.
+
+    `as_written`, without the runtime's own rewrites, which round reals of doubles to 32 bits.
+    """
+    options = onnxruntime.SessionOptions()
+    if as_written:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     outputs: list[Array] = session.run(None, dict(feeds))
     return outputs

@@ -47,6 +47,8 @@ class Case:
     tolerance: float = 2e-6
     """Of the largest element of an output."""
     opset: int = 20
+    data: dict[str, Array] = field(default_factory=dict)
+    """Weights besides those in the text; with such, the models run as they are written."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -55,7 +57,10 @@ class Case:
             f'<ir_version: 9, opset_import: ["" : {self.opset}]> g {self.signature} {weights}'
             f" {{{self.body}}}"
         )
-        return shape_inference.infer_shapes(onnx.parser.parse_model(text))
+        model = onnx.parser.parse_model(text)
+        made = (onnx.numpy_helper.from_array(array, name) for name, array in self.data.items())
+        model.graph.initializer.extend(made)
+        return shape_inference.infer_shapes(model)
 
 
 TOTALS = {"part": floats(np.ones((4, 3))), "total": floats([[0], [1], [2], [0]])}
@@ -572,7 +577,7 @@ FLIPPED = (
     "If (c) <then_branch = t () => (float[8, 3] p) {p = Neg(o)},"
     " else_branch = f () => (float[8, 3] n) {n = Abs(o)}>"
 )
-QUOTIENTS = [
+DIVIDENDS = [
     Case(
         f"a quotient by what is small with it: {name}",
         "(float[8, 3] x, bool c) => (float[8, 3] y)" if "(c)" in body else
@@ -696,6 +701,71 @@ BEHIND = [  # operators of which only the name is known stand between
 ]
 
 
+WEIGHTS = np.random.default_rng(1).standard_normal((16, 8))
+FOLDED = [  # constants, in the model's type or in attributes, that are other numbers or none
+    Case(
+        f"an epsilon of {epsilon} in double",
+        "(double[2, 4] x) => (double[2, 4] y)",
+        "int64[1] axis = {-1}",
+        "u = ReduceMean(x, axis) c = Sub(x, u) s = Mul(c, c) v = ReduceMean(s, axis)"
+        " e = Add(v, epsilon) r = Sqrt(e) q = Div(c, r) y = Mul(q, g)",
+        {"x": np.array([[3, 3, 3, 3], [0, size, 0, 0]])},
+        1e-12,
+        data={"epsilon": np.array(epsilon), "g": np.arange(1.0, 5)},
+    )
+    for epsilon, size in ((1e-60, 1e-28), (1e-46, 1e-23))
+]
+FOLDED += [
+    Case(
+        "a factor of a bias in double",
+        "(double[2, 2] x, double[2, 2] w, double[2, 2] b) => (double[2, 2] y)",
+        "",
+        "m = MatMul(x, w) s = Mul(b, a) y = Add(m, s)",
+        {"x": np.eye(2), "w": np.eye(2) * 3, "b": np.zeros((2, 2)) + 7},
+        1e-14,
+        data={"a": np.array(0.1)},
+    )
+]
+FOLDED += [
+    Case(
+        f"two scales in {signature.split('[')[0][1:]}, {a} and {b}",
+        signature,
+        "",
+        "t = Mul(x, a) u = Mul(t, b) y = Mul(u, w)",
+        {"x": np.full(4, x, dtype), "w": np.full(4, w, dtype)},
+        0.01 if dtype is np.float16 else 1e-5,
+        data={"a": np.array(a, dtype), "b": np.array(b, dtype)},
+    )
+    for signature, dtype, a, b, x, w in (
+        ("(float[4] x, float[4] w) => (float[4] y)", np.float32, 1e-25, 1e-25, 1e15, 1e30),
+        ("(float[4] x, float[4] w) => (float[4] y)", np.float32, 1e30, 1e30, 1e-30, 1),
+        ("(float16[4] x, float16[4] w) => (float16[4] y)", np.float16, 5e-4, 5e-4, 6e4, 1),
+        ("(float16[4] x, float16[4] w) => (float16[4] y)", np.float16, 1e-4, 1e-4, 6e4, 1e3),
+        ("(double[4] x, double[4] w) => (double[4] y)", np.float64, 1e-200, 1e-200, 1e150, 1e150),
+    )
+]
+FOLDED += [
+    Case(
+        f"a small scale behind {name} in 16 bits",
+        f"(float16[{shape}] x) => (float16[N] y)".replace("[N]", result),
+        "",
+        body,
+        {"x": (WEIGHTS.reshape(given) * 1e4).clip(-6e4, 6e4).astype(np.float16)},
+        0.005,
+        data={"a": np.array(1e-4, np.float16), "w": (0.002 * weights).astype(np.float16)},
+    )
+    for name, shape, result, given, weights, body in (
+        (
+            *("a product", "8, 16", "[8, 8]", (8, 16), WEIGHTS),
+            "p = MatMul(x, w) y = Mul(p, a)",
+        ),
+        (
+            *("a convolution", "2, 16, 2, 2", "[2, 8, 2, 2]", (2, 16, 2, 2)),
+            WEIGHTS.T[:, :, None, None],
+            "p = Conv(x, w) y = Mul(p, a)",
+        ),
+    )
+]
 HUGE = floats([3e38, -3e38, 2e38, 1])
 NEARLY_TOO_LARGE = [  # rewritten, a number in between would overflow
     Case(
@@ -749,7 +819,7 @@ def optimized(
     "case",
     [
         *(*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *COVERING, *DISCRETE, *COMPARED),
-        *(*TESTED, *CANCELLING, *BEHIND, *QUOTIENTS),
+        *(*TESTED, *CANCELLING, *BEHIND, *DIVIDENDS, *FOLDED),
     ],
     ids=lambda case: case.name.replace(" ", "-"),
 )
@@ -786,9 +856,8 @@ def test_what_may_overflow_as_much_as_before_is_rewritten_without_assumptions() 
 
 def assert_right(case: Case, model: onnx.ModelProto) -> None:
     """What the model of a case gets right, another one does."""
-    for before, after in zip(
-        run_model(case.model, case.feeds), run_model(model, case.feeds), strict=True
-    ):
+    runs = [run_model(m, case.feeds, as_written=bool(case.data)) for m in (case.model, model)]
+    for before, after in zip(*runs, strict=True):
         compare(case, before, after)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
@@ -13,6 +14,7 @@ from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.pages import release
 from xflow.core.registry import Array, Operator, Shape
+from xflow.core.rounding import limits, loses_numbers
 from xflow.core.size import Expr, product
 from xflow.core.sorts import FLOATS
 
@@ -67,10 +69,15 @@ def with_expressions(constants: ConstantLookup, limit: int) -> ConstantLookup:
             if value not in even:
                 even[value] = _even(value, constants)
             return even[value]
-        shapes = (type.shape for node in walk([value]) for type in node.types)
-        return fold(value) if all(_is_small(shape, INTERMEDIATE) for shape in shapes) else None
+        return fold(value) if is_soon_folded(value) else None
 
     return find
+
+
+def is_soon_folded(value: Value) -> bool:
+    """Whether nothing on the way to an expression is large."""
+    shapes = (type.shape for node in walk([value]) for type in node.types)
+    return all(_is_small(shape, INTERMEDIATE) for shape in shapes)
 
 
 def _even(value: Value, constants: ConstantLookup) -> Array | None:
@@ -150,6 +157,7 @@ class Folder:
         self._stepwise = stepwise
         self._large = large
         self._done: dict[Value, Array | None] = {}
+        self._losses: dict[Value, bool | None] = {}
 
     def __call__(self, value: Value) -> Array | None:
         """The array that `value` is; None where it is not constant or cannot be computed."""
@@ -161,6 +169,22 @@ class Folder:
         if value.is_leaf:
             return self._constants(value)
         nodes = list(walk([value]))
+        sources = self._sources(nodes)
+        if sources is None:
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                array = _by_parts(value, nodes, sources, stepwise=self._stepwise, large=self._large)
+                if array is None:
+                    array = _computed(value, nodes, sources, stepwise=self._stepwise)
+        except FAILURES:
+            return None
+        finally:
+            self._release(sources)
+        return in_file(array) if array.nbytes >= self._large else array
+
+    def _sources(self, nodes: Sequence[Node]) -> dict[Node, Array] | None:
+        """The data of the leaves among `nodes`; None where what they make cannot be computed."""
         if not _is_affordable(nodes):
             return None
         sources: dict[Node, Array] = {}
@@ -172,34 +196,117 @@ class Folder:
                 sources[node] = array
             elif not isinstance(node.op, Operator):
                 return None
+        return sources
+
+    def _release(self, sources: Mapping[Node, Array]) -> None:
+        for source in sources.values():
+            if source.nbytes >= self._large:
+                release(source)
+
+    def loses_numbers(self, value: Value) -> bool | None:
+        """Whether a constant expression is too small or too large for its type, where it matters.
+
+        That is where elements become infinite that are computed from numbers, or 0 or subnormal so
+        that it shows, see `rounding.loses_numbers`. What is subnormal beside other numbers in the
+        data has few digits before. None where the array cannot be computed.
+        """
+        if value not in self._losses:
+            self._losses[value] = self._lost(value)
+        return self._losses[value]
+
+    def _lost(self, value: Value) -> bool | None:
+        if value.type.dtype not in FLOATS:
+            return False
+        nodes = list(walk([value]))
+        sources = self._sources(nodes)
+        if sources is None:
+            return None
         try:
             with np.errstate(all="ignore"):
-                array = _by_parts(value, nodes, sources, stepwise=self._stepwise, large=self._large)
-                if array is None:
-                    array = _computed(value, nodes, sources, stepwise=self._stepwise)
+                overflows, underflows = self._checked(value, nodes, sources)
+                if underflows:
+                    plain = {node: _without_subnormal(array) for node, array in sources.items()}
+                    if any(plain[node] is not array for node, array in sources.items()):
+                        _, underflows = self._checked(value, nodes, plain)
         except FAILURES:
             return None
         finally:
-            for source in sources.values():
-                if source.nbytes >= self._large:
-                    release(source)
-        return in_file(array) if array.nbytes >= self._large else array
+            self._release(sources)
+        return overflows or underflows
+
+    def _checked(
+        self, value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
+    ) -> tuple[bool, bool]:
+        """Whether an expression overflows for this data, and whether it loses numbers else."""
+        shape = _large_shape(value, nodes, sources, self._large)
+        if shape is None:
+            rounded, lost = _rounded_and_lost(value, nodes, sources)
+        else:
+            rounded = np.empty(shape, numpy_dtype(value.type.dtype))
+            lost = np.empty(shape, np.bool_)
+            for part, those in _row_parts(value, shape, sources, self._large):
+                rounded[part], lost[part] = _rounded_and_lost(value, nodes, those)
+        if not lost.any():
+            return False, False
+        if not np.isfinite(rounded[lost]).all():
+            return True, False
+        return False, loses_numbers(rounded, lost, value.type.dtype)
+
+
+def _rounded_and_lost(
+    value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array]
+) -> tuple[Array, Array]:
+    """What an expression is in its type, and where it is no number, or too small a one, by that."""
+    dtype = value.type.dtype
+    underflows: list[object] = []
+    with np.errstate(under="call", call=lambda *told: underflows.append(told)):
+        exact = np.asarray(_unrounded(value, nodes, sources)).astype(np.float64)
+    rounded = exact.astype(numpy_dtype(dtype))
+    sizes, from_numbers = np.abs(rounded), all(map(_is_real, sources.values()))
+    small = sizes < limits(dtype).smallest_normal
+    lost = np.asarray(small & (rounded != exact))
+    if underflows:  # even with 64 bits, so that what is 0 may be none
+        lost |= np.abs(exact) < np.finfo(np.float64).smallest_normal
+    lost |= ~np.isfinite(rounded) & (np.isfinite(exact) | from_numbers)
+    return rounded, lost
+
+
+def _is_real(array: Array) -> bool:
+    return array.dtype.kind in "biu" or bool(np.isfinite(array).all())
+
+
+def _without_subnormal(array: Array) -> Array:
+    """Floats of which those with few digits are 0, where others have all."""
+    if array.dtype.kind in "biu":
+        return array
+    few = np.abs(array) < ml_dtypes.finfo(array.dtype).smallest_normal  # type: ignore[no-untyped-call]
+    if few.all() or not array[few].any():
+        return array
+    return np.where(few, np.zeros_like(array), array)
 
 
 def _computed(
     value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], *, stepwise: bool = False
 ) -> Array:
     """What `value` is, for this data of the leaves among the `nodes` that it depends on."""
+    exact = _unrounded(value, nodes, sources, stepwise=stepwise)
+    return exact.astype(numpy_dtype(value.type.dtype))
+
+
+def _unrounded(
+    value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], *, stepwise: bool = False
+) -> Array:
+    """What `value` is before it is rounded to its element type."""
     remaining: dict[Node, int] = {}
     for node in nodes:
         for source in node.inputs:
             remaining[source.node] = remaining.get(source.node, 0) + 1
-    moves = all(_moves(node) for node in nodes if node.inputs)
+    moved = all(moves(node) for node in nodes if node.inputs)
     results: dict[Node, list[Array]] = {}
     for node in nodes:
         if not isinstance(node.op, Operator):
             array = sources[node]
-            exact = moves or array.dtype.kind in "biu"
+            exact = moved or array.dtype.kind in "biu"
             results[node] = [array if exact else array.astype(np.float64)]
             continue
         inputs = [results[source.node][source.index] for source in node.inputs]
@@ -209,7 +316,7 @@ def _computed(
                 for array, source in zip(inputs, node.inputs, strict=True)
             ]
         results[node] = node.op.numpy(inputs, node.attributes)
-        if not inputs and (moves or node.types[0].dtype not in FLOATS):
+        if not inputs and (moved or node.types[0].dtype not in FLOATS):
             kind = numpy_dtype(node.types[0].dtype)
             results[node] = [result.astype(kind) for result in results[node]]
         elif stepwise:
@@ -221,7 +328,7 @@ def _computed(
             remaining[source.node] -= 1
             if not remaining[source.node]:
                 del results[source.node]
-    return np.asarray(results[value.node][value.index]).astype(numpy_dtype(value.type.dtype))
+    return np.asarray(results[value.node][value.index])
 
 
 def _rounded(array: Array, dtype: str) -> Array:
@@ -236,7 +343,7 @@ def _decides(node: Node) -> bool:
     return floats and (node.op.steps or any(kind.dtype not in FLOATS for kind in node.types))
 
 
-def _moves(node: Node) -> bool:
+def moves(node: Node) -> bool:
     """Whether a node only puts elements elsewhere, without arithmetic."""
     assert isinstance(node.op, Operator)
     read, given = [value.shape for value in node.inputs], [kind.shape for kind in node.types]
@@ -252,22 +359,38 @@ def _by_parts(
     large: int,
 ) -> Array | None:
     """What `value` is, computed a few rows at a time; None if it is small or not elementwise."""
+    shape = _large_shape(value, nodes, sources, large)
+    if shape is None:
+        return None
+    result = np.empty(shape, numpy_dtype(value.type.dtype))
+    for part, those in _row_parts(value, shape, sources, large):
+        result[part] = _computed(value, nodes, those, stepwise=stepwise)
+    return result
+
+
+def _large_shape(
+    value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], large: int
+) -> tuple[int, ...] | None:
+    """The shape of a large elementwise expression; None for others."""
     size = byte_size(value)
     operators = [node for node in nodes if node not in sources]
     local = all(isinstance(n.op, Operator) and n.op.elementwise and n.inputs for n in operators)
     if size is None or size < large or not local:
         return None
-    shape = tuple(each for each in value.shape if isinstance(each, int))  # all are: it has a size
-    result = np.empty(shape, numpy_dtype(value.type.dtype))
+    return tuple(each for each in value.shape if isinstance(each, int))  # all are: it has a size
+
+
+def _row_parts(
+    value: Value, shape: tuple[int, ...], sources: Mapping[Node, Array], large: int
+) -> Iterator[tuple[slice, Mapping[Node, Array]]]:
+    """A few rows of an elementwise expression at a time, with those of what it is computed from."""
     spread = {node: np.broadcast_to(array, shape) for node, array in sources.items()}
-    rows = max(1, len(result) * large // size)
-    for start in range(0, len(result), rows):
+    rows = max(1, shape[0] * large // (byte_size(value) or 1))
+    for start in range(0, shape[0], rows):
         part = slice(start, start + rows)
-        those = {node: whole[part] for node, whole in spread.items()}
-        result[part] = _computed(value, nodes, those, stepwise=stepwise)
+        yield part, {node: whole[part] for node, whole in spread.items()}
         for array in sources.values():
             release(array)
-    return result
 
 
 def in_file(array: Array) -> Array:

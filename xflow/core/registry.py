@@ -22,7 +22,7 @@ from xflow.core.constraint import Constraint, equal
 from xflow.core.errors import ShapeError
 from xflow.core.intervals import Floats, Range
 from xflow.core.size import Expr, Size, product
-from xflow.core.sorts import BOOL, ELEMENT, REAL, sort_of
+from xflow.core.sorts import BOOL, ELEMENT, REAL, SINGLE, sort_of
 from xflow.core.spec import Index, Scalar
 
 Shape: TypeAlias = tuple[Size, ...]
@@ -311,6 +311,10 @@ class Operator:
     def canonical(self, attributes: Attributes, shapes: Sequence[Shape]) -> Attributes:
         """The one way to write complete attributes that mean the same. Raises ShapeError."""
         return attributes
+
+    def stored(self, name: str, dtype: str) -> str:
+        """The element type in which ONNX stores a real attribute, for elements of type `dtype`."""
+        return SINGLE if self.op_type and name not in self.parameters else dtype
 
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
         """Attributes, and the ONNX input positions that are our inputs; None: not understood.

@@ -18,7 +18,9 @@ NUMBERS = frozenset({REAL, INT})
 ELEMENT = "T"
 """In declarations of operators: an element type that is one for all the places that name it."""
 
-FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
+SINGLE, DOUBLE = "FLOAT", "DOUBLE"
+
+FLOATS = (SINGLE, "FLOAT16", "BFLOAT16", DOUBLE)
 """Element types that hold real numbers, up to rounding."""
 
 INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")

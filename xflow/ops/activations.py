@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Clip(ElementwiseComposite):
     attributes = declare(
         min=AttributeSpec(Kind.REAL, UNBOUNDED), max=AttributeSpec(Kind.REAL, UNBOUNDED)
     )
+    parameters = MappingProxyType({"min": 1, "max": 2})
     examples = examples(
         {"min": Fraction(0), "max": Fraction(6)},
         {"min": Fraction(-1, 2), "max": Fraction(1, 2)},
@@ -149,6 +151,8 @@ class Clip(ElementwiseComposite):
         if opset < 11:
             if len(given) == 2 and given[1] > given[2]:
                 return None  # ONNX did not say what that meant, and the runtime refuses it
+            if any(float(np.float32(bound)) != bound for bound in given.values()):
+                return None  # attributes have 32 bits
             plain: dict[str, Any] = {("min", "max")[k - 1]: bound for k, bound in given.items()}
             return OnnxCall("Clip", opset, "", plain, tuple(shapes))
         constants = {k: np.asarray(bound, dtype=np.float64) for k, bound in given.items()}

@@ -204,7 +204,10 @@ class Matcher:
             or pattern.index != target.index
             or len(node.inputs) != len(other.inputs)
             or len(node.types) != len(other.types)
-            or not all(may_equal(v, other.attributes[k]) for k, v in node.attributes.items())
+            or not all(
+                may_equal(v, other.attributes[k], other.types[0].dtype)
+                for k, v in node.attributes.items()
+            )
         ):
             return
         self.nodes[node] = other
@@ -267,7 +270,9 @@ class Matcher:
         for node, other in self.nodes.items():
             for name, attribute in node.attributes.items():
                 given = other.attributes[name]
-                if not attribute_equations(attribute, given, equations, reals):
+                if not attribute_equations(
+                    attribute, given, other.types[0].dtype, equations, reals
+                ):
                     return NoMatch("{} of {} is {} and not {}", (name, node.op, given, attribute))
         for node, target in self.data.items():
             if not self.observe(node, target, equations, reals):
@@ -307,7 +312,7 @@ class Matcher:
         if observed is None:
             return False
         return all(
-            attribute_equations(node.attributes[name], value, equations, reals)
+            attribute_equations(node.attributes[name], value, target.type.dtype, equations, reals)
             for name, value in observed.items()
         )
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xflow.core.fold import ConstantLookup
+from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 from xflow.rewriting.admission import Places
+from xflow.rewriting.folding import NO_NUMBERS, loses_numbers
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, Matcher, NoMatch
 from xflow.rewriting.replay import lost_digits, refusal
@@ -94,9 +95,13 @@ class _Look:
         if isinstance(after, NoMatch):
             return after.reason
         graph, rule, places = self.graph, self.rule, self.places
-        return refusal(graph, rule, instance, match, after.values, places=places) or lost_digits(
+        reason = refusal(graph, rule, instance, match, after.values, places=places) or lost_digits(
             graph, rule, instance, match, constants=self.constants, places=places
         )
+        inputs, folder = [*match.bindings.values()], Folder(self.constants)
+        if not reason and loses_numbers(match.roots, after.values, inputs, folder):
+            return NO_NUMBERS
+        return reason
 
 
 class _Watched(Matcher):
@@ -146,7 +151,7 @@ class _Watched(Matcher):
             counts = f"{len(other.inputs)} inputs here, and {len(node.inputs)} in the rule"
             return f"{_name(node)} has {counts}"
         for name, wanted in node.attributes.items():
-            if not may_equal(wanted, other.attributes[name]):
+            if not may_equal(wanted, other.attributes[name], other.types[0].dtype):
                 return f"{name} of {_name(node)} is {other.attributes[name]} and not {wanted}"
         return "what it reads is not what the rule says"
 

@@ -34,6 +34,7 @@ from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import hazard_of, loses_digits
 from xflow.rewriting.constants import as_number, is_exact, is_same, scalar
 from xflow.rewriting.derivation import Application, ValueNumber, abstract, local_leaves, value_at
+from xflow.rewriting.folding import NO_NUMBERS, loses_numbers
 from xflow.rewriting.index import refused_types
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, computed
@@ -183,7 +184,7 @@ class Surroundings:
     """What is sensitive to the graph's outputs."""
     rules: Mapping[str, Rule]
     """The directions of rules, by their names."""
-    constants: ConstantLookup
+    constants: Folder
     """The data of constants, and of constant expressions."""
 
     @cached_property
@@ -245,6 +246,8 @@ def _rewritten(
             raise Unfounded(where, f"{RAISED} is not confirmed: {reason}")
         shown = rebuild(raised(local, original, own, ranges, wholly=True), own)
     reason = objection(before, shown, set(inputs), ranges)
+    if not reason and loses_numbers(before, after, inputs, surroundings.constants):
+        reason = NO_NUMBERS
     if reason:
         raise Unfounded(where, reason)
     if any(new.type != old.type for new, old in zip(after, before, strict=True)):
@@ -445,7 +448,7 @@ class _Check:
         ):
             return False
         if not all(
-            self.is_attribute(value, target.attributes[name])
+            self.is_attribute(value, target.attributes[name], target.types[0].dtype)
             for name, value in pattern.attributes.items()
         ):
             return False
@@ -454,11 +457,12 @@ class _Check:
             orders = list(itertools.permutations(target.inputs))
         return any(all(map(self.is_value, pattern.inputs, order)) for order in orders)
 
-    def is_attribute(self, pattern: Attribute, target: Attribute) -> bool:
+    def is_attribute(self, pattern: Attribute, target: Attribute, dtype: str) -> bool:
         if isinstance(pattern, str):
-            return same_literal(pattern, target) and (pattern != REAL or target == self.match.dtype)
+            same = same_literal(pattern, target, dtype)
+            return same and (pattern != REAL or target == self.match.dtype)
         value = instantiate(pattern, self.match.sizes, self.match.reals)
-        return value is not None and same_literal(value, target)
+        return value is not None and same_literal(value, target, dtype)
 
     def is_data(self, pattern: Node, target: Node) -> bool:
         """Whether a constant of the graph holds what a constant expression of the rule is."""

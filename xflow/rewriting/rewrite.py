@@ -11,6 +11,7 @@ from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, Node, Value, apply
 from xflow.core.registry import Attribute, Need, Operator
+from xflow.core.rounding import is_kept
 from xflow.core.sorts import BOOL, FLOATS, INT, REAL, integer_range
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, NoMatch
@@ -64,7 +65,7 @@ def build(
                 attributes[name] = value
             inputs = tuple(made[source] for source in node.inputs)
             dtype = dtypes[node.types[0].dtype]
-            if not _has_numbers(dtype, attributes):
+            if not _has_numbers(node.op, dtype, attributes):
                 return NoMatch(f"there are no such numbers of type {dtype}")
             outputs = apply(node.op, inputs, attributes, dtype=dtype, need=need)
         except ShapeError as error:
@@ -79,15 +80,15 @@ def build(
     return BuiltSide(tuple(made[value] for value in values), tuple(nodes))
 
 
-def _has_numbers(dtype: str, attributes: Mapping[str, Attribute]) -> bool:
-    """Whether real attributes are elements of a type; floats may round them."""
-    reals = [value for value in attributes.values() if isinstance(value, Fraction)]
+def _has_numbers(op: Operator, dtype: str, attributes: Mapping[str, Attribute]) -> bool:
+    """Whether real attributes are elements of a type; floats may round them, see `is_kept`."""
+    reals = {name: value for name, value in attributes.items() if isinstance(value, Fraction)}
     if dtype in FLOATS:
-        return True
-    if any(value.denominator != 1 for value in reals):
+        return all(is_kept(value, op.stored(name, dtype), dtype) for name, value in reals.items())
+    if any(value.denominator != 1 for value in reals.values()):
         return False
     low, high = (0, 1) if dtype == BOOL else integer_range(dtype)
-    return all(low <= value <= high for value in reals)
+    return all(low <= value <= high for value in reals.values())
 
 
 def _reads(values: Iterable[Value], roots: tuple[Value, ...]) -> bool:

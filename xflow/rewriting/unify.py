@@ -16,7 +16,7 @@ import numpy as np
 
 from xflow.core.registry import Attribute, RealSymbol
 from xflow.core.size import Expr, Size, coefficient_of, divide, free_symbols, substitute, symbol
-from xflow.core.sorts import SORTS, sort_of
+from xflow.core.sorts import DOUBLE, SORTS, sort_of
 
 Equation: TypeAlias = tuple[Size, Size]
 """A size of the pattern, over the rule's symbols, and the size of the target it must equal."""
@@ -77,15 +77,22 @@ def _unmark(size: Size) -> Size:
 
 
 def attribute_equations(
-    pattern: Attribute, target: Attribute, equations: list[Equation], reals: dict[str, Fraction]
+    pattern: Attribute,
+    target: Attribute,
+    dtype: str,
+    equations: list[Equation],
+    reals: dict[str, Fraction],
 ) -> bool:
-    """Add what makes two attributes equal to `equations` and `reals`; False if nothing can."""
+    """Add what makes two attributes equal to `equations` and `reals`; False if nothing can.
+
+    `dtype` is the element type of what the target belongs to, see `same_literal`.
+    """
     if isinstance(pattern, RealSymbol):
         if not isinstance(target, Fraction):
             return False
         return reals.setdefault(pattern.name, target) == target
     if isinstance(pattern, Fraction | str) or isinstance(target, Fraction | str):
-        return same_literal(pattern, target)
+        return same_literal(pattern, target, dtype)
     if isinstance(pattern, tuple):
         if not isinstance(target, tuple) or len(pattern) != len(target):
             return False
@@ -118,16 +125,25 @@ def instantiate(
     return attribute
 
 
-def same_literal(pattern: Attribute, target: Attribute) -> bool:
-    """Whether two literals are equal; reals are where ONNX, with 32 bits, stores them alike."""
+def same_literal(pattern: Attribute, target: Attribute, dtype: str) -> bool:
+    """Whether two literals are equal.
+
+    Reals are where ONNX, with 32 bits, stores them alike; beside elements of type `dtype` with more
+    bits, where these are alike.
+    """
     if isinstance(pattern, str) and isinstance(target, str) and pattern in SORTS:
         return sort_of(target) == pattern  # which of its types it is says the matcher
     if isinstance(pattern, Fraction) and isinstance(target, Fraction):
-        return pattern == target or np.float32(pattern) == np.float32(target)
+        single = dtype != DOUBLE
+        return pattern == target or _stored(pattern, single) == _stored(target, single)
     return pattern == target
 
 
-def may_equal(pattern: Attribute, target: Attribute) -> bool:
+def _stored(number: Fraction, single: bool) -> float:
+    return float(np.float32(number)) if single else float(number)
+
+
+def may_equal(pattern: Attribute, target: Attribute, dtype: str) -> bool:
     """A quick test that rejects attributes that differ whatever the symbols are."""
     if isinstance(pattern, tuple):
         return (
@@ -136,7 +152,7 @@ def may_equal(pattern: Attribute, target: Attribute) -> bool:
             and not any(isinstance(p, int) and p != t for p, t in zip(pattern, target, strict=True))
         )
     if isinstance(pattern, int | Fraction | str):
-        return same_literal(pattern, target)
+        return same_literal(pattern, target, dtype)
     return not isinstance(target, tuple)
 
 

@@ -24,6 +24,7 @@ from xflow.core.progress import Progress
 from xflow.cost import CostModel
 from xflow.recheck.facts import Facts
 from xflow.rewriting.cancellation import hazard_of
+from xflow.rewriting.folding import loses_numbers
 from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
@@ -423,6 +424,9 @@ class _Search:
                     continue
             if objection(region.outputs, shown, set(region.inputs), self.ranges):
                 continue  # each step was admitted, but the whole is not shown to be
+            if loses_numbers(region.outputs, new, region.inputs, self.folder):
+                self.constants.careful.update(dict.fromkeys(region.nodes, Hazard.WEIGHTS))
+                continue
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
         if not made:

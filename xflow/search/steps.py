@@ -15,13 +15,14 @@ from typing import NamedTuple
 from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.fold import ConstantLookup
+from xflow.core.fold import ConstantLookup, Folder, is_soon_folded
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, Opaque, Value, with_inputs
 from xflow.core.registry import Operator
 from xflow.core.size import UNKNOWN_SIZE, Size, product, with_all
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import loses_digits, rounded_leaves
+from xflow.rewriting.folding import folded
 from xflow.rewriting.index import Entry, RuleIndex, below, operators_of
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, NoMatch, find_matches
@@ -211,7 +212,8 @@ class Steps:
     `block` is how many channels the target's layout has in a block, if it has one: a rule may leave
     open by how much it pads, and then pads to whole blocks. `outside` says how the outputs of the
     graphs are observed, where they are parts of another; leaves hold the facts about themselves.
-    `careful` leaves out steps that may lose digits where the data of constants is not known.
+    `careful` leaves out steps that may lose digits, or fold constants that are too small for their
+    type, where the data of constants is not known.
     """
 
     def __init__(
@@ -229,6 +231,7 @@ class Steps:
         self.block = block
         self.places = Places(Ranges(constants, assumption), outside)
         self.careful = careful
+        self._folder = Folder(constants)
         self._losses: dict[object, bool] = {}
         self._of: dict[Node, tuple[Step, ...]] = {}
         self._seen: dict[object, _Seen] = {}
@@ -273,8 +276,23 @@ class Steps:
         for step in steps:
             assert step.instance is not None
             told = self.places.forbidden(step.instance, step.match, step.after)
-            if not isinstance(told, str) and not (step.cancels and self._loses(step)):
+            if isinstance(told, str) or (step.cancels and self._loses(step)):
+                continue
+            if not self._loses_numbers(step):
                 yield replace(step, forbidden=told) if told else step
+
+    def _loses_numbers(self, step: Step) -> bool:
+        """Whether a constant that a step folds is no number of its type, see `folding`."""
+        if not any(node.constant and node.inputs for node in step.made):
+            return False
+        return any(
+            self._losing(value)
+            for value in folded(step.before, step.after, [*step.match.bindings.values()])
+        )
+
+    def _losing(self, value: Value) -> bool:
+        lost = self._folder.loses_numbers(value) if is_soon_folded(value) else None
+        return self.careful is Hazard.WEIGHTS if lost is None else lost
 
     def _loses(self, step: Step, *, near: bool = False) -> bool:
         """Whether a step that may lose digits does so with the data of constants.
