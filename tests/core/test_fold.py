@@ -124,7 +124,7 @@ def test_what_has_few_digits_before_loses_none() -> None:
     """Weights that were trained to nothing, beside others."""
     a, half = weight("a", 4), weight("half")
     (made,) = apply("Mul", [a, half])
-    data = {a: np.array([1e-42, 1, 2, 3], np.float32), half: np.float32(0.3)[()].reshape(())}
+    data = {a: np.array([1e-42, 1, 2, 3], np.float32), half: np.asarray(0.3, np.float32)}
     assert not Folder(data.get).loses_numbers(made)
     data[a] = np.array([1e-42] * 4, np.float32)
     assert Folder(data.get).loses_numbers(made)

@@ -570,7 +570,7 @@ CANCELLING = [
 
 
 SCALED = "a = Mul(x, c) b = Mul(a, d)"
-SMALL = "float a = {1.7}, float b = {0.6}, float sum = {2.3}, float one = {1}"
+PARTS = "float a = {1.7}, float b = {0.6}, float sum = {2.3}, float one = {1}"
 DIFFERENCES = "d = Sub(x, a) e = Sub(d, b) o = Sub(x, sum)"
 CHAIN = " ".join(f"o{n + 1} = Sin(o{n})" for n in range(40))
 FLIPPED = (
@@ -582,7 +582,7 @@ DIVIDENDS = [
         f"a quotient by what is small with it: {name}",
         "(float[8, 3] x, bool c) => (float[8, 3] y)" if "(c)" in body else
         "(float[8, 3] x) => (float[8, 3] y)",
-        SMALL,
+        PARTS,
         f"{DIFFERENCES} {body}",
         {"x": spread(2.3, 3e-6, 8, 3)} | ({"c": np.array(True)} if "(c)" in body else {}),
     )
