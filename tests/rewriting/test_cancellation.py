@@ -16,7 +16,7 @@ from xflow.core.size import Size, symbol
 from xflow.rewriting.cancellation import BOUND, NOT_SEEN, loses_digits
 from xflow.rewriting.match import find_matches
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rounded import have_all_digits
+from xflow.rewriting.rounded import have_all_digits, may_be_exact
 from xflow.rewriting.text import parse_rules
 
 (ADD_OFFSETS,) = parse_rules("""
@@ -125,6 +125,15 @@ def test_behind_what_may_be_exact_digits_are_lost(
     producer: Callable[[Value, Value], Value], weights: Array
 ) -> None:
     assert lost_behind(producer, weights)
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (32, 64, 1, 1), (16, 1, 3, 3), (4, 30, 20), (50,)])
+def test_of_trained_weights_nothing_is_exact(shape: tuple[int, ...]) -> None:
+    weights = np.random.default_rng(6).normal(0, 0.1, shape).astype(np.float32)
+    assert not may_be_exact(weights)
+    assert may_be_exact(np.round(50 * weights))
+    weights[..., -1] = 0.5
+    assert len(shape) == 1 or may_be_exact(weights)
 
 
 @settings(max_examples=60)

@@ -460,7 +460,8 @@ _COMPUTED = {**_STORED, "FLOAT16": np.float32, "BFLOAT16": np.float32}
 
 def _rounded(array: Array, dtype: str) -> Array:
     """An array with elements that the type has, in the type in which is computed."""
-    return array.astype(_STORED[dtype]).astype(_COMPUTED[dtype])
+    with np.errstate(over="ignore"):
+        return array.astype(_STORED[dtype]).astype(_COMPUTED[dtype])
 
 
 def _added(node: Node, done: Mapping[Value, Array], dtype: str, early: Container[str]) -> Array:

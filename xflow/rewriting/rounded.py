@@ -67,8 +67,14 @@ def may_be_exact(weights: Array) -> bool:
     if weights.dtype.kind != "f" and weights.dtype.name != "bfloat16":
         return False
     digits = DIGITS[ir.DataType.from_numpy(weights.dtype).name]
-    ends = (np.moveaxis(weights, axis, 0) for axis in {0, weights.ndim - 1} if weights.ndim)
-    return not all(have_all_digits(part, digits) for part in ends)
+    if not weights.size:
+        return False
+    by_first = weights.reshape(
+        len(weights) if weights.ndim else 1, -1
+    ).T  # kernels of a convolution
+    by_last = weights.reshape(-1, weights.shape[-1] if weights.ndim else 1)
+    columns = [part for part in (by_first, by_last) if len(part) > 1] or [weights.reshape(-1, 1)]
+    return not all(have_all_digits(part, digits) for part in columns)
 
 
 def _columns(value: Value, constants: ConstantLookup) -> Array | None:
