@@ -38,6 +38,7 @@ from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator, operators
 from xflow.core.size import Expr, Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
+from xflow.ops.shape import Movement
 from xflow.rewriting.excerpts import CUTS, Wanted, excerpts, wide
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.match import Match, NoMatch
@@ -71,6 +72,10 @@ KEEPS = frozenset({"Concat", "Expand", "Reshape", "Squeeze", "Transpose", "Unsqu
 """Operators in whose results each element of what they read is found, at all sizes."""
 LITERAL = re.compile(r"\b(?:Add|Sub)\((?:\d|(?:[^()]|\((?:[^()]|\([^()]*\))*\))*, \d)")
 """A sum with a number that the text of a rule names."""
+ROLES = frozenset({"contraction", "convolution"})
+"""What operators are that add products."""
+FACTORS = frozenset({"Mul", "Div", "Neg"})
+"""Operators through which a factor of a sum is one."""
 REDUCTIONS = frozenset({"ReduceSum", "ReduceMean"})
 """Operators that add elements, besides contractions and convolutions."""
 SUM = "Sum"
@@ -98,8 +103,7 @@ def hazard_of(rule: Rule) -> Hazard:
 @cache
 def _sums(known: tuple[Operator, ...]) -> re.Pattern[str]:
     """Finds a call of one of the operators that add products, or elements."""
-    roles = ("contraction", "convolution")
-    names = [each.name for each in known if each.role in roles or each.name in REDUCTIONS]
+    names = [each.name for each in known if each.role in ROLES or each.name in REDUCTIONS]
     return re.compile(rf"\b({'|'.join(names)})\(")
 
 
@@ -119,7 +123,7 @@ def loses_digits(
     if hazard is Hazard.OFFSETS and not any(v.is_constant for v in match.bindings.values()):
         return ""
     try:
-        if hazard is Hazard.WEIGHTS and not _may_be_exact(match, constants):
+        if hazard is Hazard.WEIGHTS and not _may_be_exact(instance, match, constants):
             return ""
         factors = _factors(instance, match, constants, hazard, near=near)
         lost = next((factor for factor in factors if factor > BOUND), 0.0)
@@ -140,9 +144,10 @@ def _factors(
             array = constants(value)
             if array is None:
                 array = _at_small_sizes(value, constants)
-            if array is None:
+            if array is not None:
+                data[name] = array
+            elif hazard is not Hazard.WEIGHTS or name in _weights(instance):
                 raise ValueError(f"the data of {name} is not known")
-            data[name] = array
     rounded = rounded_leaves(match, constants)
     rng = np.random.default_rng(SEED)
     for wanted in CUTS if data else CUTS[-1:]:
@@ -151,12 +156,34 @@ def _factors(
             yield case.factor(feeds)
 
 
-def _may_be_exact(match: Match, constants: ConstantLookup) -> bool:
-    """Whether products with some of the constants may be exact; so where their data is unknown."""
-    if match.reals:
+def _may_be_exact(instance: Instance, match: Match, constants: ConstantLookup) -> bool:
+    """Whether sums of the left side may be exact: products with some weights, or of elements.
+
+    So where the data of weights is unknown.
+    """
+    if match.reals and any(_is_one_of(node, REDUCTIONS) for node in walk(instance.lhs)):
         return True
-    arrays = (constants(value) for value in match.bindings.values() if value.is_constant)
+    weights = (match.bindings[name] for name in _weights(instance) if name in match.bindings)
+    arrays = (constants(value) for value in weights if value.is_constant)
     return any(array is None or may_be_exact(array) for array in arrays)
+
+
+def _weights(instance: Instance) -> set[str]:
+    """The leaves that the sums of the left side have as factors."""
+    found: set[str] = set()
+    for node in walk(instance.lhs):
+        waiting = [*node.inputs[:2]] if _is_one_of(node, REDUCTIONS) or node.role in ROLES else []
+        while waiting:
+            value = waiting.pop()
+            if value.is_leaf:
+                found.add(leaf_name(value))
+            elif _is_one_of(value.node, FACTORS) or isinstance(value.node.op, Movement):
+                waiting += value.node.inputs
+    return found
+
+
+def _is_one_of(node: Node, names: Container[str]) -> bool:
+    return isinstance(node.op, Operator) and node.op.name in names
 
 
 def rounded_leaves(match: Match, constants: ConstantLookup) -> frozenset[str]:
