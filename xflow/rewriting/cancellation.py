@@ -150,10 +150,12 @@ def _factors(
                 raise ValueError(f"the data of {name} is not known")
     rounded = rounded_leaves(match, constants)
     rng = np.random.default_rng(SEED)
-    for wanted in CUTS if data else CUTS[-1:]:
+    for wanted in CUTS:
         case = replace(_cut_down(instance, match, data, wanted, rng), rounded=rounded)
         for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
+        if all(part.size == data[name].size for name, part in case.data.items()):
+            break  # nothing is cut away
 
 
 def _may_be_exact(instance: Instance, match: Match, constants: ConstantLookup) -> bool:
