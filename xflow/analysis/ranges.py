@@ -40,7 +40,7 @@ from xflow.core.graph import walk
 from xflow.core.intervals import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
 from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator, broadcast_index
-from xflow.core.size import Symbol, free_symbols, opaque_integers, product, replace_opaque, symbol
+from xflow.core.size import Symbol, free_symbols, opaque_integers, replace_opaque, symbol
 from xflow.core.sorts import BOOL, FLOATS, INTEGERS, integer_range
 from xflow.core.spec import (
     ONE,
@@ -175,11 +175,7 @@ class Ranges:
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""
-        if value.is_leaf:
-            return self.constants(value) if value.is_constant else None
-        size = product(value.shape)
-        small = isinstance(size, int) and size <= FOLDED
-        return self._fold(value) if value.is_constant and small else None
+        return self._fold.up_to(FOLDED, value)
 
     def _made(self, value: Value, inputs: Sequence[Range]) -> Range:
         """The range of an operator's output, from those of its inputs."""

@@ -16,7 +16,6 @@ from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Array, Operator
-from xflow.core.size import product
 from xflow.core.sorts import FLOATS
 from xflow.core.spec import (
     Call,
@@ -39,7 +38,6 @@ class Reach:
     """The float inputs behind values, in a graph whose constants `constants` serves."""
 
     def __init__(self, constants: ConstantLookup) -> None:
-        self._constants = constants
         self._fold = Folder(constants)
         self._passing: dict[Node, tuple[Value, ...]] = {}
 
@@ -113,12 +111,7 @@ class Reach:
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant that is a leaf or small."""
-        if not value.is_constant:
-            return None
-        if value.is_leaf:
-            return self._constants(value)
-        size = product(value.shape)
-        return self._fold(value) if isinstance(size, int) and size <= FOLDED else None
+        return self._fold.up_to(FOLDED, value)
 
 
 def back(value: Value, follow: Callable[[Node], Iterable[Value]]) -> set[Value]:

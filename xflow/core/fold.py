@@ -165,6 +165,14 @@ class Folder:
             self._done[value] = self._fold(value) if value.is_constant else None
         return self._done[value]
 
+    def up_to(self, limit: int, value: Value) -> Array | None:
+        """The data of a constant that is a leaf, or an expression of at most `limit` elements."""
+        if not value.is_constant:
+            return None
+        if value.is_leaf:
+            return self._constants(value)
+        return self(value) if _is_small(value.shape, limit) else None
+
     def _fold(self, value: Value) -> Array | None:
         if value.is_leaf:
             return self._constants(value)

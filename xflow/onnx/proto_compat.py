@@ -136,10 +136,15 @@ def all_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     for nodes in waiting:
         for node in nodes:
             yield node
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    waiting.append(attribute.g.node)
-                waiting += [graph.node for graph in attribute.graphs]
+            waiting += [graph.node for graph in inner_graphs(node)]
+
+
+def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside an operator, without those inside them."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:

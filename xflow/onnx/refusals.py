@@ -11,6 +11,7 @@ import onnx
 from xflow.core.errors import ModelError
 from xflow.core.expressions import shortened
 from xflow.onnx.checker import OWN_DOMAIN
+from xflow.onnx.proto_compat import inner_graphs
 from xflow.onnx.repairs import weights
 
 MOST_OPERATORS = 1_000_000
@@ -84,7 +85,7 @@ def _shadowed(part: onnx.GraphProto | onnx.FunctionProto, visible: set[str]) -> 
     added = own - visible
     visible |= added
     for node in part.node:
-        for graph in _graphs(node):
+        for graph in inner_graphs(node):
             yield from weights(graph) & visible
             yield from _shadowed(graph, visible)
         fresh = {name for name in node.output if name} - visible
@@ -97,15 +98,8 @@ def _nodes(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProt
     """All nodes of a graph or a function, those of graphs inside operators included."""
     for node in part.node:
         yield node
-        for graph in _graphs(node):
+        for graph in inner_graphs(node):
             yield from _nodes(graph)
-
-
-def _graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def _key(function: onnx.FunctionProto) -> _Key:

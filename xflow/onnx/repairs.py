@@ -18,7 +18,7 @@ from xflow.core.errors import ModelError
 from xflow.core.expressions import shortened
 from xflow.onnx.external_data import graphs_of
 from xflow.onnx.inference import InferenceError, infer_shapes
-from xflow.onnx.proto_compat import all_nodes
+from xflow.onnx.proto_compat import all_nodes, inner_graphs
 
 PUT_RIGHT = "xflow.put_right"
 """What holds, of a model in memory, the sentences about what was put right in it."""
@@ -137,10 +137,7 @@ def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     """All graphs of a model, those inside operators of functions included."""
     yield proto.graph
     for node in all_nodes(proto):
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield attribute.g
-            yield from attribute.graphs
+        yield from inner_graphs(node)
 
 
 def weights(graph: onnx.GraphProto) -> set[str]:

@@ -88,7 +88,6 @@ class Analysis:
     """
 
     def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:
-        self._constants = constants
         self._fold = Folder(constants, stepwise=True)
         self._assumption = assumption
         self._graph = graph
@@ -113,12 +112,7 @@ class Analysis:
 
     def data(self, value: Value) -> Array | None:
         """The data of a constant, if it is a leaf or small."""
-        if not value.is_constant:
-            return None
-        if value.is_leaf:
-            return self._constants(value)
-        size = product(value.shape)
-        return self._fold(value) if isinstance(size, int) and size <= FOLDED else None
+        return self._fold.up_to(FOLDED, value)
 
     def reads_inputs(self, value: Value) -> bool:
         """Whether a value is made of elements of a float input, one by one, or these are added."""

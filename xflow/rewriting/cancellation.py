@@ -36,15 +36,16 @@ from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import requirements, walk, with_sizes
 from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator, operators
+from xflow.core.rounding import limits
 from xflow.core.size import Expr, Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.ops.shape import Movement
-from xflow.rewriting.excerpts import CUTS, Wanted, excerpts, wide
+from xflow.rewriting.excerpts import CUTS, excerpts, wide
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.match import Match, NoMatch
 from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rewrite import build
-from xflow.rewriting.rounded import is_rounded, may_be_exact
+from xflow.rewriting.rounded import is_float, is_rounded, may_be_exact
 from xflow.rewriting.rule import Rule
 
 BOUND = 2.0**8
@@ -148,10 +149,11 @@ def _factors(
                 data[name] = array
             elif hazard is not Hazard.WEIGHTS or name in _weights(instance):
                 raise ValueError(f"the data of {name} is not known")
-    rounded = rounded_leaves(match, constants)
+    whole = _at_small(instance, match, data, rounded_leaves(match, constants))
+    extents = {name: _extents(whole.leaves[name]) for name in whole.data}
     rng = np.random.default_rng(SEED)
     for wanted in CUTS:
-        case = replace(_cut_down(instance, match, data, wanted, rng), rounded=rounded)
+        case = replace(whole, data=excerpts(whole.data, extents, wanted, rng))
         for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
         if all(part.size == data[name].size for name, part in case.data.items()):
@@ -231,12 +233,12 @@ class _Case:
     data: Mapping[str, Array]
     reals: tuple[float, ...]
     dtype: str
-    rounded: frozenset[str] = frozenset()
+    rounded: frozenset[str]
     """Leaves that are no inputs: the sides read numbers of `dtype`, and exact ones are others."""
 
     @property
     def _unit(self) -> float:
-        return float(ml_dtypes.finfo(_STORED[self.dtype]).eps)  # type: ignore[no-untyped-call]
+        return float(limits(self.dtype).eps)
 
     @property
     def _constants(self) -> list[Array]:
@@ -341,14 +343,10 @@ def _factor(truth: Array, old: Array, new: Array, unit: float) -> float:
     return most and (most / scale if scale > 0 else math.inf)
 
 
-def _cut_down(
-    instance: Instance,
-    match: Match,
-    data: Mapping[str, Array],
-    wanted: Wanted,
-    rng: np.random.Generator,
+def _at_small(
+    instance: Instance, match: Match, data: Mapping[str, Array], rounded: frozenset[str]
 ) -> _Case:
-    """The rule at small sizes that suit it, with parts of the constants. Raises ShapeError."""
+    """The rule at small sizes that suit it, with whole constants. Raises ShapeError."""
     sizes = _small_sizes(instance, match)
     leaves: dict[str, Value] = {}
     whole: dict[str, Array] = {}
@@ -369,7 +367,6 @@ def _cut_down(
             whole[name] = array if array.ndim == len(shape) else np.broadcast_to(array, shape)
             if any(old < new for old, new in zip(whole[name].shape, shape, strict=True)):
                 raise ShapeError("a constant of another shape")
-    parts = excerpts(whole, {name: _extents(leaves[name]) for name in whole}, wanted, rng)
     small = Match((), leaves, sizes, match.reals, frozenset(), match.dtype)
     sides = [build(side, small) for side in (instance.lhs, instance.rhs)]
     for side in sides:
@@ -377,7 +374,7 @@ def _cut_down(
             raise ShapeError(side.reason)
     left, right = (side.values for side in sides if not isinstance(side, NoMatch))
     reals = tuple(map(float, match.reals.values()))
-    return _Case(left, right, leaves, parts, reals, match.dtype)
+    return _Case(left, right, leaves, whole, reals, match.dtype, rounded)
 
 
 def _extents(value: Value) -> tuple[int, ...]:
@@ -471,11 +468,6 @@ def _fitted(array: Array, shape: tuple[int, ...], rng: np.random.Generator) -> A
         return rng.choice(array.reshape(-1), shape) if array.size else np.zeros(shape)
 
 
-def is_float(array: Array) -> bool:
-    """Whether data is of a type of floats."""
-    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
-
-
 _STORED = {
     "FLOAT": np.float32,
     "DOUBLE": np.float64,
@@ -525,14 +517,7 @@ def _run(
             continue
         assert isinstance(node.op, Operator)
         if early is not None and node.op.name == SUM:
-            leaves = [
-                s for s in node.inputs if isinstance(s.node.op, Leaf) and s.node.op.key in early
-            ]
-            order = [*leaves, *(s for s in node.inputs if s not in leaves)]
-            total = done[order[0]]
-            for source in order[1:]:
-                total = _rounded(total + done[source], dtype)
-            done[node.outputs[0]] = total
+            done[node.outputs[0]] = _added(node, done, dtype, early)
             continue
         outputs = node.op.numpy([done[source] for source in node.inputs], node.attributes)
         for value, array in zip(node.outputs, outputs, strict=True):

@@ -12,12 +12,14 @@ their magnitude.
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from xflow.core.fold import ConstantLookup
 from xflow.core.node import Value
 from xflow.core.registry import Array, Operator
+from xflow.core.rounding import limits
 from xflow.core.sorts import FLOATS
 
 SAMPLE = 64
@@ -26,10 +28,6 @@ SEVERAL = 2
 """Numbers that a column needs at least that have all digits."""
 SPREAD = 2.0**-6
 """By what part of the largest number in a column the others deviate at least."""
-DIGITS = {"FLOAT": 24, "DOUBLE": 53, "FLOAT16": 11, "BFLOAT16": 8}
-"""Binary digits of the types of elements."""
-
-
 ROUNDED = frozenset({"Erf", "Exp", "Sigmoid", "Softplus", "Tanh"})
 """Functions that have no exact results but at single points."""
 
@@ -41,7 +39,7 @@ def is_rounded(value: Value, constants: ConstantLookup) -> bool:
     weights = _columns(value, constants)
     if weights is None or value.type.dtype not in FLOATS:
         return False
-    return have_all_digits(weights, DIGITS[value.type.dtype])
+    return have_all_digits(weights, _digits(value.type.dtype))
 
 
 def have_all_digits(weights: Array, digits: int) -> bool:
@@ -64,17 +62,25 @@ def have_all_digits(weights: Array, digits: int) -> bool:
 
 def may_be_exact(weights: Array) -> bool:
     """Whether sums over any axes of numbers times `weights` may be exact, or cancel to the bit."""
-    if weights.dtype.kind != "f" and weights.dtype.name != "bfloat16":
+    if not weights.size or not is_float(weights):
         return False
-    digits = DIGITS[ir.DataType.from_numpy(weights.dtype).name]
-    if not weights.size:
-        return False
+    digits = _digits(ir.DataType.from_numpy(weights.dtype).name)
     by_first = weights.reshape(
         len(weights) if weights.ndim else 1, -1
     ).T  # kernels of a convolution
     by_last = weights.reshape(-1, weights.shape[-1] if weights.ndim else 1)
     columns = [part for part in (by_first, by_last) if len(part) > 1] or [weights.reshape(-1, 1)]
     return not all(have_all_digits(part, digits) for part in columns)
+
+
+def is_float(array: Array) -> bool:
+    """Whether data is of a type of floats."""
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+def _digits(dtype: str) -> int:
+    """How many binary digits a type of floats has."""
+    return int(limits(dtype).nmant) + 1
 
 
 def _columns(value: Value, constants: ConstantLookup) -> Array | None:
