@@ -147,8 +147,7 @@ class Rule:
 
     def directions(self) -> tuple[Rule, ...]:
         """The rule in each direction that was proved, as rules to be used from left to right."""
-        forward = replace(self, reverse=None)
-        return (forward,) if self.reverse is None else (forward, self.reversed())
+        return _directions(self)
 
     @cached_property
     def names(self) -> Names:
@@ -196,6 +195,13 @@ class Rule:
         for key, text in self.notes.items():
             line(key, text)
         return "\n".join(lines) + "\n"
+
+
+@cache
+def _directions(rule: Rule) -> tuple[Rule, ...]:
+    # Kept beside the rules and not in them, since they are sent to other processes.
+    forward = replace(rule, reverse=None)
+    return (forward,) if rule.reverse is None else (forward, rule.reversed())
 
 
 @cache

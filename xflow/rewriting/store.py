@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,22 +19,37 @@ def default_directory() -> Path:
     return Path(str(files("xflow.rules")))
 
 
-@without_collector
 def load_rules(directory: str | Path) -> list[Rule]:
     """All rules of a folder, in the order of the files' names; none for an empty folder.
 
     Raises RuleFileError for a missing folder, an unreadable file, a malformed rule, and for two
     rules of one name. Rules of the package, which its tests prove, are not checked at every rank:
-    that takes seconds.
+    that takes seconds. They are read once in a process, as long as their files stay as they are.
     """
     folder = Path(directory)
-    checked = folder.resolve() != default_directory().resolve()
     if not folder.is_dir():
         what = "this is not a folder of rules" if folder.exists() else "there is no such folder"
         raise RuleFileError(what, str(folder))
+    paths = tuple(sorted(folder.glob("*.rules")))
+    if folder.resolve() != default_directory().resolve():
+        return list(_read(paths, checked=True))
+    try:
+        stamps = tuple((stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, paths))
+    except OSError as error:
+        raise RuleFileError(f"a file cannot be read ({error})", str(folder)) from None
+    return list(_of_the_package(paths, stamps))
+
+
+@lru_cache(maxsize=1)
+def _of_the_package(paths: tuple[Path, ...], stamps: tuple[object, ...]) -> tuple[Rule, ...]:
+    return tuple(_read(paths, checked=False))
+
+
+@without_collector
+def _read(paths: Iterable[Path], *, checked: bool) -> list[Rule]:
     rules: list[Rule] = []
     homes: dict[str, Path] = {}
-    for path in sorted(folder.glob("*.rules")):
+    for path in paths:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
