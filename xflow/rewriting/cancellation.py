@@ -293,14 +293,16 @@ class _Case:
     ) -> dict[str, Array]:
         made: dict[str, Array] = {}
         for name, value in self.leaves.items():
-            shape = tuple(int(str(n)) for n in value.shape)
+            shape = _extents(value)
             if name in self.data:
                 made[name] = self.data[name]
             elif value.type.dtype == BOOL:
                 made[name] = rng.random(shape) < 0.5
             elif value.type.dtype in FLOATS:
-                drawn = np.asarray(draw(shape))  # both sides round it
-                made[name] = drawn if name in self.rounded else _rounded(drawn, self.dtype)
+                made[name] = np.asarray(draw(shape))
+                if name not in self.rounded:  # otherwise both sides round it
+                    with np.errstate(over="ignore"):
+                        made[name] = _rounded(made[name], self.dtype)
             else:
                 made[name] = rng.integers(0, 2, shape)
         return made
@@ -481,8 +483,9 @@ _COMPUTED = {**_STORED, "FLOAT16": np.float32, "BFLOAT16": np.float32}
 
 def _rounded(array: Array, dtype: str) -> Array:
     """An array with elements that the type has, in the type in which is computed."""
-    with np.errstate(over="ignore"):
-        return array.astype(_STORED[dtype]).astype(_COMPUTED[dtype])
+    stored, computed = _STORED[dtype], _COMPUTED[dtype]
+    made = array.astype(stored)
+    return made if computed is stored else made.astype(computed)
 
 
 def _added(node: Node, done: Mapping[Value, Array], dtype: str, early: Container[str]) -> Array:

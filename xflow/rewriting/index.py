@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 from xflow.core.graph import Graph, walk
@@ -126,35 +127,45 @@ class RuleIndex:
     def _add(self, rule: Rule, at: int) -> Shape | None:
         """Index a rule at one rank; returns the shape of its root, None where that may be any."""
         instance = rule.instance(at)
-        root = instance.lhs[0].node
         shape = None if instance.broadcast else instance.lhs[0].shape
-        usable = instance.is_determined or instance.is_fillable
-        if not isinstance(root.op, Operator) or not usable or not self._suits(instance):
-            return shape
-        left, right = _operators(instance.lhs), _operators(instance.rhs)
-        pointwise = _is_pointwise(left, right)
-        grows = pointwise and len(right) > len(left)
-        expands = grows and len(left) == 1
-        if grows and not expands and not _may_stay(instance):
-            return shape
-        read = below([root])
-        entry = Entry(
-            rule.name,
-            instance,
-            refused_types(rule, instance),
-            (operators_of(read), operators_of(below(read))),
-            grows,
-            _depth(instance.lhs) > VIEWED,
-            expands,
-            hazard_of(rule),
-            pointwise and len(right) == len(left) and Counter(left) != Counter(right),
-        )
-        index = self._single if len(instance.lhs) == 1 else self._several
-        index.setdefault((root.op, None if shape is None else len(shape)), []).append(entry)
+        entry = _entry(rule, at) if self._suits(instance) else None
+        if entry is not None:
+            root = instance.lhs[0].node.op
+            assert isinstance(root, Operator)
+            index = self._single if len(instance.lhs) == 1 else self._several
+            index.setdefault((root, None if shape is None else len(shape)), []).append(entry)
         return shape
 
     def __bool__(self) -> bool:
         return not self._empty
+
+
+@cache
+def _entry(rule: Rule, rank: int) -> Entry | None:
+    """A direction at one rank; None where it is left out, see `RuleIndex`."""
+    instance = rule.instance(rank)
+    root = instance.lhs[0].node
+    usable = instance.is_determined or instance.is_fillable
+    if not isinstance(root.op, Operator) or not usable:
+        return None
+    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    pointwise = _is_pointwise(left, right)
+    grows = pointwise and len(right) > len(left)
+    expands = grows and len(left) == 1
+    if grows and not expands and not _may_stay(instance):
+        return None
+    read = below([root])
+    return Entry(
+        rule.name,
+        instance,
+        refused_types(rule, instance),
+        (operators_of(read), operators_of(below(read))),
+        grows,
+        _depth(instance.lhs) > VIEWED,
+        expands,
+        hazard_of(rule),
+        pointwise and len(right) == len(left) and Counter(left) != Counter(right),
+    )
 
 
 def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:
