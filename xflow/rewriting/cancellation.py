@@ -313,36 +313,35 @@ class _Case:
             exact = _run(self.left, feeds, "DOUBLE")
             before = _run(self.left, feeds, self.dtype)
             after = _run(self.right, feeds, self.dtype, early=self.data)
-        worst, unit = 0.0, self._unit
-        for truth, old, new in zip(exact, before, after, strict=True):
-            if truth.dtype.kind != "f":
-                continue
-            for part in _slices(truth.shape):
-                worst = max(worst, _factor(truth[part], old[part], new[part], unit))
-        return worst
-
-
-def _slices(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
-    """A tensor, and its slices along each axis: one channel may be small beside another."""
-    yield ()
-    for axis, extent in enumerate(shape):
-        if extent > 1 and math.prod(shape) // extent >= LEAST:
-            for index in range(extent):
-                yield (*[slice(None)] * axis, index)
+            triples = zip(exact, before, after, strict=True)
+            factors = (_factor(*each, self._unit) for each in triples if is_float(each[0]))
+            return max(factors, default=0.0)
 
 
 def _factor(truth: Array, old: Array, new: Array, unit: float) -> float:
-    """The largest error of `new` by that of `old`, or by a rounding of the typical magnitude."""
+    """The largest error of `new` by that of `old`, or by a rounding of the typical magnitude.
+
+    So of a tensor, or of a slice along any of its axes: one channel may be small beside another.
+    """
     numbers = np.isfinite(truth) & np.isfinite(old)
-    error = np.abs(new[numbers] - truth[numbers])
-    if not error.size:
+    if not numbers.any():
         return 0.0
+    error = np.where(numbers, np.abs(new - truth), 0)
     if not np.isfinite(error).all():
         return math.inf
-    size = float(np.sqrt(np.mean(np.square(truth[numbers]))))
-    scale = max(float(np.abs(old[numbers] - truth[numbers]).max()), unit * size)
-    most = float(error.max())
-    return most and (most / scale if scale > 0 else math.inf)
+    own = np.where(numbers, np.abs(old - truth), 0)
+    squares = np.where(numbers, np.square(truth), 0)
+    axes = range(truth.ndim)
+    parts = [n for n in axes if (m := truth.shape[n]) > 1 and truth.size // m >= LEAST]
+    worst = 0.0
+    for kept in (None, *parts):
+        others = tuple(axis for axis in axes if axis != kept)
+        count = np.maximum(numbers.sum(others), 1)
+        size = np.sqrt(squares.sum(others) / count)
+        scale = np.maximum(own.max(others), unit * size)
+        most = error.max(others)
+        worst = max(worst, float(np.where(most > 0, most / scale, 0).max()))
+    return worst
 
 
 def _at_small(
