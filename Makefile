@@ -97,12 +97,10 @@ mutation: $(VENV)/dev
 suites: $(VENV)/dev
 	$(BIN)/pytest -m suites -s tests/validation/test_suites.py
 
-# Thousands of random models and of damaged files, and every rule in the runtime; prints what becomes
-# of them.
+# Thousands of random and of guarded models and of damaged files, every rule in the runtime, and what
+# takes many seconds elsewhere; prints what becomes of them.
 many: $(VENV)/dev
-	$(BIN)/pytest -m many -s tests/validation/test_random_models.py tests/onnx/test_damaged_files.py \
-		tests/pipeline/test_faults.py tests/rewriting/test_numerics.py tests/rewriting/test_rules_in_runtime.py \
-		tests/validation/test_guarded_models.py tests/recheck/test_bounds_in_runtime.py
+	$(BIN)/pytest -m many -s
 
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed
@@ -122,8 +120,7 @@ compare: $(VENV)/dev
 	$(BIN)/python benchmarks/compare_verifiers.py
 
 # The site of the documents, in build/site; a warning is an error.
-site: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+site: $(VENV)/dev
 	$(BIN)/python docs/site.py
 	$(BIN)/zensical build --strict -f mkdocs.yml
 
@@ -139,16 +136,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Editable, so that the tests and the commands see the working tree.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+
 $(VENV)/installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(INSTALL) .
 	touch $@
 
 # The table has a column for each peer, and says which of them could not be installed.
 $(VENV)/peers: $(VENV)/installed
-	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'; \
+	@if $(INSTALL) '.[peers]'; \
 	then touch $@; \
 	else echo "some peers cannot be installed; the benchmark runs without them" >&2; fi
 
-$(VENV)/dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+$(VENV)/dev: pyproject.toml | $(BIN)/python
+	$(INSTALL) '.[dev,site]'
+	touch $(VENV)/installed $@

@@ -41,7 +41,7 @@ ACCIDENTS = {
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements go to a store of the test's own, and a hang is noticed after few seconds."""
     monkeypatch.setenv("XFLOW_CACHE", str(tmp_path / "costs.sqlite"))
-    monkeypatch.setattr(model, "LOADING_S", 8.0)
+    monkeypatch.setattr(model, "LOADING_S", 5.0)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_every_rule_has_its_certificate_and_no_certificate_is_left_over() -> Non
 
 def test_rules_are_proved_again_from_their_text() -> None:
     """A sample: `make verify` proves them all, and so does the generation from nothing."""
-    assert verify_rules(RULES[::100]) == []
+    assert verify_rules(RULES[::200]) == []
 
 
 def test_what_a_rule_follows_from_is_there() -> None:
@@ -49,27 +49,24 @@ def test_what_a_rule_follows_from_is_there() -> None:
     assert any(rule.is_searched and not rule.is_base for rule in RULES)
 
 
-@pytest.mark.timeout(600)
-def test_generating_families_again_gives_the_committed_bytes(tmp_path: Path) -> None:
-    """One that only proves, and one that enumerates; `make regeneration` does so with all."""
-    families = ("definitions", "decided")
+def test_generating_a_family_again_gives_the_committed_bytes(tmp_path: Path) -> None:
+    """One that enumerates few graphs; `make regeneration` does so with all."""
     committed = default_directory()
     copy = tmp_path / "rules"
     shutil.copytree(committed, copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for family in families:
-        for path in copy.rglob(f"{family}.*"):
-            path.unlink()
-    summary = generate(copy, families=families)
+    for path in copy.rglob("decided.*"):
+        path.unlink()
+    generate(copy, families=("decided",))
     assert_same(copy, committed)
-    counts = {each.family: each.counts for each in summary.families}["definitions"]
-    assert counts["proved"] == counts["proposed"] > 20
 
 
 @pytest.mark.regeneration
 @pytest.mark.timeout(0)
 def test_generating_from_nothing_gives_the_committed_bytes(tmp_path: Path) -> None:
-    generate(tmp_path / "rules")
+    summary = generate(tmp_path / "rules")
     assert_same(tmp_path / "rules", default_directory())
+    counts = {each.family: each.counts for each in summary.families}["definitions"]
+    assert counts["proved"] == counts["proposed"] > 20
 
 
 def assert_same(written: Path, committed: Path) -> None:

@@ -194,18 +194,14 @@ def test_kept_rules_are_proved_and_few() -> None:
     assert len(found) < 15
 
 
-def test_generating_twice_writes_the_same_bytes(tmp_path: Path) -> None:
-    contents = []
-    for name in ("one", "two"):
-        out = tmp_path / name
-        generate(out, families=["elementwise", "pooling"], max_ops=1, jobs=1)
-        rules = load_rules(out)
-        assert len(rules) > 10
-        assert {f"{rule.name}.json" for rule in rules} == {
-            path.name for path in (out / "certificates").iterdir()
-        }
-        contents.append({p.name: p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()})
-    assert contents[0] == contents[1]
+def test_each_rule_that_is_generated_has_a_certificate(tmp_path: Path) -> None:
+    """That the bytes are the same each time is a test of jobs, in test_generate_job."""
+    generate(tmp_path, families=["elementwise", "pooling"], max_ops=1, jobs=1)
+    rules = load_rules(tmp_path)
+    assert len(rules) > 10
+    assert {f"{rule.name}.json" for rule in rules} == {
+        path.name for path in (tmp_path / "certificates").iterdir()
+    }
 
 
 def test_an_unknown_family_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:

@@ -92,12 +92,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "samples" / "first.npz", x=values)
     np.savez(folder / "worst_case.npz", x=1e4 * values)
     rules = folder / "some"
-    (rules / "certificates").mkdir(parents=True)
-    names = ["relu-relu-to-relu", "add-conv-conv-to-conv-add-pad"]
-    chosen = select_rules(load_rules(default_directory()), only=names)
-    (rules / "some.rules").write_text("\n".join(map(str, chosen)))
-    for name in names:
-        shutil.copy(default_directory() / "certificates" / f"{name}.json", rules / "certificates")
+    copy_rules(rules, "relu-relu-to-relu", "add-conv-conv-to-conv-add-pad")
+    copy_rules(folder / "quick", "relu-relu-to-relu")
     (folder / "my.rules").write_text(str(RULES[0]))
     line = [str(folder / "model.onnx"), str(folder / "faster.onnx"), "--cost", "estimated", "-q"]
     options = [
@@ -114,6 +110,15 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "report.json", folder / "earlier.json")
     shutil.copy(folder / "faster.onnx", folder / "earlier.onnx")
     return folder
+
+
+def copy_rules(folder: Path, *names: str) -> None:
+    """Some rules of xflow as a folder of their own, with their certificates."""
+    (folder / "certificates").mkdir(parents=True)
+    chosen = select_rules(load_rules(RULES_OF_XFLOW), only=names)
+    (folder / "some.rules").write_text("\n".join(map(str, chosen)))
+    for name in names:
+        shutil.copy(RULES_OF_XFLOW / "certificates" / f"{name}.json", folder / "certificates")
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +142,8 @@ def test_a_command_in_the_documents_runs(command: str, workplace: Path) -> None:
     if "report.json" in words:  # what the commands before have written may be a later one's
         shutil.copy("earlier.json", "report.json")
         shutil.copy("earlier.onnx", "faster.onnx")
-    names = {"DIR": "made" if "generate" in words else "some", "OTHER": "some"}
+    folder = "made" if "generate" in words else "quick" if "verify" in words else "some"
+    names = {"DIR": folder, "OTHER": "some"}
     words = [names.get(word, "relu-relu-to-relu" if word == "NAME" else word) for word in words]
     if "generate" in words:
         words += SMALL

@@ -1,8 +1,8 @@
-"""Marks all but the first cases of a list, so that CI skips them and `make spellings` runs them."""
+"""Marks cases of a list that CI skips: `make spellings` or `make many` run them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -17,4 +17,25 @@ def first(cases: Iterable[Any], number: int) -> list[Any]:
     return made[:number] + [
         pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.spellings))
         for case in made[number:]
+    ]
+
+
+def in_turn(cases: Iterable[Any], ways: Sequence[str]) -> list[Any]:
+    """Each case in each of the ways, those but one marked as `many`: CI takes them in turn."""
+    return [
+        pytest.param(
+            case,
+            way,
+            id=f"{case.name.replace(' ', '-')}-{way}",
+            marks=() if number % len(ways) == turn else pytest.mark.many,
+        )
+        for number, case in enumerate(cases)
+        for turn, way in enumerate(ways)
+    ]
+
+
+def without(cases: Iterable[Any], *names: str) -> list[Any]:
+    """The cases, those of these names marked as `many`: each takes many seconds."""
+    return [
+        pytest.param(case, marks=pytest.mark.many if case.name in names else ()) for case in cases
     ]

@@ -31,7 +31,7 @@ from xflow.pipeline.log import read_report
 from xflow.pipeline.pipeline import Result
 from xflow.validation.equivalence import check_equivalent
 
-IN_CI, SOLVED_IN_CI = 80, 40
+IN_CI, SOLVED_IN_CI = 40, 20
 MANY = 2000
 
 

@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import suites
+from longer import in_turn
 from onnx import shape_inference
 from runtime import run_model
 
@@ -814,14 +815,15 @@ def optimized(
     return ir.to_proto(result.model), result.report
 
 
-@pytest.mark.parametrize("objective", ["nodes", "latency"])
 @pytest.mark.parametrize(
-    "case",
-    [
-        *(*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *COVERING, *DISCRETE, *COMPARED),
-        *(*TESTED, *CANCELLING, *BEHIND, *DIVIDENDS, *FOLDED),
-    ],
-    ids=lambda case: case.name.replace(" ", "-"),
+    ("case", "objective"),
+    in_turn(
+        [
+            *(*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *COVERING, *DISCRETE, *COMPARED),
+            *(*TESTED, *CANCELLING, *BEHIND, *DIVIDENDS, *FOLDED),
+        ],
+        ("nodes", "latency"),
+    ),
 )
 def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:
     model, report = optimized(case.model, objective)
