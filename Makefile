@@ -11,6 +11,9 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 DEMO := build/demo/repvgg_a0
 BUDGET := 60
 
+# What is imported is kept compiled: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large site clean
 
 demo: $(DEMO).onnx
@@ -136,7 +139,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Editable, so that the tests and the commands see the working tree.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	$(INSTALL) .

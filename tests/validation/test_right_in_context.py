@@ -718,6 +718,20 @@ FOLDED = [  # constants, in the model's type or in attributes, that are other nu
 ]
 FOLDED += [
     Case(
+        f"an epsilon of {epsilon} in double, of a root mean square",
+        "(double[2, 4] x) => (double[2, 4] y)",
+        "int64[1] axis = {-1}",
+        "s = Mul(x, x) v = ReduceMean(s, axis) e = Add(v, epsilon) r = Sqrt(e) q = Div(x, r)"
+        " y = Mul(q, g)",
+        {"x": np.array([[0, 0, 0, 0], [0, size, 0, 0]])},
+        1e-12,
+        opset=23,
+        data={"epsilon": np.array(epsilon), "g": np.arange(1.0, 5)},
+    )
+    for epsilon, size in ((1e-60, 1e-28), (1e-46, 1e-23))
+]
+FOLDED += [
+    Case(
         "a factor of a bias in double",
         "(double[2, 2] x, double[2, 2] w, double[2, 2] b) => (double[2, 2] y)",
         "",
