@@ -605,6 +605,26 @@ OFFSETS = "float[4] m = {0.1, 0.2, 0.3, 0.7}, float n = {0.001}"
 SHIFTED = "d = Sub(x, m) e = Sub(d, n)"
 SMALL = {"x": np.tile(floats([0.1, 0.2, 0.3, 0.7]) + np.float32(0.001), (2, 1))}
 
+CANCELLING += [  # a bias of values goes past weights that add up to 1
+    Case(
+        f"values with an offset in front of {what}",
+        "(float[1, 4, 8] q, float[1, 4, 8] k, float[1, 4, 8] v) => (float[1, 4, 8] y)",
+        f"float[8] b = {{{', '.join(['-5000000'] * 8)}}}",
+        f"w = Add(v, b) {body} m = MatMul(a, u) y = Add(m, c)",
+        {"q": spread(0, 1, 1, 4, 8), "k": spread(1, 1, 1, 4, 8), "v": spread(5e6, 50, 1, 4, 8)},
+        opset=23,
+        data={"u": np.eye(8, dtype=np.float32) * 2, "c": np.arange(8, dtype=np.float32)},
+    )
+    for what, body in (
+        ("an attention", "a = Attention<q_num_heads = 2, kv_num_heads = 2>(q, k, w)"),
+        (
+            "an attention in parts",
+            "t = Transpose<perm = [0, 2, 1]>(k) s = MatMul(q, t) p = Softmax(s) a = MatMul(p, w)",
+        ),
+    )
+]
+
+
 BEHIND = [  # operators of which only the name is known stand between
     Case(
         "floats that are read as integers",
