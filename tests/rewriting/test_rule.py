@@ -1,5 +1,6 @@
 """Rules as text: what is printed reads back, and what is wrong is said in one sentence."""
 
+import operator
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,15 @@ def test_a_rule_says_to_which_set_it_belongs() -> None:
     assert not RuleIndex([sets[1]])
     with pytest.raises(RuleFileError, match="no set of rules"):
         rule("  set neither\n")
+
+
+def test_rules_of_the_package_are_read_once_and_those_of_a_folder_whenever_asked(
+    tmp_path: Path,
+) -> None:
+    first, second = (load_rules(default_directory()) for _ in range(2))
+    assert first is not second  # to be changed by whoever asked
+    assert all(map(operator.is_, first, second))
+    own = tmp_path / "own.rules"
+    for text, count in ((str(first[0]), 1), ("", 0), ("\n".join(map(str, first[:3])), 3)):
+        own.write_text(text)
+        assert len(load_rules(tmp_path)) == count
