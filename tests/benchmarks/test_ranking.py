@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 import pytest
-from suites import rules
 
 import ranking
 from ranking import COSTS, Ranking, Row, Variant, markdown, medians, tau
@@ -12,6 +11,7 @@ from run import prepare
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Store
 from xflow.cost.target import TargetModel
+from xflow.rewriting.store import default_directory, load_rules
 
 
 def variant(predicted: float, measured: float, *, apart: bool = True) -> Variant:
@@ -66,7 +66,8 @@ def test_variants_of_a_model_are_priced_and_timed(
     )
     prepare("squeezenet1_1", tmp_path / "model.onnx")
     with Measurer(Target("cpu", 1)) as measurer, Store(tmp_path / "costs.sqlite") as store:
-        found = Ranking(tmp_path / "model.onnx", rules(), measurer, store, options).variants()
+        rules = load_rules(default_directory())
+        found = Ranking(tmp_path / "model.onnx", rules, measurer, store, options).variants()
     assert len(found) == 3
     for each in found:
         assert each.rules

@@ -3,7 +3,6 @@
 import onnx
 import onnx_ir as ir
 import pytest
-import suites
 
 import xflow
 from xflow.onnx.importer import import_model
@@ -48,9 +47,7 @@ def test_equal_draws_are_told_apart_and_none_is_folded(title: str) -> None:
 @pytest.mark.parametrize("title", DRAWN)
 def test_each_is_drawn_as_often_as_before(title: str) -> None:
     source = model(DRAWN[title])
-    result = xflow.optimize(
-        source, cost="estimated", budget=1, threads=1, check=1, rules=suites.rules()
-    )
+    result = xflow.optimize(source, cost="estimated", budget=1, threads=1, check=1)
     kind = source.graph.node[0].op_type
     drawn = [node.op_type for node in result.model.graph].count(kind)
     assert drawn == [node.op_type for node in source.graph.node].count(kind) == 2

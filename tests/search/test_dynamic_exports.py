@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from spellings import all_rules
 
 import xflow
 from export_dynamic import empty
@@ -56,7 +55,7 @@ def test_weights_are_emptied_and_masks_and_small_constants_are_kept() -> None:
 def test_all_blocks_of_an_export_are_recognised(name: str, folder: Path, tmp_path: Path) -> None:
     onnx.save(hydrate(onnx.load(folder / f"{name}.onnx")), tmp_path / "model.onnx")
     model, shapes = tmp_path / "model.onnx", shapes_of(name)
-    result = xflow.optimize(model, input_shapes=shapes, cost="estimated", rules=all_rules())
+    result = xflow.optimize(model, input_shapes=shapes, cost="estimated")
     blocks = result.report.blocks
     assert blocks
     assert not [str(block) for block in blocks if not block.recognised]

@@ -10,7 +10,6 @@ import onnx
 import onnx_ir as ir
 import pytest
 from miniatures import BUILT
-from suites import rules
 
 import xflow
 from xflow.feeds.dimension_equalities import with_ties
@@ -45,7 +44,7 @@ def test_a_miniature_stays_right(name: str, tmp_path: Path) -> None:
     before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
     onnx.save(model, before)
     start = time.monotonic()
-    result = xflow.optimize(before, cost="estimated", budget=BUDGET_S, rules=rules())
+    result = xflow.optimize(before, cost="estimated", budget=BUDGET_S)
     assert time.monotonic() - start < BUDGET_S + AFTERWARDS_S
     files.write_model_atomically(result.model, after, source=before)
     onnx.checker.check_model(str(after), full_check=True)

@@ -163,14 +163,12 @@ def serve() -> None:
 
     from xflow.cli import entry  # noqa: PLC0415
     from xflow.pipeline import api  # noqa: PLC0415
-    from xflow.rewriting import store  # noqa: PLC0415
     from xflow.search import explorers  # noqa: PLC0415
 
-    patched: Any = (api, explorers, store)  # as tests patch them, for the whole process
+    patched: Any = (api, explorers)  # as tests patch them, for the whole process
 
     kept = suites.Kept()
     patched[0].Worker = lambda *_: kept
-    patched[2].load_rules = lambda _: list(suites.rules())
     patched[1].RuleIndex = lambda _: suites.rule_index()
     answers = sys.stdout
     for line in sys.stdin:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cache
 
 import onnx
 
@@ -21,17 +20,11 @@ STATIC = {"N": "2", "S": "64"}
 DYNAMIC = {"N": "N", "S": "S"}
 
 
-@cache
-def all_rules() -> tuple[Rule, ...]:
-    """The database."""
-    return tuple(load_rules(default_directory()))
-
-
 def rules_over(*operators: str) -> list[Rule]:
     """The rules that have these operators alone: to try the others costs time."""
     return [
         rule
-        for rule in all_rules()
+        for rule in load_rules(default_directory())
         if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= {*operators}
     ]
 

@@ -26,7 +26,6 @@ from xflow.cost.worker import Failed, Worker, from_wire, to_wire
 from xflow.onnx import files
 from xflow.onnx.freeze import overridable
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search import explorers
 from xflow.validation.equivalence import check_equivalent
@@ -80,15 +79,9 @@ class Kept(Worker):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
-    """The rules that come with the program."""
-    return tuple(load_rules(default_directory()))
-
-
-@cache
 def rule_index() -> RuleIndex:
     """Those that the search uses, read once for all models."""
-    return RuleIndex(rules())
+    return RuleIndex(load_rules(default_directory()))
 
 
 def keep_index(monkeypatch: Any) -> None:
@@ -177,9 +170,7 @@ def examine(suite: Suite, folder: Path, worker: Worker, counts: Counts, budget: 
         else:
             reference = [dict(zip(names, wanted, strict=True)) for _, wanted in data]
     try:
-        result = xflow.optimize(
-            before, cost="estimated", budget=budget, threads=1, check=1, rules=rules()
-        )
+        result = xflow.optimize(before, cost="estimated", budget=budget, threads=1, check=1)
     except XflowError as error:
         counts.refused[str(error)[:60]] += 1
         if reference is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -51,7 +51,8 @@ from xflow.rewriting.admission import Places
 from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.rule import BITS, Rule
+from xflow.rewriting.rule import BITS
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.search import driver, explorers
 from xflow.search.policy import POLICY
 from xflow.validation.equivalence import CheckResult
@@ -97,19 +98,15 @@ class Salted(Whim):
 
 
 @cache
-def used() -> tuple[list[Rule], RuleIndex, Mapping[int, tuple[Rule, ...]]]:
-    """The rules that a search uses, their index, and their directions by identity."""
-    rules = within(suites.rules(), "onnx")
-    return rules, RuleIndex(rules), {id(rule): rule.directions() for rule in rules}
+def index() -> RuleIndex:
+    """The index of the rules that a search uses."""
+    return RuleIndex(within(load_rules(default_directory()), "onnx"))
 
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch, worker: suites.Kept) -> None:
-    """Searches of little work whose results nobody compares with the model; rules read once."""
-    rules, index, directions = used()
-    monkeypatch.setattr(attempts, "within", lambda *_: rules)
-    monkeypatch.setattr(explorers, "RuleIndex", lambda _: index)
-    monkeypatch.setattr(Rule, "directions", lambda rule: directions[id(rule)])
+    """Searches of little work whose results nobody compares with the model, in one index."""
+    monkeypatch.setattr(explorers, "RuleIndex", lambda _: index())
     monkeypatch.setattr(attempts, "usable_cores", lambda: 1)
     monkeypatch.setattr(Validator, "compare", believed)
     monkeypatch.setattr(pipeline, "account_for", lambda *_, **__: Account())
@@ -139,7 +136,6 @@ def rewritten(guarded: Guarded, objective: Objective, *, anything: bool) -> onnx
         budget=BUDGET_S,
         threads=1,
         check=1,
-        rules=suites.rules(),
         assume="none" if anything else assumptions.DEFAULT.option,
     )
     dropped = [text for text in result.report.warnings if "dropped" in text]

@@ -39,9 +39,7 @@ def optimized(path: Path, whimsical: bool, budget: float) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         if whimsical:
             patch.setattr(attempts, "EstimatedCost", Whim)
-        return xflow.optimize(
-            path, cost="estimated", budget=budget, threads=1, check=1, rules=suites.rules()
-        )
+        return xflow.optimize(path, cost="estimated", budget=budget, threads=1, check=1)
 
 
 def examine(model: onnx.ModelProto, whimsical: bool, folder: Path, worker: suites.Kept) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-import suites
 from longer import in_turn
 from onnx import shape_inference
 from runtime import run_model
@@ -843,7 +842,6 @@ def optimized(
         objective=objective,
         cost="estimated",
         budget=budget,
-        rules=suites.rules(),
         assume=assume,
     )
     return ir.to_proto(result.model), result.report

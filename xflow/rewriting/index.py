@@ -128,8 +128,8 @@ class RuleIndex:
         """Index a rule at one rank; returns the shape of its root, None where that may be any."""
         instance = rule.instance(at)
         shape = None if instance.broadcast else instance.lhs[0].shape
-        entry = _entry(rule, at) if self._suits(instance) else None
-        if entry is not None:
+        entry = _entry(rule, at)
+        if entry is not None and self._suits(instance):
             root = instance.lhs[0].node.op
             assert isinstance(root, Operator)
             index = self._single if len(instance.lhs) == 1 else self._several
