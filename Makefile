@@ -14,6 +14,8 @@ BUDGET := 60
 # What is imported is kept compiled: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
+MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
+
 .PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large site clean
 
 demo: $(DEMO).onnx
@@ -34,10 +36,8 @@ types: $(VENV)/dev
 	rm -rf build/types
 	mkdir -p build/types/xflow
 	cd build/types/xflow && ln -s ../../../xflow/* ../../../generator ../../../verifier ../../../rules .
-	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
-		--cache-dir ../../.mypy_cache -p xflow
-	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
-		--cache-dir ../../.mypy_cache ../../benchmarks ../../tests
+	cd build/types && $(MYPY) -p xflow
+	cd build/types && $(MYPY) ../../benchmarks ../../tests
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
@@ -138,19 +138,24 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or later found; set PYTHON" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# Editable, so that the tests and the commands see the working tree.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+# Editable, so that the tests and the commands see the working tree.  uv takes a third of pip's time;
+# pip does it where there is no uv for the machine, or it does not reach what pip is configured for.
+COMMA := ,
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+install = { $(PIP) install uv 2>/dev/null && \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --editable $(1); } || \
+	$(PIP) install --editable $(1)
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
-	$(INSTALL) .
+	$(call install,.)
 	touch $@
 
 # The table has a column for each peer, and says which of them could not be installed.
 $(VENV)/peers: $(VENV)/installed
-	@if $(INSTALL) '.[peers]'; \
+	@if $(call install,'.[peers]'); \
 	then touch $@; \
 	else echo "some peers cannot be installed; the benchmark runs without them" >&2; fi
 
 $(VENV)/dev: pyproject.toml | $(BIN)/python
-	$(INSTALL) '.[dev,site]'
+	$(call install,'.[dev$(COMMA)site]')
 	touch $(VENV)/installed $@

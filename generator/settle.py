@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from xflow.core.value_conditions import is_need
 from xflow.generator.generalization.generalize import plausible, reads_all, split_rules
 from xflow.generator.generalization.wording import rule_name
 from xflow.rewriting.rule import Rule
@@ -75,12 +76,14 @@ def settle(rule: Rule, seed: int) -> Settled:
 def _of_something(rule: Rule) -> Proved | None:
     """A proof under the condition that sizes are not 0, as all drawn ones are, if that suffices.
 
-    Other conditions, on data say, would make a rule of an accidental equality.
+    Others, such as that an input is positive, would make a rule of an accidental equality; that it
+    has numbers alone is what the rule needs wherever it holds.
     """
     verdict = prove(rule, weaken=True)
-    if isinstance(verdict, Proved) and all(map(NOT_EMPTY.fullmatch, verdict.where)):
-        return verdict
-    return None
+    if not isinstance(verdict, Proved):
+        return None
+    others = (text for text in verdict.where if not is_need(text, rule.value_names))
+    return verdict if all(map(NOT_EMPTY.fullmatch, others)) else None
 
 
 def settle_first(rules: Iterator[Rule], seed: int) -> tuple[tuple[Settled, ...], tuple[str, ...]]:

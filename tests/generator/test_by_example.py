@@ -118,3 +118,11 @@ def test_no_rule_starts_from_any_value_at_all() -> None:
         "Split(x, split=[k, n - k])[1], axis=0)\n to x"
     )
     assert rule.reverse is None
+
+
+def test_that_inputs_have_numbers_is_no_accident_beside_that_there_are_some() -> None:
+    rule = settled(
+        " in q[B, H, S, D] k[B, H, L, D] v[B, H, L, E] b[E]\n"
+        " from Attention(q, k, Add(v, b), scale=1)\n to Add(Attention(q, k, v, scale=1), b)"
+    )
+    assert {"L >= 1", "finite(k)", "finite(q)"} == {*rule.where}

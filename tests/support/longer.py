@@ -35,7 +35,13 @@ def in_turn(cases: Iterable[Any], ways: Sequence[str]) -> list[Any]:
 
 
 def without(cases: Iterable[Any], *names: str) -> list[Any]:
-    """The cases, those of these names marked as `many`: each takes many seconds."""
+    """The cases, those of these names marked as `many`: each takes many seconds.
+
+    Raises ValueError where a name is none of a case.
+    """
+    listed = list(cases)
+    if unknown := {*names} - {case.name for case in listed}:
+        raise ValueError(f"no case is called {', '.join(sorted(unknown))}")
     return [
-        pytest.param(case, marks=pytest.mark.many if case.name in names else ()) for case in cases
+        pytest.param(case, marks=pytest.mark.many if case.name in names else ()) for case in listed
     ]

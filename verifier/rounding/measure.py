@@ -205,8 +205,7 @@ class Case:
     ) -> Iterator[tuple[Case, list[dict[str, Array]]]]:
         """The case with inputs, and real attributes, that are large and nearly cancel.
 
-        In every way to give them signs, up to `MOST_SIGNS`; with one input that is small `beside`
-        the others, or with none.
+        In the ways of `_ways`: with inputs that are small `beside` them, or with none.
         """
         names = sorted(real_symbols((*instance.lhs, *instance.rhs)))
         large = Fraction(2) ** (precision.digits // 2 - 1)
@@ -232,12 +231,22 @@ class Case:
 
 
 def _ways(count: int, *, beside: bool) -> Iterator[tuple[int, ...]]:
-    """Ways to give so many inputs signs; with 0 for one that is small `beside` others."""
-    ways: Iterator[tuple[int, ...]] = itertools.product((1, -1), repeat=count)
-    if beside:
-        every = itertools.product((1, -1, 0), repeat=count) if count > 2 else iter(())
-        ways = (signs for signs in every if signs.count(0) == 1 and signs[0] != -1)
-    return itertools.islice(ways, MOST_SIGNS)
+    """Ways to give so many inputs signs, up to `MOST_SIGNS`; 0 for those that are small.
+
+    `beside` the large ones one input is small, or all but two are: in an attention whose scores are
+    large as well, one weight is 1 and nothing is added up.
+    """
+    if not beside:
+        yield from itertools.islice(itertools.product((1, -1), repeat=count), MOST_SIGNS)
+        return
+    every = itertools.product((1, -1, 0), repeat=count) if count > 2 else iter(())
+    one_small = (signs for signs in every if signs.count(0) == 1 and signs[0] != -1)
+    yield from itertools.islice(one_small, MOST_SIGNS)
+    if count > 3:
+        for pair in itertools.combinations(range(count), 2):
+            for sign in (1, -1):
+                signs = dict(zip(pair, (1, sign), strict=True))
+                yield tuple(signs.get(number, 0) for number in range(count))
 
 
 def find_case(instance: Instance, back: Instance | None, seed: str) -> Case | None:

@@ -275,6 +275,11 @@ class _Case:
                 for sign in (1, -1):
                     yield self._drawn(rng, partial(_around, sign * centre, spread, rng))
         several = len(self.leaves) - len(self.data) > 1
+        if several and hazard is not Hazard.WEIGHTS:
+            # Others may hide it: where scores are large, one weight of an attention is 1.
+            for name, centre in itertools.product(self._floats, constants):
+                for sign in (1, -1):
+                    yield self._drawn(rng, partial(_around, sign * centre, 1.0, rng), name)
         if several and hazard is Hazard.CANCELLATION:  # in x * (1 - z), x may be of any size
             for centre in self._numbers:
                 for sign in (1, -1):
@@ -288,9 +293,19 @@ class _Case:
             yield self._drawn(rng, _one_hot)
             yield self._drawn(rng, partial(_alternating, 1e6, rng))
 
+    @property
+    def _floats(self) -> list[str]:
+        """The leaves that are floats and no constants."""
+        drawn = ((name, v.type.dtype) for name, v in self.leaves.items() if name not in self.data)
+        return [name for name, dtype in drawn if dtype in FLOATS]
+
     def _drawn(
-        self, rng: np.random.Generator, draw: Callable[[tuple[int, ...]], Array]
+        self,
+        rng: np.random.Generator,
+        draw: Callable[[tuple[int, ...]], Array],
+        only: str | None = None,
     ) -> dict[str, Array]:
+        """Inputs, the floats as `draw` has them: all, or one `only` and the others about 1."""
         made: dict[str, Array] = {}
         for name, value in self.leaves.items():
             shape = _extents(value)
@@ -299,7 +314,8 @@ class _Case:
             elif value.type.dtype == BOOL:
                 made[name] = rng.random(shape) < 0.5
             elif value.type.dtype in FLOATS:
-                made[name] = np.asarray(draw(shape))
+                drawn = draw(shape) if only in (None, name) else rng.standard_normal(shape)
+                made[name] = np.asarray(drawn)
                 if name not in self.rounded:  # otherwise both sides round it
                     with np.errstate(over="ignore"):
                         made[name] = _rounded(made[name], self.dtype)
