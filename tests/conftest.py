@@ -1,5 +1,6 @@
 """Models and helpers that several tests share."""
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,10 @@ from small_models import small_model
 
 if TYPE_CHECKING:
     from suites import Kept
+
+# A worker keeps all rules at all ranks, some gigabytes of objects.  To look for garbage among them
+# as often as Python does by default takes a tenth of the time of the tests.
+gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture
