@@ -16,6 +16,7 @@ from xflow.core.graph import walk
 from xflow.core.node import Value
 from xflow.core.registry import Operator
 from xflow.core.size import Expr, free_symbols
+from xflow.rewriting.index import operators_of
 from xflow.rewriting.instance import Instance, leaves_of
 from xflow.rewriting.rule import Rule
 
@@ -127,7 +128,7 @@ def _depth(value: Value) -> int:
 
 
 def _operators(values: Iterable[Value]) -> frozenset[Operator]:
-    return frozenset(node.op for node in walk(values) if isinstance(node.op, Operator))
+    return operators_of(walk(values))
 
 
 class Database:

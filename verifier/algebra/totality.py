@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from xflow.core.spec import Element
+from xflow.core.spec import ARBITRARY, Element
 from xflow.verifier.algebra.terms import Base, Function, Group, Maximum, Normal, SizeAtom, Term
 
-PARTIAL = frozenset({"sqrt", "log", "power"})
+PARTIAL = ARBITRARY | {"sqrt", "log", "power"}
 
 
 def is_total(base: Base) -> bool:

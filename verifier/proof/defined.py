@@ -22,6 +22,8 @@ from xflow.core.registry import Operator, Reader
 from xflow.core.size import atom_size, opaque_integers, symbol
 from xflow.core.sorts import BOOL, REAL
 from xflow.core.spec import (
+    ARBITRARY,
+    FIXING_ZERO,
     LOSING,
     PARTIAL,
     ZERO,
@@ -64,7 +66,7 @@ from xflow.verifier.algebra.terms import (
 from xflow.verifier.matching.match import Equality
 
 MAX_INSTANCES = 4
-INFINITE = frozenset({"reciprocal", "log", "power"})
+INFINITE = ARBITRARY | {"reciprocal", "log", "power"}
 """Partial functions that the runtime gives an infinity for, on the edge of their domain."""
 UNFOLDED_ZERO = Element("%0", ())
 """Stands for 0 in what `read_unfolded` returns; no input has this name."""
@@ -279,6 +281,10 @@ class Domain:
             return True
         if demand.function not in PARTIAL:
             return False
+        if demand.function in ARBITRARY:
+            zero = make_normal([])
+            fixed = demand.function in FIXING_ZERO
+            return fixed and self._equality.equal(demand.argument, zero, demand.path)
         domain = _DOMAINS.get(demand.function, frozenset())
         if self._possible_signs(demand.argument, demand.path) <= domain:
             return True
@@ -300,12 +306,18 @@ class Domain:
                 both = (*demand.path, *each.path)
                 if self._arithmetic.contradictory(both):
                     continue
-                if self._multiple(demand.argument, each.argument, both, each.function):
+                if self._says(each, demand, both):
                     if self._reaches(demand.path, each.path):
                         return True
                     parts.append(each.path)
         # As of one choice on the left side, where both branches ask for it.
         return len(parts) > 1 and self._arithmetic.covered(demand.path, parts)
+
+    def _says(self, given: Demand, demand: Demand, path: Guards) -> bool:
+        """Whether the argument of `demand` is in the domain since that of `given` is."""
+        if given.function in ARBITRARY:
+            return self._equality.equal(demand.argument, given.argument, path)
+        return self._multiple(demand.argument, given.argument, path, given.function)
 
     def _possible_signs(self, normal: Normal, path: Guards) -> frozenset[int]:
         """The signs that the comparisons on `path` leave to a number."""

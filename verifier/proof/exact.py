@@ -29,6 +29,8 @@ from xflow.core.registry import Attributes, Operator, Reader, broadcast_index
 from xflow.core.size import OpaqueInteger, Size, atom_size, replace_opaque, symbol
 from xflow.core.sorts import BOOL
 from xflow.core.spec import (
+    ARBITRARY,
+    FIXING_ZERO,
     ONE,
     ZERO,
     Call,
@@ -55,7 +57,7 @@ from xflow.verifier.algebra.terms import Guards
 
 EXACT_FUNCTIONS = frozenset({"max", "min", "abs", "sign", "floor"})
 """Functions whose value is a floating-point number where the arguments are."""
-JUMPS = frozenset({"sign", "floor"})
+JUMPS = ARBITRARY | {"sign", "floor"}
 """Functions with jumps: a rounding of the argument can change the result by 1."""
 LATTICE = frozenset({"max", "min"})
 """Functions of a set of arguments: neither order nor repetition counts."""
@@ -343,6 +345,8 @@ def same_bits(left: Scalar, right: Scalar, arithmetic: Arithmetic, path: Guards 
     if left == right:
         return True
     match left, right:
+        case (Call(f, (argument,)), Literal() as zero) | (Literal() as zero, Call(f, (argument,))):
+            return f in FIXING_ZERO and zero == ZERO and same_bits(argument, ZERO, arithmetic, path)
         case Element(a, i), Element(b, j):
             return a == b and len(i) == len(j) and _same_sizes(i, j, arithmetic, path)
         case Call(f, args), Call(g, others) if f == g and len(args) == len(others):

@@ -21,6 +21,8 @@ from xflow.core.registry import Operator, Reader
 from xflow.core.size import Size, symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
+    ARBITRARY,
+    FIXING_ZERO,
     ZERO,
     Call,
     Element,
@@ -60,13 +62,14 @@ DOMAINS: Mapping[str, str] = {
     "sqrt": "not negative",
     "log": "positive",
     "power": "in its domain",
+    **dict.fromkeys(ARBITRARY, "in its domain"),
 }
 """The functions that are not defined everywhere, and what their argument must be."""
 RELATIONS: Mapping[str, str] = {"reciprocal": "!=", "sqrt": ">=", "log": ">"}
 """The same as relations to 0."""
-ENDLESS = ("reciprocal", "log", "power")
+ENDLESS = ("reciprocal", "log", "power", *ARBITRARY)
 """The functions that are infinite in floating-point arithmetic where their domain ends."""
-BOUNDED = ("exp", "tanh", "erf", "sign", "max", "min", "reciprocal", "power")
+BOUNDED = ("exp", "tanh", "erf", "sign", "max", "min", "reciprocal", "power", *ARBITRARY)
 """The functions that may make a number of an infinity, as comparisons do."""
 MAX_VALUES = 64
 """Values of bound variables that are tried for each thing that the left side needs."""
@@ -264,6 +267,9 @@ class Definedness:
                 )
             case "power":
                 return False
+            case name if name in ARBITRARY:
+                # It has the value 0 at 0, or nothing is known of it.
+                return name in FIXING_ZERO and not need.argument.terms
         return self._not_zero(need.argument, need.path)
 
     def _known(self, variables: Sequence[str]) -> Iterator[Need]:
@@ -275,7 +281,16 @@ class Definedness:
                 yield given.at(dict(zip(given.variables, chosen, strict=True)))
 
     def _same(self, need: Need, given: Need) -> bool:
-        """Whether `given` asks for as much of a positive multiple of the same argument."""
+        """Whether `given` asks for as much of a positive multiple of the same argument.
+
+        Of a function of which nothing is known, of the same argument.
+        """
+        if need.function in ARBITRARY:
+            return (
+                given.function == need.function
+                and all(self._questions.implied(g, need.path) for g in given.path)
+                and self._replay.equal(need.argument, given.argument, need.path)
+            )
         enough = {
             "reciprocal": ("reciprocal", "log"),
             "sqrt": ("sqrt", "log"),

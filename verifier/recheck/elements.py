@@ -23,6 +23,7 @@ from xflow.core.constraint import Constraint, Relation, equal, in_range
 from xflow.core.node import Value
 from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.core.spec import (
+    ARBITRARY,
     Bottom,
     Call,
     Element,
@@ -51,7 +52,7 @@ from xflow.verifier.recheck.tidy import Tidying, quotients_in
 
 ORDERED = ("max", "min")
 """Functions that give the least that they may be where an argument goes to -inf, or another one."""
-UNSTEADY = ("sign", "floor", "power")
+UNSTEADY = ("sign", "floor", "power", *ARBITRARY)
 """Functions that jump."""
 MAX_SOLUTIONS = 24
 """Places on the left side that are tried for each element."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -51,6 +52,8 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
     "power": lambda x, y: x**y,
     "sign": lambda x: Enclosure(int(x > 0) - int(x < 0)),
     "floor": math.floor,
+    "any": lambda x: x * x * Fraction(1, 2) + x * Fraction(-5, 4) + Fraction(3, 8),
+    "any_of_zero": lambda x: x * x * Fraction(1, 2) + x * Fraction(-5, 4),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from xflow.core.spec import FIXING_ZERO
 from xflow.verifier.recheck.forms import (
     Apply,
     Factor,
@@ -33,6 +34,7 @@ AT_POINT: Mapping[tuple[str, Fraction], Fraction] = {
     ("erf", Fraction(0)): Fraction(0),
     ("sin", Fraction(0)): Fraction(0),
     ("cos", Fraction(0)): ONE,
+    **{(name, Fraction(0)): Fraction(0) for name in FIXING_ZERO},
 }
 
 

@@ -58,9 +58,10 @@ from xflow.core.registry import Array, Shape
 from xflow.core.size import evaluate, symbol
 from xflow.core.sorts import REAL
 from xflow.core.value_conditions import Fact
+from xflow.ops import operator
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.proof.exact import decides_by_rounded
 from xflow.verifier.refutation.refute import Sampler, concretize, element_count, real_symbols
@@ -122,6 +123,8 @@ def measure(
     `run_rounded`; another way to evaluate in a precision (none: in float64) is for comparison.
     """
     instance = rule.instance(rule.ranks[0])
+    if rule.exact == BITS and any(operator(name).schematic for name in rule.operators):
+        return Numerics((), note=EXACT)  # whatever the operators stand for
     if not any(value.type.dtype == REAL for value in (*instance.inputs, *instance.lhs)):
         return Numerics((), note=EXACT)
     back = rule.reversed().instance(rule.ranks[0]) if rule.reverse is not None else None

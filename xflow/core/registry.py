@@ -203,7 +203,13 @@ class Operator:
     operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""
     steps: ClassVar[bool] = False
     """Whether it makes integers, as floats, of floats, which a rounding of its input may change."""
+    schematic: ClassVar[bool] = False
+    """Whether it stands in rules for any operator with some property, and no model has it."""
     examples: ClassVar[Sequence[Example]] = ()
+
+    def stands_for(self, op: object, attributes: Attributes) -> bool:
+        """Whether nodes of `op` with these attributes may be where a rule has this operator."""
+        return op is self
 
     @abstractmethod
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:

@@ -457,19 +457,26 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "power": _power,
     "sign": lambda x: Fraction((x > 0) - (x < 0)),
     "floor": lambda x: Fraction(math.floor(x)),
+    "any": lambda x: x * x / 2 - x * 5 / 4 + Fraction(3, 8),
+    "any_of_zero": lambda x: x * x / 2 - x * 5 / 4,
 }
 """The real functions of the language, each with a concrete reading that is exact on fractions
 where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an
-integer y."""
+integer y. Those called `ARBITRARY` are read as one of the functions that they may be."""
 
 
-LOSING = frozenset({"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", "power"})
+FIXING_ZERO = frozenset({"any_of_zero"})
+"""Those of the `ARBITRARY` functions that are 0 at 0."""
+ARBITRARY = frozenset({"any"}) | FIXING_ZERO
+"""Names for any function at all: it may be undefined or jump anywhere, and be a number where its
+argument is infinite. All that is known of it is that it gives the same for the same argument."""
+LOSING = ARBITRARY | {"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", "power"}
 """Functions that may give a number where an argument is infinite."""
-PARTIAL = frozenset({"reciprocal", "sqrt", "log", "power"})
+PARTIAL = ARBITRARY | {"reciprocal", "sqrt", "log", "power"}
 """Functions that are not defined for every number."""
 MONOTONE = frozenset({"max", "min"})
 """Functions through which a summand that is -inf stays one, or is lost as any lesser number is."""
-JUMPING = frozenset({"sign", "floor", "power"})
+JUMPING = ARBITRARY | {"sign", "floor", "power"}
 """Functions that are not continuous everywhere."""
 
 

@@ -30,6 +30,7 @@ from xflow.ops import pool as pool
 from xflow.ops import reduce as reduce
 from xflow.ops import resize as resize
 from xflow.ops import rotary as rotary
+from xflow.ops import schematic as schematic
 from xflow.ops import shape as shape
 from xflow.ops import slices as slices
 from xflow.ops import smooth as smooth

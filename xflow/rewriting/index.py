@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -11,10 +12,11 @@ from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Operator, Shape
+from xflow.ops.schematic import standing_for
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import EVERYWHERE, NARROW, Hazard
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import BITS, Rule
 
 VIEWED = 2
 """Operators one above the other that a view of a node shows, see `xflow.search.steps`."""
@@ -39,6 +41,8 @@ class Entry(NamedTuple):
     that alone gains, since the runtime has a slow kernel for the one."""
     cancels: Hazard
     """Where it may lose digits, see `xflow.rewriting.cancellation`."""
+    roots: Counter[Operator]
+    """The operators that must be there for its outputs."""
     renames: bool
     """Whether it puts elementwise operators in the place of others, one for one. There is such a
     place at nearly every operator, and most detours over another name lead nowhere: it is done only
@@ -92,8 +96,8 @@ class RuleIndex:
         """Read the rules with an operator of `graph` at their root."""
         for node in graph.nodes:
             if isinstance(node.op, Operator) and not node.constant:
-                for kind in node.types:
-                    self._read(node.op, len(kind.shape))
+                for op, kind in itertools.product((node.op, *standing_for(node.op)), node.types):
+                    self._read(op, len(kind.shape))
 
     def _read(self, op: Operator, rank: int) -> None:
         for direction in self._waiting.pop(op.name, ()):
@@ -103,9 +107,10 @@ class RuleIndex:
             self._add(direction, at)
 
     def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
-        self._read(op, rank)
-        yield from index.get((op, rank), ())
-        yield from index.get((op, None), ())
+        for each in (op, *standing_for(op)):
+            self._read(each, rank)
+            yield from index.get((each, rank), ())
+            yield from index.get((each, None), ())
 
     def _sort(self, rule: Rule) -> None:
         """Note at which ranks of its root a rule is to be read.
@@ -149,6 +154,9 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     if not isinstance(root.op, Operator) or not usable:
         return None
     left, right = _operators(instance.lhs), _operators(instance.rhs)
+    refused = refused_types(rule, instance)
+    if refused >= EVERYWHERE:
+        return None
     pointwise = _is_pointwise(left, right)
     grows = pointwise and len(right) > len(left)
     expands = grows and len(left) == 1
@@ -158,12 +166,13 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     return Entry(
         rule.name,
         instance,
-        refused_types(rule, instance),
+        refused,
         (operators_of(read), operators_of(below(read))),
         grows,
         _depth(instance.lhs) > VIEWED,
         expands,
         hazard_of(rule),
+        Counter(op for value in instance.lhs for op in operators_of([value.node])),
         pointwise and len(right) == len(left) and Counter(left) != Counter(right),
     )
 
@@ -171,8 +180,12 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
 def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:
     """ONNX names of the element types in which rounding forbids a rule from left to right.
 
-    That is what its `numerics` line refuses, and narrow types where it `narrows`.
+    That is what its `numerics` line refuses, and narrow types where it `narrows`; and all where it
+    speaks of any operator and is not equal to the bit, since its errors depend on which that is.
     """
+    nodes = walk((*instance.lhs, *instance.rhs))
+    if rule.exact != BITS and any(isinstance(n.op, Operator) and n.op.schematic for n in nodes):
+        return EVERYWHERE
     refused = rule.numerics.refused if rule.numerics else frozenset[str]()
     return refused | NARROW if narrows(instance) else refused
 
@@ -219,7 +232,9 @@ def below(nodes: Iterable[Node]) -> list[Node]:
 
 
 def operators_of(nodes: Iterable[Node]) -> frozenset[Operator]:
-    return frozenset(node.op for node in nodes if isinstance(node.op, Operator))
+    """The operators of nodes, but for those that stand for others."""
+    found = (node.op for node in nodes)
+    return frozenset(op for op in found if isinstance(op, Operator) and not op.schematic)
 
 
 def _readers(values: Iterable[Value], source: Node) -> set[Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +20,7 @@ from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Array, Attribute, Operator, RealSymbol
+from xflow.core.registry import Array, Attribute, Attributes, Operator, RealSymbol
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS, Fact
@@ -51,6 +51,8 @@ class Match:
     """The nodes of the graph that the left side's operators stand for."""
     dtype: str = "FLOAT"
     """The element type that stands for ``REAL``."""
+    operators: Mapping[Operator, tuple[Operator, Attributes]] = field(default_factory=dict)
+    """What stands there for the operators of the rule that are schematic."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class Matcher:
         self.nodes: dict[Node, Node] = {}
         self.data: dict[Node, Value] = {}
         """Constant expressions of the pattern that a constant leaf of the graph stands for."""
+        self.operators: dict[Operator, tuple[Operator, Attributes]] = {}
+        """What schematic operators of the pattern stand for."""
 
     def outputs(self, roots: tuple[Value, ...], target: Value) -> Iterator[tuple[Value, ...]]:
         """Match output number len(roots) with `target`, then all further ones."""
@@ -164,7 +168,7 @@ class Matcher:
         for source in pattern.node.inputs:
             for bound in self.reached(source):
                 for user in self.users(bound):
-                    if user.op is pattern.node.op and pattern.index < len(user.types):
+                    if fits(pattern.node, user) and pattern.index < len(user.types):
                         found[self.same(user.outputs[pattern.index])] = None
             if found:
                 break
@@ -199,9 +203,10 @@ class Matcher:
                 yield
                 del self.data[node]
             return
+        if not fits(node, other):
+            return
         if (
-            node.op is not other.op
-            or pattern.index != target.index
+            pattern.index != target.index
             or len(node.inputs) != len(other.inputs)
             or len(node.types) != len(other.types)
             or not all(
@@ -210,10 +215,28 @@ class Matcher:
             )
         ):
             return
+        if not self.bind(node, other):
+            return
         self.nodes[node] = other
         for order in _orders(node, other):
             yield from self.sequence(node.inputs, order, 0)
         del self.nodes[node]
+        self.release(node)
+
+    def bind(self, node: Node, other: Node) -> bool:
+        """Let a schematic operator stand for that of `other`; False if it stands for another."""
+        if not is_schematic(node):
+            return True
+        assert isinstance(node.op, Operator)
+        assert isinstance(other.op, Operator)
+        known = self.operators.setdefault(node.op, (other.op, other.attributes))
+        return known[0] is other.op and known[1] == other.attributes
+
+    def release(self, node: Node) -> None:
+        """Forget what the operator of a node stands for, if no other node of the pattern has it."""
+        if is_schematic(node) and all(each.op is not node.op for each in self.nodes):
+            assert isinstance(node.op, Operator)
+            del self.operators[node.op]
 
     def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
         """Match an input of the rule: anything, but always the same."""
@@ -287,6 +310,7 @@ class Matcher:
             reals,
             frozenset(self.nodes.values()),
             dtype,
+            dict(self.operators),
         )
         return self.fault(match) or match
 
@@ -363,6 +387,19 @@ class Matcher:
             if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
                 return False
             return bool(np.all(array == expected))
+
+
+def is_schematic(node: Node) -> bool:
+    """Whether the operator of a pattern's node stands for any with some property."""
+    return isinstance(node.op, Operator) and node.op.schematic
+
+
+def fits(pattern: Node, other: Node) -> bool:
+    """Whether a node has the operator of the pattern, or one for which that stands."""
+    if pattern.op is other.op:
+        return True
+    op = pattern.op
+    return isinstance(op, Operator) and op.schematic and op.stands_for(other.op, other.attributes)
 
 
 def computed(node: Node, match: Match) -> list[Array] | None:

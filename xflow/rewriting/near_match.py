@@ -18,7 +18,7 @@ from xflow.core.sorts import REAL
 from xflow.rewriting.admission import Places
 from xflow.rewriting.folding import NO_NUMBERS, loses_numbers
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import Match, Matcher, NoMatch
+from xflow.rewriting.match import Match, Matcher, NoMatch, fits
 from xflow.rewriting.replay import lost_digits, refusal
 from xflow.rewriting.rewrite import replacement
 from xflow.rewriting.rule import Rule
@@ -58,7 +58,7 @@ def near_matches(
     for node in graph.nodes:
         if node.constant or not isinstance(node.op, Operator):
             continue
-        found = [look.at(node, each) for each in instances if each.lhs[0].node.op is node.op]
+        found = [look.at(node, each) for each in instances if fits(each.lhs[0].node, node)]
         if found:
             yield max(found, key=lambda near: (near.applies, near.matched))
 
@@ -139,11 +139,11 @@ class _Watched(Matcher):
             return self._of_leaf(pattern, target)
         if node in self.nodes or node in self.data:
             return f"{pattern} occurs twice in the rule, and is not the same twice here"
-        if node.constant and node.op is not other.op:
+        if node.constant and not fits(node, other):
             if not other.constant:
                 return f"the rule has the constant {pattern} here, and the model computes a value"
             return f"the data of the constant {target} is not looked at: it is too large"
-        if node.op is not other.op:
+        if not fits(node, other):
             return f"the rule has {_name(node)} here, and the model {_name(other)}"
         if pattern.index != target.index:
             return f"the rule reads another output of {_name(node)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,7 @@ from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
 from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Array, Attribute, Operator
+from xflow.core.registry import Array, Attribute, Attributes, Operator
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS
 from xflow.recheck.facts import Facts
@@ -37,7 +37,7 @@ from xflow.rewriting.derivation import Application, ValueNumber, abstract, local
 from xflow.rewriting.folding import NO_NUMBERS, loses_numbers
 from xflow.rewriting.index import refused_types
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, computed
+from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, computed, fits
 from xflow.rewriting.rewrite import replacement
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import instantiate, same_literal, same_shape
@@ -317,7 +317,9 @@ def apply_step(
         raise Unfounded(where, f"the rule is not proved at rank {step.rank}")
     try:
         instance = rule.instance(step.rank)
-        reason = _Check(instance, match, constants).objection()
+        check = _Check(instance, match, constants)
+        reason = check.objection()
+        match = replace(match, operators=check.operators)
         after = replacement(instance, match) if not reason else None
     except (RuleFileError, ShapeError, SizeError, KeyError, ZeroDivisionError) as error:
         raise Unfounded(where, f"the rule does not apply ({error})") from None
@@ -388,6 +390,8 @@ class _Check:
         self.instance = instance
         self.match = match
         self.constants = constants
+        self.operators: dict[Operator, tuple[Operator, Attributes]] = {}
+        """What the schematic operators of the rule stand for there."""
         self._known: dict[tuple[Node, Node], bool] = {}
 
     def objection(self) -> str:
@@ -437,9 +441,14 @@ class _Check:
         return dtype in INDICES if sort == INT else dtype == BOOL
 
     def is_node(self, pattern: Node, target: Node) -> bool:
-        if pattern.op is not target.op:
+        if not fits(pattern, target):
             return self.is_data(pattern, target)
         assert isinstance(pattern.op, Operator)
+        if pattern.op.schematic:
+            assert isinstance(target.op, Operator)
+            stands_for = target.op, target.attributes
+            if self.operators.setdefault(pattern.op, stands_for) != stands_for:
+                return False
         if len(pattern.inputs) != len(target.inputs) or len(pattern.types) != len(target.types):
             return False
         if not self.instance.broadcast and not all(

@@ -58,16 +58,17 @@ def build(
         need = Need()
         try:
             attributes: dict[str, Attribute] = {}
-            for name, attribute in node.attributes.items():
+            op, given = match.operators.get(node.op, (node.op, node.attributes))
+            for name, attribute in given.items():
                 value = instantiate(attribute, match.sizes, match.reals, dtypes)
                 if value is None:
                     return NoMatch(f"the left side does not say what {attribute} is")
                 attributes[name] = value
             inputs = tuple(made[source] for source in node.inputs)
             dtype = dtypes[node.types[0].dtype]
-            if not _has_numbers(node.op, dtype, attributes):
+            if not _has_numbers(op, dtype, attributes):
                 return NoMatch(f"there are no such numbers of type {dtype}")
-            outputs = apply(node.op, inputs, attributes, dtype=dtype, need=need)
+            outputs = apply(op, inputs, attributes, dtype=dtype, need=need)
         except ShapeError as error:
             return NoMatch(str(error))
         except ZeroDivisionError:

@@ -17,6 +17,10 @@ The line ``exact`` says that the sides agree to the last bit: ``bits``, whatever
 ``numbers``, where they hold numbers; without it they may differ by roundings. The line ``limits``
 names inputs of which elements may be -inf, as those of masks are: the sides agree there, too.
 
+``Elementwise`` and ``ZeroPreserving`` stand for any elementwise operator of one input, or for any
+that is 0 at 0: for the same one, with equal attributes, wherever they occur in a rule. See
+`xflow.ops.schematic`.
+
 A rule is one of the base, from which the others follow, and one that the search uses, unless the
 line ``set`` says that it is one of these alone: ``base``, or ``search; follows from one, another``.
 """
@@ -35,7 +39,7 @@ from xflow.core.registry import Operator
 from xflow.core.sorts import REALS_ONLY
 from xflow.core.value_conditions import fact_of
 from xflow.rewriting.declarations import Names, declared_names, parse_inputs, parse_sorts
-from xflow.rewriting.instance import ANY_SHAPE, Instance
+from xflow.rewriting.instance import ANY_SHAPE, Instance, leaves_of
 from xflow.rewriting.instantiation import Scope, conditions_at, parsed, read_side
 from xflow.rewriting.numerics import Numerics, parse_numerics
 
@@ -232,6 +236,11 @@ def _instance(rule: Rule, rank: int) -> Instance:
                 node.op.elementwise or node.op.name == "Scalar"
             ):
                 raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
+    for node in walk((*lhs, *rhs)):
+        if isinstance(node.op, Operator) and node.op.schematic and not leaves_of(node.inputs):
+            raise RuleFileError(
+                f"{node.op.name} of constants is no value: it stands for any operator"
+            )
     if any(a.type.dtype != b.type.dtype for a, b in zip(lhs, rhs, strict=True)):
         raise RuleFileError("the two sides have different element types")
     facts = {

@@ -192,6 +192,7 @@ def _moved(step: Step, new: dict[Node, Node]) -> Step:
             match.reals,
             frozenset(move_all(match.nodes)),
             match.dtype,
+            match.operators,
         ),
         step.rank,
         frozenset(move_all(step.near)),
@@ -384,7 +385,7 @@ class Steps:
             if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
                 continue
             instance, refused = entry.instance, entry.refused
-            if present is not None and not Counter(v.node.op for v in instance.lhs) <= present:
+            if present is not None and not entry.roots <= present:
                 continue
             index = instance.lhs[0].index
             if index >= len(node.outputs):

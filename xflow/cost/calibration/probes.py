@@ -117,7 +117,7 @@ def elementwise(target: TargetModel, constants: Constants) -> Iterator[Probe]:
     """Every operator that acts on elements alone."""
     others = {_REFERENCE, *target.views}
     for op in operators():
-        if op.elementwise and op.arity[0] and op.name not in others:
+        if op.elementwise and op.arity[0] and not op.schematic and op.name not in others:
             yield Probe(f"slow.{op.name}", Graph(tuple(_elementwise(op.name, constants))))
 
 

@@ -45,8 +45,12 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _speaking_of(name: str, rules: Sequence[Rule]) -> list[Rule]:
-    """The rules with an operator on either side. Raises UsageError, with names that are close."""
-    from xflow.ops import operators
+    """The rules with an operator, or one that may stand for it, on either side.
+
+    Raises UsageError, with names that are close.
+    """
+    from xflow.ops import operator, operators
+    from xflow.ops.schematic import standing_for
 
     names = {op.name.lower(): op.name for op in operators()}
     if name.lower() not in names:
@@ -55,5 +59,7 @@ def _speaking_of(name: str, rules: Sequence[Rule]) -> list[Rule]:
         raise UsageError(
             f"there is no operator {name}", do=f"did you mean {known}?" if known else ""
         )
-    call = re.compile(rf"\b{names[name.lower()]}\(")
+    found = operator(names[name.lower()])
+    spoken = "|".join(op.name for op in (found, *standing_for(found)))
+    call = re.compile(rf"\b({spoken})\(")
     return [rule for rule in rules if call.search(rule.lhs) or call.search(rule.rhs)]

@@ -1,0 +1,162 @@
+"""Rules about any elementwise operator, applied to models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import onnx
+import pytest
+from certified import optimized, proved
+from graphs import assert_same, call, tensor
+from onnx import parser
+
+from xflow.core import registry
+from xflow.core.graph import Graph
+from xflow.core.node import Node
+from xflow.core.registry import Array
+from xflow.core.spec import Scalar, times
+from xflow.ops import operator
+from xflow.ops.functions import Unary
+from xflow.pipeline.certify import certify
+from xflow.pipeline.log import read_report
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.match import find_matches
+from xflow.rewriting.rewrite import rewrite
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
+
+TEXT = """
+rule elementwise-past-a-transpose
+  in       x[a, b]
+  from     Transpose(Elementwise(x), perm=[1, 0])
+  to       Elementwise(Transpose(x, perm=[1, 0]))
+  reverse  always
+  types    reals
+  exact    bits
+
+rule elementwise-of-parts
+  in       x[a, *S] y[b, *S]
+  rank     0 1 2 3 ...
+  from     Concat(Elementwise(x), Elementwise(y), axis=0)
+  to       Elementwise(Concat(x, y, axis=0))
+  types    reals
+  exact    bits
+
+rule two-transposes
+  in       x[a, b]
+  from     Transpose(Transpose(x, perm=[1, 0]), perm=[1, 0])
+  to       x
+  types    any
+  exact    bits
+"""
+RULES = parse_rules(TEXT)
+PAST, PARTS, _ = RULES
+X, Y = tensor("x", 3, 4), tensor("y", 2, 4)
+
+
+def results(rule: Rule, graph: Graph, rank: int = 0) -> list[Graph]:
+    instance = rule.instance(rank)
+    found = [rewrite(graph, instance, match) for match in find_matches(instance, graph)]
+    assert all(isinstance(each, Graph) for each in found)
+    return [each for each in found if isinstance(each, Graph)]
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("Mish", {}),
+        ("Softplus", {}),
+        ("Erf", {}),
+        ("Elu", {"alpha": Fraction(3, 2)}),
+        ("Clip", {"min": Fraction(-1, 2), "max": Fraction(1, 3)}),
+    ],
+)
+def test_the_operator_that_is_there_goes_along_with_its_attributes(
+    name: str, attributes: dict[str, Fraction]
+) -> None:
+    before = Graph((call("Transpose", call(name, X, **attributes), perm=(1, 0)),))
+    (after,) = results(PAST, before)
+    (root,) = (value.node for value in after.outputs)
+    assert (root.op, root.attributes) == (operator(name), before.nodes[1].attributes)
+    assert_same(before, after)
+    (back,) = results(PAST.reversed(), after)
+    assert back.outputs == before.outputs
+
+
+def test_several_places_hold_one_operator_with_equal_attributes() -> None:
+    def joined(one: Node, other: Node) -> Graph:
+        return Graph((call("Concat", one.outputs[0], other.outputs[0], axis=0),))
+
+    def elu(value: object, alpha: Fraction) -> Node:
+        return call("Elu", value, alpha=alpha).node  # type: ignore[arg-type]
+
+    relu, mish = call("Relu", X).node, call("Mish", Y).node
+    half = Fraction(1, 2)
+    assert not results(PARTS, joined(relu, mish), 1)
+    assert not results(PARTS, joined(elu(X, half), elu(Y, Fraction(1, 3))), 1)
+    (after,) = results(PARTS, joined(elu(X, half), elu(Y, half)), 1)
+    assert [node.op for node in after.nodes[2:]] == [operator("Concat"), operator("Elu")]
+
+
+def test_the_index_gives_them_for_what_they_stand_for_alone() -> None:
+    index = RuleIndex(RULES)
+    names = {entry.name for entry in index.single(operator("Mish"), 2)}
+    assert names == {"elementwise-past-a-transpose.reverse"}
+    assert not list(index.single(operator("Softmax"), 2))
+    assert {entry.name for entry in index.single(operator("Transpose"), 2)} == {
+        "elementwise-past-a-transpose",
+        "two-transposes",
+    }
+
+
+def test_a_rule_that_is_not_equal_to_the_bit_is_not_used() -> None:
+    """Its errors would depend on the operator, and are measured of none."""
+    index = RuleIndex([replace(PAST, exact=None)])
+    assert not list(index.single(operator("Transpose"), 2))
+    assert not list(index.single(operator("Mish"), 2))
+
+
+MODEL = """<ir_version: 8, opset_import: ["" : 18]>
+main (float[6, 5] x) => (float[6, 5] y) {
+    a = Transpose<perm = [1, 0]>(x)
+    b = Mish(a)
+    c = HardSigmoid<alpha = 0.3>(b)
+    d = Transpose<perm = [1, 0]>(c)
+    y = Neg(d)
+}"""
+
+
+def test_a_model_is_rewritten_by_them_and_certified(tmp_path: Path) -> None:
+    model = parser.parse_model(MODEL)
+    before, after, report = optimized(model, tmp_path, TEXT, "--objective", "nodes")
+    assert [n.op_type for n in onnx.load(after).graph.node] == ["Mish", "HardSigmoid", "Neg"]
+    certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
+
+
+def test_an_operator_that_is_declared_later_has_all_their_laws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+
+    @registry.register
+    class Cube(Unary):
+        """``x * x * x``."""
+
+        name: ClassVar[str] = "Cube"
+
+        def of(self, *elements: Scalar) -> Scalar:
+            return times(elements[0], elements[0], elements[0])
+
+        def compute(self, *arrays: Array) -> Array:
+            return np.asarray(arrays[0] ** 3)
+
+    before = Graph((call("Transpose", call("Cube", X), perm=(1, 0)),))
+    (after,) = results(PAST, before)
+    assert_same(before, after)
+    entries = RuleIndex(RULES).single(operator("Cube"), 2)
+    assert [entry.name for entry in entries] == ["elementwise-past-a-transpose.reverse"]
+    assert operator("ZeroPreserving").stands_for(operator("Cube"), {})

@@ -1,0 +1,172 @@
+"""Laws of any elementwise operator: proved once, confirmed by the second checker, or refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from mutate import is_typed, sample
+
+from xflow.core.errors import RuleFileError
+from xflow.generator.settle import Fate, settle
+from xflow.rewriting.numerics import EXACT
+from xflow.rewriting.rule import BITS, Rule
+from xflow.rewriting.text import parse_rules
+from xflow.verifier.prove import Proved, prove
+from xflow.verifier.recheck.check import recheck_rule
+from xflow.verifier.recheck.verdicts import Confirmed
+from xflow.verifier.refutation.refute import Survived, search_counterexample
+from xflow.verifier.rounding.measure import measure
+
+
+def one(inputs: str, left: str, right: str, more: str = "") -> Rule:
+    (rule,) = parse_rules(f"rule r\n  in {inputs}\n  from {left}\n  to {right}\n{more}")
+    return rule
+
+
+CUT = "starts=[h], ends=[j], axes=[0], steps=[1]"
+LAWS = {
+    "transpose": one(
+        "x[a, b]",
+        "Elementwise(Transpose(x, perm=[1, 0]))",
+        "Transpose(Elementwise(x), perm=[1, 0])",
+    ),
+    "concat": one(
+        "x[a, *S] y[b, *S]",
+        "Elementwise(Concat(x, y, axis=0))",
+        "Concat(Elementwise(x), Elementwise(y), axis=0)",
+        "  rank 0 1 2\n",
+    ),
+    "reshape": one(
+        "x[a, b]", "Elementwise(Reshape(x, shape=[b, a]))", "Reshape(Elementwise(x), shape=[b, a])"
+    ),
+    "slice": one(
+        "x[a]", f"Elementwise(Slice(x, {CUT}))", f"Slice(Elementwise(x), {CUT})", "  param h j\n"
+    ),
+    "gather": one(
+        "x[a, b] i[K]:int",
+        "Elementwise(Gather(x, i, axis=0))",
+        "Gather(Elementwise(x), i, axis=0)",
+    ),
+    "expand": one(
+        "x[a, 1]",
+        "Elementwise(Expand(x, shape=[a, m]))",
+        "Expand(Elementwise(x), shape=[a, m])",
+        "  param m\n",
+    ),
+    "where": one(
+        "x[...] c[...]:bool y[...]",
+        "Where(c, Elementwise(x), Elementwise(y))",
+        "Elementwise(Where(c, x, y))",
+    ),
+    "pad": one(
+        "x[a]",
+        "ZeroPreserving(Pad(x, pads=[p, q]))",
+        "Pad(ZeroPreserving(x), pads=[p, q])",
+        "  param p q\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_what_moves_elements_takes_any_function_along(law: Rule) -> None:
+    """Equal to the bit, whatever the inputs hold and whatever the function is."""
+    found = settle(law, 0)
+    assert found.fate is Fate.PROVED, found.reason
+    assert (found.rule.exact, found.rule.where, found.rule.reverse) == (BITS, (), ())
+    certificate = json.loads(json.dumps(found.certificate))
+    assert isinstance(recheck_rule(found.rule, certificate), Confirmed)
+    assert measure(found.rule).note == EXACT
+
+
+@pytest.mark.parametrize(
+    ("inputs", "left", "right", "more"),
+    [
+        ("x[a]", "Elementwise(Pad(x, pads=[p, q]))", "Pad(Elementwise(x), pads=[p, q])", "p q"),
+        ("x[a] y[a]", "Elementwise(Add(x, y))", "Add(Elementwise(x), Elementwise(y))", ""),
+        ("x[a]", "Elementwise(Elementwise(x))", "Elementwise(x)", ""),
+        ("x[a]", "ZeroPreserving(ZeroPreserving(x))", "ZeroPreserving(x)", ""),
+        ("x[a]", "Elementwise(Neg(x))", "Neg(Elementwise(x))", ""),
+        ("x[a]", "ZeroPreserving(Mul(x, 2))", "Mul(ZeroPreserving(x), 2)", ""),
+        ("x[a]", "Elementwise(x)", "ZeroPreserving(x)", ""),
+        ("x[a]", "Elementwise(x)", "x", ""),
+        ("x[a]", "ReduceMax(Elementwise(x), axes=[0])", "Elementwise(ReduceMax(x, axes=[0]))", ""),
+        ("x[a]", "ReduceSum(Elementwise(x), axes=[0])", "Elementwise(ReduceSum(x, axes=[0]))", ""),
+        ("x[a]", "Mul(Elementwise(x), 2)", "Mul(Relu(x), 2)", ""),
+    ],
+)
+def test_what_needs_more_of_the_function_is_not_proved(
+    inputs: str, left: str, right: str, more: str
+) -> None:
+    law = one(inputs, left, right, f"  param {more}\n" if more else "")
+    for rule in (law, replace(law, lhs=law.rhs, rhs=law.lhs)):
+        assert not isinstance(prove(rule), Proved)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        # The function may be undefined where the other side does not ask for it.
+        ("Elementwise(Mul(x, 2))", "Add(Elementwise(Mul(x, 2)), Mul(Elementwise(x), 0))"),
+        ("Mul(x, 0)", "Mul(Elementwise(x), 0)"),
+        (
+            "Elementwise(Mul(x, 2))",
+            "Mul(Elementwise(Mul(x, 2)), Div(Elementwise(x), Elementwise(x)))",
+        ),
+        ("Elementwise(x)", "Add(Elementwise(x), Sub(Elementwise(Neg(x)), Elementwise(Neg(x))))"),
+    ],
+)
+def test_a_function_is_not_defined_at_other_arguments(left: str, right: str) -> None:
+    """Not at a multiple of one at which it is, in contrast to a root or an inverse."""
+    assert not isinstance(prove(one("x[a]", left, right), weaken=True), Proved)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Elementwise(Mul(x, 2))", "Elementwise(Add(x, x))"),
+        ("Elementwise(Mul(x, y))", "Elementwise(Mul(y, x))"),
+    ],
+)
+def test_what_is_computed_in_front_of_a_function_is_told_to_the_bit(left: str, right: str) -> None:
+    """What differs by roundings may differ by anything behind a function that jumps."""
+    found = prove(one("x[a] y[a]", left, right))
+    if isinstance(found, Proved) and found.exact != BITS:
+        law = replace(one("x[a] y[a]", left, right), where=found.where, exact=found.exact)
+        assert {refusal.direction for refusal in measure(law).refusals} >= {"forward"}
+
+
+WHIMS = ("Exp", "Floor", "Sign", "Log", "Sqrt", "Neg", "Cos", "Reciprocal")
+"""Operators that jump, that are undefined in places, that are large, odd or even."""
+AT_ZERO = ("Relu", "Tanh", "Sqrt", "Neg", "Sin")
+
+
+def of(law: Rule, name: str) -> Rule:
+    """The law of one operator."""
+
+    def named(side: str) -> str:
+        return side.replace("Elementwise(", f"{name}(").replace("ZeroPreserving(", f"{name}(")
+
+    return replace(law, lhs=named(law.lhs), rhs=named(law.rhs))
+
+
+def test_no_false_mutant_of_a_law_is_proved() -> None:
+    """Proved of any function, it would be true of each: also of those that nobody thinks of."""
+    proved = 0
+    for mutant in sample(list(LAWS.values()), 30, 0):
+        if not is_typed(mutant.rule):
+            continue
+        found = prove(mutant.rule)
+        if not isinstance(found, Proved):
+            continue
+        proved += 1
+        for name in AT_ZERO if "ZeroPreserving" in str(mutant.rule) else WHIMS:
+            law = of(replace(mutant.rule, where=found.where), name)
+            assert isinstance(search_counterexample(law), Survived), (mutant, name)
+    assert proved
+
+
+def test_a_constant_is_not_computed_by_an_operator_that_is_not_known() -> None:
+    with pytest.raises(RuleFileError, match="of constants is no value"):
+        one("x[...]", "Add(x, Elementwise(Scalar(value=2)))", "x")
