@@ -46,6 +46,13 @@ rule elementwise-of-parts
   types    reals
   exact    bits
 
+rule elementwise-of-parts-beside-a-row
+  in       x[a, m] y[b, m] r[1, m]
+  from     Concat(Elementwise(x, r), Elementwise(y, r), axis=0)
+  to       Elementwise(Concat(x, y, axis=0), r)
+  types    reals
+  exact    bits
+
 rule two-transposes
   in       x[a, b]
   from     Transpose(Transpose(x, perm=[1, 0]), perm=[1, 0])
@@ -54,7 +61,7 @@ rule two-transposes
   exact    bits
 """
 RULES = parse_rules(TEXT)
-PAST, PARTS, _ = RULES
+PAST, PARTS, BESIDE, _ = RULES
 X, Y = tensor("x", 3, 4), tensor("y", 2, 4)
 
 
@@ -100,6 +107,26 @@ def test_several_places_hold_one_operator_with_equal_attributes() -> None:
     assert not results(PARTS, joined(elu(X, half), elu(Y, Fraction(1, 3))), 1)
     (after,) = results(PARTS, joined(elu(X, half), elu(Y, half)), 1)
     assert [node.op for node in after.nodes[2:]] == [operator("Concat"), operator("Elu")]
+
+
+@pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Max", "Sum"])
+def test_operators_of_two_inputs_are_taken_along_in_their_order(name: str) -> None:
+    k = tensor("k", 1, 4)
+    before = Graph((call("Concat", call(name, X, k), call(name, Y, k), axis=0),))
+    (after,) = results(BESIDE, before)
+    (root,) = (value.node for value in after.outputs)
+    assert (root.op, root.inputs[1]) == (operator(name), k)
+    assert_same(before, after)
+    turned = Graph((call("Concat", call(name, k, X), call(name, k, Y), axis=0),))
+    assert not results(BESIDE, turned)
+
+
+def test_operators_of_more_inputs_or_other_broadcasting_are_not() -> None:
+    k = tensor("k", 1, 4)
+    three = (call("Max", X, k, k), call("Max", Y, k, k))
+    slopes = (call("PRelu", X, k), call("PRelu", Y, k))
+    for parts in (three, slopes):
+        assert not results(BESIDE, Graph((call("Concat", *parts, axis=0),)))
 
 
 def test_the_index_gives_them_for_what_they_stand_for_alone() -> None:

@@ -160,7 +160,10 @@ _DOMAINS = {
 
 @dataclass(frozen=True)
 class Demand:
-    """That `argument` lies in the domain of a partial function wherever `path` holds."""
+    """That `argument` lies in the domain of a partial function wherever `path` holds.
+
+    Of a power, and of what may be any function, `argument` is the value, which is to be defined.
+    """
 
     function: str
     argument: Normal
@@ -216,7 +219,8 @@ def demands(
             for arg in args:
                 yield from demands(arg, equality, path, hidden or function in LOSING)
             if function in PARTIAL:
-                subjects = [(function, args[0])]
+                # Of what may be any function, the demand is on the value itself.
+                subjects = [(function, scalar if function in ARBITRARY else args[0])]
                 if function == "power":
                     subjects = list(_power_subjects(scalar, equality, path))
                 for partial, subject in subjects:
@@ -282,9 +286,7 @@ class Domain:
         if demand.function not in PARTIAL:
             return False
         if demand.function in ARBITRARY:
-            zero = make_normal([])
-            fixed = demand.function in FIXING_ZERO
-            return fixed and self._equality.equal(demand.argument, zero, demand.path)
+            return demand.function in FIXING_ZERO and not demand.argument.terms
         domain = _DOMAINS.get(demand.function, frozenset())
         if self._possible_signs(demand.argument, demand.path) <= domain:
             return True

@@ -345,8 +345,9 @@ def same_bits(left: Scalar, right: Scalar, arithmetic: Arithmetic, path: Guards 
     if left == right:
         return True
     match left, right:
-        case (Call(f, (argument,)), Literal() as zero) | (Literal() as zero, Call(f, (argument,))):
-            return f in FIXING_ZERO and zero == ZERO and same_bits(argument, ZERO, arithmetic, path)
+        case (Call(f, args), Literal() as zero) | (Literal() as zero, Call(f, args)):
+            zeros = f in FIXING_ZERO and zero == ZERO
+            return zeros and all(same_bits(arg, ZERO, arithmetic, path) for arg in args)
         case Element(a, i), Element(b, j):
             return a == b and len(i) == len(j) and _same_sizes(i, j, arithmetic, path)
         case Call(f, args), Call(g, others) if f == g and len(args) == len(others):

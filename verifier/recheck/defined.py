@@ -180,6 +180,11 @@ def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator
     """The need of a function itself, its arguments being defined."""
     if scalar.function == "power":
         yield from _needs_of_power(scalar, expansion, path)
+    elif scalar.function in ARBITRARY:
+        value = signed(without_nothing(scalar), expansion, path)
+        for guards, case in expansion.lifted(value, path):
+            here = (*path, *guards)
+            yield Need(scalar.function, expansion.sum_of(case, here), here)
     elif scalar.function in DOMAINS:
         argument = signed(without_nothing(scalar.args[0]), expansion, path)
         for guards, case in expansion.lifted(argument, path):
@@ -268,7 +273,7 @@ class Definedness:
             case "power":
                 return False
             case name if name in ARBITRARY:
-                # It has the value 0 at 0, or nothing is known of it.
+                # It is 0 at 0, or nothing is known of it.
                 return name in FIXING_ZERO and not need.argument.terms
         return self._not_zero(need.argument, need.path)
 
@@ -283,7 +288,7 @@ class Definedness:
     def _same(self, need: Need, given: Need) -> bool:
         """Whether `given` asks for as much of a positive multiple of the same argument.
 
-        Of a function of which nothing is known, of the same argument.
+        Of a function of which nothing is known, for the same value of it: of the same arguments.
         """
         if need.function in ARBITRARY:
             return (

@@ -36,6 +36,13 @@ from xflow.verifier.recheck.forms import Unreplayable
 Numbers = Mapping[str, int]
 Tensors = Mapping[str, Any]
 
+
+def _any_of_zero(x: Enclosure, y: Enclosure | int = 0) -> Enclosure:
+    """One of the functions that it may be."""
+    both = x + y * Fraction(3, 2)
+    return both * both * Fraction(1, 2) + both * Fraction(-5, 4) + x * y * Fraction(3, 4)
+
+
 FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
     "reciprocal": lambda x: 1 / x,
     "max": max,
@@ -52,8 +59,8 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
     "power": lambda x, y: x**y,
     "sign": lambda x: Enclosure(int(x > 0) - int(x < 0)),
     "floor": math.floor,
-    "any": lambda x: x * x * Fraction(1, 2) + x * Fraction(-5, 4) + Fraction(3, 8),
-    "any_of_zero": lambda x: x * x * Fraction(1, 2) + x * Fraction(-5, 4),
+    "any": lambda *args: _any_of_zero(*args) + Fraction(3, 8),
+    "any_of_zero": _any_of_zero,
 }
 
 

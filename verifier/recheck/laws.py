@@ -34,7 +34,6 @@ AT_POINT: Mapping[tuple[str, Fraction], Fraction] = {
     ("erf", Fraction(0)): Fraction(0),
     ("sin", Fraction(0)): Fraction(0),
     ("cos", Fraction(0)): ONE,
-    **{(name, Fraction(0)): Fraction(0) for name in FIXING_ZERO},
 }
 
 
@@ -47,6 +46,8 @@ def function_terms(name: str, args: Sequence[Sum]) -> list[Term]:
             return [inverse(arg)]
         case "exp", (arg,):
             return _exponential(arg)
+    if name in FIXING_ZERO and not any(arg.terms for arg in args):
+        return []
     if len(args) == 1:
         constant = constant_of(args[0])
         if constant is not None and (name, constant) in AT_POINT:

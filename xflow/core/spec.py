@@ -441,6 +441,12 @@ def _power(x: Any, y: Any) -> Any:
     return math.pow(x, y)
 
 
+def _any_of_zero(x: Any, y: Any = 0) -> Any:
+    """A polynomial that is 0 at 0, and nothing else that one might think of."""
+    both = x + y * 3 / 2
+    return both * both / 2 - both * 5 / 4 + x * y * 3 / 4
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reciprocal": lambda x: 1 / x,
     "max": max,
@@ -457,8 +463,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "power": _power,
     "sign": lambda x: Fraction((x > 0) - (x < 0)),
     "floor": lambda x: Fraction(math.floor(x)),
-    "any": lambda x: x * x / 2 - x * 5 / 4 + Fraction(3, 8),
-    "any_of_zero": lambda x: x * x / 2 - x * 5 / 4,
+    "any": lambda *args: _any_of_zero(*args) + Fraction(3, 8),
+    "any_of_zero": _any_of_zero,
 }
 """The real functions of the language, each with a concrete reading that is exact on fractions
 where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an

@@ -2,13 +2,12 @@
 
 ``Elementwise(Transpose(x))`` is ``Transpose(Elementwise(x))``: the rule is proved once, for a
 function of which nothing is known, and is used for each elementwise operator of one input that is
-declared anywhere. The idea is that of traits in MLIR (Lattner et al., CGO 2021) and of rules over
-uninterpreted functions in Tate et al., POPL 2009.
+declared anywhere; likewise of two inputs. The idea is that of traits in MLIR (Lattner et al., CGO
+2021) and of rules over uninterpreted functions in Tate et al., POPL 2009.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cache
 from typing import ClassVar
 
@@ -24,27 +23,27 @@ from xflow.core.registry import (
 )
 from xflow.core.sorts import ELEMENT, REAL
 from xflow.core.spec import FUNCTIONS, Scalar, call, evaluate, scalar
+from xflow.ops.elementwise import BINARY_EXAMPLES, Accumulation, Binary, Elementwise, Variadic
 from xflow.ops.functions import Unary
 
 
-class Schematic(Unary):
-    """Stands for any elementwise operator of one input of which `holds` is true."""
+class Schematic(Elementwise):
+    """Stands for any elementwise operator of one or two inputs of which `holds` is true."""
 
     schematic = True
+    since = Binary.since
+    arity = (1, 2)
+    examples = (*Unary.examples, *BINARY_EXAMPLES)
     function: ClassVar[str]
     """The function of the language that it applies to each element."""
 
     def of(self, *elements: Scalar) -> Scalar:
-        return call(self.function, elements[0])
+        return call(self.function, *elements)
 
     def compute(self, *arrays: Array) -> Array:
-        kept = arrays[0].dtype if arrays[0].dtype.kind == "f" else np.float64
-        numbers = arrays[0].astype(np.float64)
-        return np.asarray(numbers * numbers / 2 - numbers * 1.25 + self._at_zero).astype(kept)
-
-    @property
-    def _at_zero(self) -> float:
-        return float(FUNCTIONS[self.function](Fraction(0)))
+        kept = np.result_type(*arrays)
+        made = FUNCTIONS[self.function](*(array.astype(np.float64) for array in arrays))
+        return np.asarray(made, np.float64).astype(kept if kept.kind == "f" else np.float64)
 
     def stands_for(self, op: object, attributes: Attributes) -> bool:
         if op is self:
@@ -52,18 +51,21 @@ class Schematic(Unary):
         return isinstance(op, Operator) and is_function(op) and self.holds(op, attributes)
 
     def holds(self, op: Operator, attributes: Attributes) -> bool:
-        """Whether an elementwise operator of one input has the property."""
+        """Whether an elementwise operator has the property."""
         return True
 
 
 @cache
 def is_function(op: Operator) -> bool:
-    """Whether an operator applies a function of one number to each element, keeping its type."""
+    """Whether an operator applies a function to each element, or to each two, keeping their type.
+
+    Two inputs are broadcast to each other, whatever their shapes are.
+    """
     return (
         op.elementwise
         and not op.schematic
         and op.role != "view"
-        and op.arity == (1, 1)
+        and (op.arity == (1, 1) or isinstance(op, Binary | Variadic | Accumulation))
         and op.takes == op.gives == (ELEMENT,)
         and REAL in op.sorts
         and type(op).element_types is Operator.element_types
@@ -80,7 +82,7 @@ def standing_for(op: Operator) -> tuple[Operator, ...]:
 
 @register
 class AnyFunction(Schematic):
-    """Stands for any elementwise operator of one input."""
+    """Stands for any elementwise operator of one or two inputs."""
 
     name = "Elementwise"
     function = "any"
@@ -88,7 +90,7 @@ class AnyFunction(Schematic):
 
 @register
 class AnyFunctionOfZero(Schematic):
-    """Stands for any elementwise operator of one input that is 0 at 0."""
+    """Stands for any elementwise operator of one or two inputs that is 0 where these are 0."""
 
     name = "ZeroPreserving"
     function = "any_of_zero"
@@ -103,10 +105,12 @@ def _is_zero_at_zero(op: Operator, attributes: tuple[tuple[str, object], ...]) -
     given: Attributes = dict(attributes)  # type: ignore[arg-type]
     if not is_concrete(given):
         return False
+    count = 1 if op.arity == (1, 1) else 2
     try:
-        value = evaluate(op.at([lambda index: scalar(0)], [()], given, 0, ()), {}, {})
+        zeros = op.at([lambda index: scalar(0)] * count, [()] * count, given, 0, ())
+        value = evaluate(zeros, {}, {})
     except (ArithmeticError, ValueError, AssertionError):
         return False
     with np.errstate(all="ignore"):
-        (computed,) = op.numpy([np.zeros((), np.float32)], given)
+        (computed,) = op.numpy([np.zeros((), np.float32)] * count, given)
     return value == 0 and bool(computed == 0)

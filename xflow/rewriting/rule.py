@@ -17,8 +17,8 @@ The line ``exact`` says that the sides agree to the last bit: ``bits``, whatever
 ``numbers``, where they hold numbers; without it they may differ by roundings. The line ``limits``
 names inputs of which elements may be -inf, as those of masks are: the sides agree there, too.
 
-``Elementwise`` and ``ZeroPreserving`` stand for any elementwise operator of one input, or for any
-that is 0 at 0: for the same one, with equal attributes, wherever they occur in a rule. See
+``Elementwise`` and ``ZeroPreserving`` stand for any elementwise operator of one or two inputs, or
+for any that is 0 at 0: for the same one, with equal attributes, wherever they occur in a rule. See
 `xflow.ops.schematic`.
 
 A rule is one of the base, from which the others follow, and one that the search uses, unless the
