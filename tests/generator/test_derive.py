@@ -475,7 +475,10 @@ def test_the_seed_alone_decides_what_is_found() -> None:
 # Recall
 
 
-@pytest.mark.parametrize("number", [0, 9, 10, 36, 59, 70, 73, 92])
+@pytest.mark.parametrize(
+    "number",
+    [0, 9, 10, 36, 70, 73, *(pytest.param(number, marks=pytest.mark.many) for number in (59, 92))],
+)
 def test_a_published_substitution_follows_from_the_database(number: int) -> None:
     (shipped,) = (shipped for shipped in taso.load() if shipped.number == number)
     found = derive_claim(shipped.rule, DATABASE, steps=4)

@@ -119,6 +119,7 @@ def test_a_killed_run_is_taken_up_and_writes_the_same_bytes(
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.many  # CI takes up a killed run, above
 def test_a_kill_costs_at_most_one_chunk_per_worker(tmp_path: Path) -> None:
     log, journal = tmp_path / "log", tmp_path / "journal"
     kill_when(start("chunks", tmp_path), lambda: journal.exists() and entries(journal) >= 10)
