@@ -208,7 +208,7 @@ def own_row(folder: Path, jobs: int, recheck: bool) -> tuple[System, str, list[s
     directions = sum(len(rule.directions()) for rule in rules)
     row = System(
         "xflow",
-        str(len(operators())),
+        str(sum(not op.schematic for op in operators())),
         "all that satisfy the rule's conditions",
         rank_words(rules),
         "none",
