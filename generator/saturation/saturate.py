@@ -26,7 +26,7 @@ from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
 from xflow.ops import operator
 from xflow.rewriting.instance import Instance, leaves_of
-from xflow.rewriting.match import Match, Matcher, NoMatch, is_schematic
+from xflow.rewriting.match import Match, Matcher, NoMatch
 from xflow.rewriting.rewrite import build
 
 MAX_NODES = 10_000
@@ -80,8 +80,6 @@ class _EMatcher(Matcher):
         """The symbols that are an extent of an input."""
         if place is not None:
             self.leaves, self.nodes = place.leaves, place.nodes
-            for pattern, node in place.nodes.items():
-                self.bind(pattern, node)
 
     def value(self, pattern: Value, target: Value) -> Iterator[None]:
         target = self.egraph.canonical(target)
@@ -92,9 +90,9 @@ class _EMatcher(Matcher):
             if self.egraph.canonical(bound.outputs[pattern.index]) is target:
                 yield
         else:
-            ops = [*self.egraph.operators(target)] if op.schematic else [op]
-            for member in [value for each in ops for value in self.egraph.members(target, each)]:
-                yield from super().value(pattern, member)
+            for each in [*self.egraph.operators(target)] if op.schematic else (op,):
+                for member in self.egraph.members(target, each):
+                    yield from super().value(pattern, member)
 
     def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
         """As in any graph, but at once without those whose extents do not fit those before."""
@@ -295,7 +293,7 @@ class Saturation:
         for node in _nodes(instance.rhs):
             if isinstance(node.op, Leaf):
                 continue
-            if not (is_concrete(node.attributes) and says_its_type(node)) or is_schematic(node):
+            if not (is_concrete(node.attributes) and says_its_type(node)) or node.is_schematic:
                 return False
             other = self.egraph.find(node, [found[source] for source in node.inputs])
             if other is None:

@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from equations import one
 from hypothesis import given
 from hypothesis import strategies as st
 from places import CORPUS
@@ -26,11 +27,6 @@ from xflow.verifier.refutation.refute import Survived, search_counterexample
 from xflow.verifier.refutation.shrink import shrink
 
 BAD = parse_rules((CORPUS / "bad_boundaries.rules").read_text("utf-8"))
-
-
-def one(inputs: str, left: str, right: str, more: str = "") -> Rule:
-    (rule,) = parse_rules(f"rule r\n  in {inputs}\n  from {left}\n  to {right}\n{more}")
-    return rule
 
 
 # What is false

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import Data, bare
+from equations import one
 from hypothesis import given
 from hypothesis import strategies as st
 from places import CORPUS
@@ -33,12 +34,6 @@ from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.exact import value_of
 from xflow.verifier.recheck.verdicts import Confirmed, Difference, NotConfirmed, Wrong
 from xflow.verifier.refutation.refute import Survived, concretize, search_counterexample
-
-
-def one(inputs: str, left: str, right: str, more: str = "") -> Rule:
-    (rule,) = parse_rules(f"rule r\n  in {inputs}\n  from {left}\n  to {right}\n{more}")
-    return rule
-
 
 # True rules
 

@@ -229,10 +229,10 @@ class Normalizer:
             return self._terms(Call("max", (args[0], spec.times(-1, args[0]))), path)
         if name == "power":
             return self._power(args[0], args[1], path)
+        if name in spec.FIXING_ZERO and not any(self.normal(arg, path).terms for arg in args):
+            return []
         if len(args) != 1:
             normals = tuple(canonical(self.normal(arg, path)) for arg in args)
-            if name in spec.FIXING_ZERO and not any(normal.terms for normal in normals):
-                return []
             return [make_term(Fraction(1), powers=[(Function(name, normals), 1)])]
         if name == "sqrt":
             return self._root(self.normal(args[0], path), path)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from xflow.core.spec import ARBITRARY, Element
+from xflow.core.spec import PARTIAL, Element
 from xflow.verifier.algebra.terms import Base, Function, Group, Maximum, Normal, SizeAtom, Term
-
-PARTIAL = ARBITRARY | {"sqrt", "log", "power"}
 
 
 def is_total(base: Base) -> bool:

@@ -180,14 +180,12 @@ def _needs_of_call(scalar: Call, expansion: Expansion, path: Guards) -> Iterator
     """The need of a function itself, its arguments being defined."""
     if scalar.function == "power":
         yield from _needs_of_power(scalar, expansion, path)
-    elif scalar.function in ARBITRARY:
-        value = signed(without_nothing(scalar), expansion, path)
-        for guards, case in expansion.lifted(value, path):
-            here = (*path, *guards)
-            yield Need(scalar.function, expansion.sum_of(case, here), here)
     elif scalar.function in DOMAINS:
-        argument = signed(without_nothing(scalar.args[0]), expansion, path)
-        for guards, case in expansion.lifted(argument, path):
+        # Of what may be any function, its value is to be defined.
+        subject = scalar if scalar.function in ARBITRARY else scalar.args[0]
+        for guards, case in expansion.lifted(
+            signed(without_nothing(subject), expansion, path), path
+        ):
             here = (*path, *guards)
             yield Need(scalar.function, expansion.sum_of(case, here), here)
 
@@ -290,23 +288,17 @@ class Definedness:
 
         Of a function of which nothing is known, for the same value of it: of the same arguments.
         """
-        if need.function in ARBITRARY:
-            return (
-                given.function == need.function
-                and all(self._questions.implied(g, need.path) for g in given.path)
-                and self._replay.equal(need.argument, given.argument, need.path)
-            )
         enough = {
             "reciprocal": ("reciprocal", "log"),
             "sqrt": ("sqrt", "log"),
-            "log": ("log",),
-            "power": ("power",),
-        }[need.function]
-        return (
-            given.function in enough
-            and all(self._questions.implied(g, need.path) for g in given.path)
-            and self._proportional(need.argument, given, need.path, need.function == "reciprocal")
-        )
+        }.get(need.function, (need.function,))
+        if given.function not in enough or not all(
+            self._questions.implied(g, need.path) for g in given.path
+        ):
+            return False
+        if need.function in ARBITRARY:
+            return self._replay.equal(need.argument, given.argument, need.path)
+        return self._proportional(need.argument, given, need.path, need.function == "reciprocal")
 
     def _proportional(self, left: Sum, given: Need, path: Guards, any_sign: bool) -> bool:
         """Whether `left` is a multiple of the argument of `given`, by a factor that is not 0."""

@@ -58,7 +58,6 @@ from xflow.core.registry import Array, Shape
 from xflow.core.size import evaluate, symbol
 from xflow.core.sorts import REAL
 from xflow.core.value_conditions import Fact
-from xflow.ops import operator
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
 from xflow.rewriting.rule import BITS, Rule
@@ -123,7 +122,7 @@ def measure(
     `run_rounded`; another way to evaluate in a precision (none: in float64) is for comparison.
     """
     instance = rule.instance(rule.ranks[0])
-    if rule.exact == BITS and any(operator(name).schematic for name in rule.operators):
+    if rule.exact == BITS and instance.is_schematic:
         return Numerics((), note=EXACT)  # whatever the operators stand for
     if not any(value.type.dtype == REAL for value in (*instance.inputs, *instance.lhs)):
         return Numerics((), note=EXACT)

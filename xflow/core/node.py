@@ -112,6 +112,11 @@ class Node:
         """What its operator is for, see `Operator.role`; empty for leaves and what is opaque."""
         return self.op.role if isinstance(self.op, Operator) else ""
 
+    @property
+    def is_schematic(self) -> bool:
+        """Whether its operator stands in a rule for others, see `Operator.schematic`."""
+        return isinstance(self.op, Operator) and self.op.schematic
+
     def __repr__(self) -> str:
         return str(self.outputs[0])
 

@@ -183,8 +183,7 @@ def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:
     That is what its `numerics` line refuses, and narrow types where it `narrows`; and all where it
     speaks of any operator and is not equal to the bit, since its errors depend on which that is.
     """
-    nodes = walk((*instance.lhs, *instance.rhs))
-    if rule.exact != BITS and any(isinstance(n.op, Operator) and n.op.schematic for n in nodes):
+    if rule.exact != BITS and instance.is_schematic:
         return EVERYWHERE
     refused = rule.numerics.refused if rule.numerics else frozenset[str]()
     return refused | NARROW if narrows(instance) else refused

@@ -50,6 +50,11 @@ class Instance:
         return attribute_symbols(self.rhs) - known
 
     @cached_property
+    def is_schematic(self) -> bool:
+        """Whether it speaks of any operator with some property."""
+        return any(node.is_schematic for node in walk((*self.lhs, *self.rhs)))
+
+    @cached_property
     def requirements(self) -> tuple[Constraint, ...]:
         """What the operators of the left side require of sizes."""
         return tuple(requirements(self.lhs))

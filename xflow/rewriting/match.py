@@ -51,7 +51,7 @@ class Match:
     """The nodes of the graph that the left side's operators stand for."""
     dtype: str = "FLOAT"
     """The element type that stands for ``REAL``."""
-    operators: Mapping[Operator, tuple[Operator, Attributes]] = field(default_factory=dict)
+    operators: Mapping[object, tuple[object, Attributes]] = field(default_factory=dict)
     """What stands there for the operators of the rule that are schematic."""
 
 
@@ -139,8 +139,6 @@ class Matcher:
         self.nodes: dict[Node, Node] = {}
         self.data: dict[Node, Value] = {}
         """Constant expressions of the pattern that a constant leaf of the graph stands for."""
-        self.operators: dict[Operator, tuple[Operator, Attributes]] = {}
-        """What schematic operators of the pattern stand for."""
 
     def outputs(self, roots: tuple[Value, ...], target: Value) -> Iterator[tuple[Value, ...]]:
         """Match output number len(roots) with `target`, then all further ones."""
@@ -203,10 +201,9 @@ class Matcher:
                 yield
                 del self.data[node]
             return
-        if not fits(node, other):
-            return
         if (
-            pattern.index != target.index
+            not fits(node, other)
+            or pattern.index != target.index
             or len(node.inputs) != len(other.inputs)
             or len(node.types) != len(other.types)
             or not all(
@@ -215,28 +212,20 @@ class Matcher:
             )
         ):
             return
-        if not self.bind(node, other):
-            return
+        if node.is_schematic:
+            found = other.op, other.attributes
+            if self.operators.get(node.op, found) != found:
+                return
         self.nodes[node] = other
         for order in _orders(node, other):
             yield from self.sequence(node.inputs, order, 0)
         del self.nodes[node]
-        self.release(node)
 
-    def bind(self, node: Node, other: Node) -> bool:
-        """Let a schematic operator stand for that of `other`; False if it stands for another."""
-        if not is_schematic(node):
-            return True
-        assert isinstance(node.op, Operator)
-        assert isinstance(other.op, Operator)
-        known = self.operators.setdefault(node.op, (other.op, other.attributes))
-        return known[0] is other.op and known[1] == other.attributes
-
-    def release(self, node: Node) -> None:
-        """Forget what the operator of a node stands for, if no other node of the pattern has it."""
-        if is_schematic(node) and all(each.op is not node.op for each in self.nodes):
-            assert isinstance(node.op, Operator)
-            del self.operators[node.op]
+    @property
+    def operators(self) -> dict[object, tuple[object, Attributes]]:
+        """What stands where the pattern has schematic operators, as far as it is matched."""
+        pairs = self.nodes.items()
+        return {node.op: (other.op, other.attributes) for node, other in pairs if node.is_schematic}
 
     def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
         """Match an input of the rule: anything, but always the same."""
@@ -310,7 +299,7 @@ class Matcher:
             reals,
             frozenset(self.nodes.values()),
             dtype,
-            dict(self.operators),
+            self.operators,
         )
         return self.fault(match) or match
 
@@ -387,11 +376,6 @@ class Matcher:
             if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
                 return False
             return bool(np.all(array == expected))
-
-
-def is_schematic(node: Node) -> bool:
-    """Whether the operator of a pattern's node stands for any with some property."""
-    return isinstance(node.op, Operator) and node.op.schematic
 
 
 def fits(pattern: Node, other: Node) -> bool:

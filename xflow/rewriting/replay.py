@@ -390,7 +390,7 @@ class _Check:
         self.instance = instance
         self.match = match
         self.constants = constants
-        self.operators: dict[Operator, tuple[Operator, Attributes]] = {}
+        self.operators: dict[object, tuple[object, Attributes]] = {}
         """What the schematic operators of the rule stand for there."""
         self._known: dict[tuple[Node, Node], bool] = {}
 
@@ -444,10 +444,9 @@ class _Check:
         if not fits(pattern, target):
             return self.is_data(pattern, target)
         assert isinstance(pattern.op, Operator)
-        if pattern.op.schematic:
-            assert isinstance(target.op, Operator)
-            stands_for = target.op, target.attributes
-            if self.operators.setdefault(pattern.op, stands_for) != stands_for:
+        if pattern.is_schematic:
+            found = target.op, target.attributes
+            if self.operators.setdefault(pattern.op, found) != found:
                 return False
         if len(pattern.inputs) != len(target.inputs) or len(pattern.types) != len(target.types):
             return False

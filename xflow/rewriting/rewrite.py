@@ -59,6 +59,7 @@ def build(
         try:
             attributes: dict[str, Attribute] = {}
             op, given = match.operators.get(node.op, (node.op, node.attributes))
+            assert isinstance(op, Operator)
             for name, attribute in given.items():
                 value = instantiate(attribute, match.sizes, match.reals, dtypes)
                 if value is None:

@@ -237,10 +237,8 @@ def _instance(rule: Rule, rank: int) -> Instance:
             ):
                 raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
     for node in walk((*lhs, *rhs)):
-        if isinstance(node.op, Operator) and node.op.schematic and not leaves_of(node.inputs):
-            raise RuleFileError(
-                f"{node.op.name} of constants is no value: it stands for any operator"
-            )
+        if node.is_schematic and not leaves_of(node.inputs):
+            raise RuleFileError(f"{node.op} of constants is no value: it stands for any operator")
     if any(a.type.dtype != b.type.dtype for a, b in zip(lhs, rhs, strict=True)):
         raise RuleFileError("the two sides have different element types")
     facts = {
