@@ -105,6 +105,8 @@ class Ranges:
         self.assumption = assumption
         self._fold = Folder(constants, stepwise=True)
         self._known: dict[Value, Range] = {}
+        self._of_alike: dict[object, Range] = {}
+        """By all that `_computed` depends on: most values of a search are like others."""
 
     def of(self, value: Value) -> Range:
         """The range of a value of any type."""
@@ -251,10 +253,21 @@ class Ranges:
 
     def _computed(self, value: Value, inputs: Sequence[Range], within: str = "") -> Range:
         """The range of a registered operator's output, `within` a definition in that type."""
-        node, dtype = value.node, value.type.dtype
-        assert isinstance(node.op, Operator)
+        dtype = value.type.dtype
         if dtype == BOOL or dtype in INTEGERS:
             return _of_integers(dtype)
+        if _below_maximum(value) is not None:  # what its inputs are made of tells more
+            return self._read(value, inputs, within)
+        key = _alike(value, inputs, within)
+        found = self._of_alike.get(key)
+        if found is None:
+            found = self._of_alike[key] = self._read(value, inputs, within)
+        return found
+
+    def _read(self, value: Value, inputs: Sequence[Range], within: str) -> Range:
+        """The range of an operator's output of floats, from its specification."""
+        node, dtype = value.node, value.type.dtype
+        assert isinstance(node.op, Operator)
         floats = self.floats(_float_type(within or dtype))
         shapes = [source.shape for source in node.inputs]
         special = node.op.bounds(inputs, shapes, node.attributes, floats)
@@ -350,6 +363,19 @@ class Ranges:
         if all(new is known[v] for new, v in zip(inputs, node.inputs, strict=True)):
             return known[value]
         return self._computed(value, inputs).meet(known[value])
+
+
+def _alike(value: Value, inputs: Sequence[Range], within: str) -> object:
+    """A key of what an operator does to elements of these ranges.
+
+    Bounds that differ in the sign of 0 are not the same.
+    """
+    node = value.node
+    types = tuple([source.type for source in node.inputs])
+    ranges = tuple(
+        [(each, math.copysign(1, each.low), math.copysign(1, each.high)) for each in inputs]
+    )
+    return node.kind, value.index, types, tuple(names_of(node.inputs)), ranges, within
 
 
 def told_by(condition: Value, holds: bool, known: Mapping[Value, Range]) -> dict[Value, Range]:

@@ -193,13 +193,15 @@ class Explorer:
         readers = {user for value in values for user in after.users.get(value, ())}
         least = float("inf")
         for node in made | readers:
-            for following in self.steps.at(node, after):
+            for candidate in self.steps.candidates_at(node, after):
+                following = candidate.step
                 told = following.shrinks or following.lightens or step.fills or all_steps
-                if (told or self._moves_inside(following)) and not made.isdisjoint(following.near):
-                    mapping = dict(zip(following.before, following.after, strict=True))
-                    graph, _ = replaced(after, mapping)
-                    if self.steps.key(graph) not in seen:
-                        least = min(least, self._price(graph))
+                if not (told or self._moves_inside(following)) or made.isdisjoint(following.near):
+                    continue
+                mapping = dict(zip(following.before, following.after, strict=True))
+                graph, _ = replaced(after, mapping)
+                if self.steps.key(graph) not in seen and self.steps.admitted(candidate, after):
+                    least = min(least, self._price(graph))
         return least
 
     def _moves_inside(self, step: Step) -> bool:
@@ -232,15 +234,17 @@ class Explorer:
         """The graphs after one step, unlike those in doubt, that are new and cheap enough."""
         zone = None if state.focus is None else _around(state.focus)
         detour = not self._is_writable(state.graph)  # from which the way back may cost
-        for step in self.steps.of(state.graph):
-            if zone is not None and zone.isdisjoint(step.near):
+        for candidate in self.steps.candidates(state.graph):
+            found = candidate.step
+            if zone is not None and zone.isdisjoint(found.near):
                 continue
-            if any(map(step.is_like, doubted)):
+            if any(map(found.is_like, doubted)):
                 continue
-            mapping = dict(zip(step.before, step.after, strict=True))
+            mapping = dict(zip(found.before, found.after, strict=True))
             after, moved = replaced(state.graph, mapping)
             key = self.steps.key(after)
-            if key in seen:
+            step = None if key in seen else self.steps.admitted(candidate, state.graph)
+            if step is None:
                 continue
             cost = self._price(after) + self.policy.step_s * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:

@@ -136,9 +136,9 @@ class Waves:
         """The numbers of channels that convolutions give and that can be made more."""
         found = {}
         for node in graph.nodes:
-            for step in self.steps.at(node, graph):
-                if _opens(step):
-                    found[_width(step)] = True
+            for candidate in self.steps.candidates_at(node, graph):
+                if _opens(candidate.step) and self.steps.admitted(candidate, graph):
+                    found[_width(candidate.step)] = True
         return list(found)
 
     def _opened(self, before: _Draft, widths: set[int]) -> _Draft:
@@ -224,7 +224,9 @@ class _Draft:
         """Make the first step of a kind at a node; whether there is one."""
         if node.constant or not isinstance(node.op, Operator):
             return False
-        step = next(filter(test, self.waves.steps.at(node, self.state.graph)), None)
+        steps, graph = self.waves.steps, self.state.graph
+        wanted = (each for each in steps.candidates_at(node, graph) if test(each.step))
+        step = next(filter(None, (steps.admitted(each, graph) for each in wanted)), None)
         if step is not None:
             self.make(step)
         return step is not None

@@ -78,6 +78,16 @@ class Step:
         return same or not self.brought.isdisjoint(other.brought)
 
 
+@dataclass(eq=False, slots=True)
+class Candidate:
+    """A step that may not be allowed where it is: see `Steps.admitted`."""
+
+    step: Step
+    is_judged: bool = False
+    admitted: Step | None = None
+    """The step, if the conditions on values hold, with the observations that it forbids."""
+
+
 def _kinds(nodes: Iterable[Node]) -> frozenset[object]:
     """The operators of nodes, and which of their inputs are constants, by which kernels differ."""
     return frozenset(
@@ -234,7 +244,7 @@ class Steps:
         self.careful = careful
         self._folder = Folder(constants)
         self._losses: dict[object, bool] = {}
-        self._of: dict[Node, tuple[Step, ...]] = {}
+        self._of: dict[Node, tuple[Candidate, ...]] = {}
         self._seen: dict[object, _Seen] = {}
         self._numbers: dict[object, int] = {}
         self._names: dict[Node, int] = {}
@@ -242,17 +252,31 @@ class Steps:
 
     def of(self, graph: Graph) -> Iterator[Step]:
         """All steps in `graph`, outside of constant expressions."""
+        return self._all_admitted(self.candidates(graph), graph)
+
+    def at(self, node: Node, graph: Graph) -> Iterator[Step]:
+        """The steps by rules of a single output at one node of `graph`."""
+        return self._all_admitted(self.candidates_at(node, graph), graph)
+
+    def _all_admitted(self, candidates: Iterable[Candidate], graph: Graph) -> Iterator[Step]:
+        found = (self.admitted(each, graph) for each in candidates)
+        return (step for step in found if step is not None)
+
+    def candidates(self, graph: Graph) -> Iterator[Candidate]:
+        """All steps in `graph`, outside of constant expressions, before it is asked if they may be.
+
+        To ask takes longer than to find them, so that whoever wants few of them asks last.
+        """
         computed = [node for node in graph.nodes if not node.constant]
         present: Counter[object] = Counter(node.op for node in computed)
         for node in computed:
             if isinstance(node.op, Operator):
-                yield from self.at(node, graph)
+                yield from self.candidates_at(node, graph)
                 entries = self.rules.several(node.op, len(node.types[0].shape))
-                found = self._admitted(self._matches(node, graph, entries, present))
-                yield from self._in_context(found, graph)
+                yield from map(Candidate, self._matches(node, graph, entries, present))
 
-    def at(self, node: Node, graph: Graph) -> tuple[Step, ...]:
-        """The steps by rules of a single output at one node of `graph`."""
+    def candidates_at(self, node: Node, graph: Graph) -> tuple[Candidate, ...]:
+        """Those by rules of a single output at one node of `graph`."""
         if not isinstance(node.op, Operator):
             return ()
         found = self._of.get(node)
@@ -269,18 +293,29 @@ class Steps:
             else:
                 near, deep = view.moved(seen.steps, seen.view), seen.deep
             made = (*near, *self._matches(node, graph, deep))
-            found = self._of[node] = tuple(self._admitted(made))
-        return self._in_context(found, graph)
+            found = self._of[node] = tuple(map(Candidate, made))
+        return found
 
-    def _admitted(self, steps: Iterable[Step]) -> Iterator[Step]:
-        """The steps whose conditions on values hold, with the observations that they forbid."""
-        for step in steps:
-            assert step.instance is not None
-            told = self.places.forbidden(step.instance, step.match, step.after)
-            if isinstance(told, str) or (step.cancels and self._loses(step)):
-                continue
-            if not self._loses_numbers(step):
-                yield replace(step, forbidden=told) if told else step
+    def admitted(self, candidate: Candidate, graph: Graph) -> Step | None:
+        """The step, if the conditions on values hold and the place is not observed as it forbids.
+
+        Only the latter depends on the graph: the former are looked at once for each candidate.
+        """
+        if not candidate.is_judged:
+            candidate.is_judged = True
+            candidate.admitted = self._judged(candidate.step)
+        step = candidate.admitted
+        return step if step is not None and self._suits(step, graph) else None
+
+    def _judged(self, step: Step) -> Step | None:
+        """The step with the observations that it forbids, if the conditions on values hold."""
+        assert step.instance is not None
+        told = self.places.forbidden(step.instance, step.match, step.after)
+        if isinstance(told, str) or (step.cancels and self._loses(step)):
+            return None
+        if self._loses_numbers(step):
+            return None
+        return replace(step, forbidden=told) if told else step
 
     def _loses_numbers(self, step: Step) -> bool:
         """Whether a constant that a step folds is no number of its type, see `folding`."""
@@ -319,11 +354,8 @@ class Steps:
             self._losses[key] = bool(lost)
         return self._losses[key]
 
-    def _in_context(self, steps: Iterable[Step], graph: Graph) -> tuple[Step, ...]:
-        """The steps whose places are not observed as they forbid."""
-        return tuple([s for s in steps if self._suits(s, graph)])
-
     def _suits(self, step: Step, graph: Graph) -> bool:
+        """Whether the place of a step is not observed as it forbids."""
         places = self.places
         if step.forbidden and not places.allows(step.forbidden, step.before, graph):
             return False
