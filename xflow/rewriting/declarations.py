@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
 
 from xflow.core.errors import RuleFileError
 from xflow.core.expressions import expression, shortened
@@ -30,9 +32,14 @@ def parse_sorts(text: str) -> dict[str, str]:
     return sorts
 
 
-def parse_inputs(text: str) -> list[tuple[str, list[ast.expr] | None]]:
+Declared: TypeAlias = "tuple[tuple[str, tuple[ast.expr, ...] | None], ...]"
+"""Inputs: the name and the dimensions of each, None for any."""
+
+
+@cache
+def parse_inputs(text: str) -> Declared:
     """``x[N, *S] y[...]`` as pairs of a name and its dimensions (None for ``...``)."""
-    inputs: list[tuple[str, list[ast.expr] | None]] = []
+    inputs: list[tuple[str, tuple[ast.expr, ...] | None]] = []
     rest = text.strip()
     while rest:
         match = _INPUT.match(rest)
@@ -45,9 +52,9 @@ def parse_inputs(text: str) -> list[tuple[str, list[ast.expr] | None]]:
             tree = expression(f"[{dims}]")
             if not isinstance(tree, ast.List):
                 raise RuleFileError(f"[{shortened(dims)}] are no dimensions")
-            inputs.append((name, tree.elts))
+            inputs.append((name, tuple(tree.elts)))
         rest = rest[match.end() :]
-    return inputs
+    return tuple(inputs)
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Names:
     reals: frozenset[str]
 
 
-def declared_names(inputs: list[tuple[str, list[ast.expr] | None]], params: str) -> Names:
+def declared_names(inputs: Declared, params: str) -> Names:
     """The names that a rule with these inputs and parameters declares. Raises RuleFileError."""
     scalars: set[str] = set()
     vectors: set[str] = set()

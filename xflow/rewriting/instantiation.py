@@ -35,7 +35,7 @@ class Scope:
 
     def sizes(self, tree: ast.expr) -> Size:
         """The size that an expression over single sizes is. Raises RuleFileError."""
-        size = from_ast(tree)
+        size = _size(tree)
         self._check(size, self.scalars)
         return size
 
@@ -50,7 +50,7 @@ class Scope:
         result: list[Size] = []
         for tree in trees:
             if isinstance(tree, ast.Starred):
-                size = from_ast(tree.value)
+                size = _size(tree.value)
                 result.extend(self.component(size, j) for j in range(self.rank))
             else:
                 result.append(self.sizes(tree))
@@ -77,7 +77,7 @@ class Scope:
 def conditions_at(texts: Iterable[str], scope: Scope) -> Iterator[Constraint]:
     """Conditions spelled out; one that speaks of vectors holds in every element."""
     for text in texts:
-        condition = constraint_from_ast(expression(text))
+        condition = _condition(text)
         if condition.symbols & scope.vectors:
             for position in range(scope.rank):
                 yield Constraint(
@@ -89,9 +89,20 @@ def conditions_at(texts: Iterable[str], scope: Scope) -> Iterator[Constraint]:
 
 
 @cache
+def _condition(text: str) -> Constraint:
+    return constraint_from_ast(expression(text))
+
+
+@cache
 def parsed(text: str) -> ast.expr:
     """An expression of a rule, parsed once for all ranks."""
     return expression(text)
+
+
+@cache
+def _size(tree: ast.expr) -> Size:
+    """The size that a part of a rule is, read once for all ranks: trees are kept, see `parsed`."""
+    return from_ast(tree)
 
 
 def read_side(text: str, scope: Scope) -> tuple[Value, ...]:
@@ -149,7 +160,7 @@ def _is_constant(tree: ast.expr, scope: Scope) -> bool:
 
 
 def _call(tree: ast.Call, scope: Scope, dtype: str) -> tuple[Value, ...]:
-    name = ast.unparse(tree.func)
+    name = tree.func.id if isinstance(tree.func, ast.Name) else ast.unparse(tree.func)
     try:
         op = operator(name)
     except KeyError:
