@@ -49,6 +49,7 @@ def test_what_a_rule_follows_from_is_there() -> None:
     assert any(rule.is_searched and not rule.is_base for rule in RULES)
 
 
+@pytest.mark.many
 def test_generating_a_family_again_gives_the_committed_bytes(tmp_path: Path) -> None:
     """One that enumerates few graphs; `make regeneration` does so with all."""
     committed = default_directory()

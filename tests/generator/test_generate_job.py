@@ -79,6 +79,7 @@ def start(*arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.many
 def test_the_number_of_workers_does_not_change_a_byte(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -88,6 +89,7 @@ def test_the_number_of_workers_does_not_change_a_byte(
     assert len(load_rules(tmp_path / "out")) > 5
 
 
+@pytest.mark.many
 def test_what_is_proved_ahead_of_time_does_not_change_what_is_kept(
     expected: dict[str, bytes],
 ) -> None:
@@ -193,6 +195,7 @@ def test_other_files_of_the_folder_stay(tmp_path: Path, expected: dict[str, byte
     assert "squares.rules" not in found
 
 
+@pytest.mark.many
 def test_a_family_generated_again_gets_the_names_that_it_had(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -216,6 +219,7 @@ def command(out: Path, *more: object) -> int:
     return entry.main([str(argument) for argument in arguments])
 
 
+@pytest.mark.many
 @pytest.mark.usefixtures("small")
 def test_the_nightly_job_says_by_its_exit_code_whether_anything_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -105,6 +105,7 @@ def test_a_representative_is_the_smallest_of_its_class() -> None:
         assert candidate.target.order < candidate.source.order
 
 
+@pytest.mark.many
 def test_matrix_rules_get_different_sizes_and_any_batch() -> None:
     rules = rules_of(MATRICES)
     assert (
@@ -127,6 +128,7 @@ def test_concat_rules_give_rules_of_two_outputs() -> None:
     assert plausible(split, 0)
 
 
+@pytest.mark.many
 def test_kernels_of_different_sizes_merge_with_fitted_padding() -> None:
     rules = rules_of(convolutions.SIZES)
     merged = [r for r in rules if r.lhs.startswith("Add(Conv(x, w, pads") and "Pad" in r.rhs]

@@ -252,7 +252,7 @@ def outer(count: int) -> onnx.ModelProto:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("count", [5, 60, 300])
+@pytest.mark.parametrize("count", [5, 60, pytest.param(300, marks=pytest.mark.many)])
 @pytest.mark.parametrize("make", [side_by_side, outer], ids=lambda make: make.__name__)
 def test_models_of_many_sizes_are_optimized(
     make: Callable[[int], onnx.ModelProto], count: int

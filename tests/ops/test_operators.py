@@ -251,7 +251,10 @@ def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example
         assert_equal(run_onnxruntime(model, arrays), op.numpy(arrays, near.attributes), rtol=1e-5)
 
 
-@pytest.mark.parametrize("opset", [7, 10, 12, 13, 18, OPSET, 24])
+@pytest.mark.parametrize(
+    "opset",
+    [7, 13, OPSET, 24, *(pytest.param(each, marks=pytest.mark.many) for each in (10, 12, 18))],
+)
 @each_onnx_case
 def test_onnxruntime_agrees_and_the_node_is_read_back(
     op: Operator, example: Example, opset: int

@@ -327,7 +327,7 @@ def lost(rule: Rule, precision: Precision) -> set[str]:
 
 
 @pytest.mark.parametrize("precision", [FP32, FP16], ids=lambda precision: precision.name)
-@pytest.mark.parametrize("step", [30, pytest.param(1, marks=pytest.mark.many)])
+@pytest.mark.parametrize("step", [60, pytest.param(1, marks=pytest.mark.many)])
 def test_runtime_loses_nothing_in_a_direction_that_is_allowed(
     precision: Precision, step: int
 ) -> None:

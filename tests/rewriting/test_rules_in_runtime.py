@@ -23,7 +23,7 @@ from xflow.rewriting.text import parse_rules
 
 RULES = load_rules(default_directory())
 BAD = parse_rules((CORPUS / "undefined-bad.rules").read_text(encoding="utf-8"))
-STEP = 6
+STEP = 12
 """One rule in so many is in the sample."""
 LEAST = float(np.finfo(np.float32).min)
 

@@ -101,7 +101,10 @@ g (float[{windows}, 16, 96] x, float[96, 288] w, float[288] b, float[1, 3, 16, 1
 }}"""
 
 
-@pytest.mark.parametrize(("images", "shape"), [(1, "1, 4, 1, 16, 16"), (2, "4, 1, 16, 16")])
+@pytest.mark.parametrize(
+    ("images", "shape"),
+    [(1, "1, 4, 1, 16, 16"), pytest.param(2, "4, 1, 16, 16", marks=pytest.mark.many)],
+)
 def test_masks_of_windows_become_one_and_queries_keys_and_values_products_of_their_own(
     images: int, shape: str
 ) -> None:

@@ -728,7 +728,7 @@ class Slow(EstimatedCost):
         return super().estimate(graph)
 
 
-@pytest.mark.parametrize("work", [50, 2_000, 150_000])
+@pytest.mark.parametrize("work", [50, 2_000, pytest.param(150_000, marks=pytest.mark.many)])
 def test_a_search_by_estimates_is_cut_short_at_the_same_place_on_any_machine(
     work: int,
 ) -> None:

@@ -34,6 +34,17 @@ def in_turn(cases: Iterable[Any], ways: Sequence[str]) -> list[Any]:
     ]
 
 
+def some(cases: Iterable[Any], one_in: int) -> list[Any]:
+    """The cases, all but one in so many marked as `many`: CI takes a sample of what is alike."""
+    made = [case if hasattr(case, "marks") else pytest.param(case) for case in cases]
+    return [
+        case
+        if number % one_in == 0
+        else pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.many))
+        for number, case in enumerate(made)
+    ]
+
+
 def without(cases: Iterable[Any], *names: str) -> list[Any]:
     """The cases, those of these names marked as `many`: each takes many seconds.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from longer import some
 from places import CORPUS
 
 from xflow.core.constraint import Constraint, Relation, at_least, in_range
@@ -53,7 +54,7 @@ def names(rule: Rule) -> str:
     return rule.name
 
 
-@pytest.mark.parametrize("rule", TRUE, ids=names)
+@pytest.mark.parametrize("rule", some(TRUE, 2), ids=names)
 def test_a_true_rule_about_maxima_is_proved(rule: Rule) -> None:
     verdict = prove(rule, both_ways=False)
     assert isinstance(verdict, Proved), str(verdict)

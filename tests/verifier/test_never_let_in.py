@@ -19,6 +19,7 @@ from dying import (
     leaves,
     runs_out_of_memory,
 )
+from longer import some
 from places import CORPUS
 
 from xflow.core.processes import process_pool
@@ -164,7 +165,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("failure", some(FAILURES, 2))
 @pytest.mark.parametrize(("lets_in", "rule"), CASES)
 def test_a_failure_lets_no_rule_in(
     lets_in: Callable[[Rule], bool], rule: Rule, failure: str, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from certificates import Data, bare
 from equations import one
 from hypothesis import given
 from hypothesis import strategies as st
+from longer import some
 from places import CORPUS
 
 from xflow.core.enclosure import UndecidedError
@@ -169,7 +170,7 @@ TRUE_AS_IT_STANDS = [
 """The others need conditions, which they do not state."""
 
 
-@pytest.mark.parametrize("rule", TRUE_AS_IT_STANDS, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", some(TRUE_AS_IT_STANDS, 2), ids=lambda rule: rule.name)
 def test_a_true_rule_is_not_called_wrong_for_what_its_certificate_lacks(rule: Rule) -> None:
     found = recheck_rule(rule, bare(rule), cases=4)
     assert isinstance(found, Confirmed | NotConfirmed), str(found)
