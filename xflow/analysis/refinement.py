@@ -5,41 +5,60 @@ are right; here the result of all steps together is checked anew, in the manner 
 validation (Pnueli, Siegel and Singerman, TACAS 1998), by other means. A value that is known to be a
 number needs no check. For any other, the conditions under which it is one are collected: that
 inputs are numbers, that no divisor is 0 and no exponential overflows; each under the choices by
-which it is read. A need of the new value must have been a need of the old one, too. Where that is
-not shown, the rewrite is refused.
+which it is read. A need of the new value must have been a need of the old one, too: one of the same
+value, or, where elements are only moved and read one by one, of the same element. Where that is not
+shown, the rewrite is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xflow.analysis.elements import element_of, names_of
 from xflow.analysis.observers import loses
 from xflow.analysis.ranges import Ranges
 from xflow.core.errors import ShapeError
-from xflow.core.node import Leaf, Node, Opaque, Value
-from xflow.core.registry import Operator
+from xflow.core.node import Leaf, Opaque, Value
+from xflow.core.registry import Operator, broadcast_index
+from xflow.core.size import Lookup, Size, opaque_integers, substitute, symbol
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.core.spec import (
     PARTIAL,
     Call,
     Element,
     If,
+    Literal,
     MaxOver,
     Plus,
     ProductOver,
     Scalar,
     SumOver,
     Times,
+    truth,
 )
 
-Guards: TypeAlias = frozenset[tuple[int, bool]]
-"""Choices: the number of a condition, and whether it holds."""
+Place: TypeAlias = tuple[Size, ...]
+"""An index of a tensor in terms of ``i0, i1, ...``, the index of a result."""
+
+
+class Guard(NamedTuple):
+    """A choice by which something is read."""
+
+    condition: int
+    """The number of the condition."""
+    element: int | None
+    """The number of the one element that is read of it; None where there may be several."""
+    holds: bool
+
+
+Guards: TypeAlias = frozenset[Guard]
 
 OVERFLOWING = PARTIAL | {"exp"}
 """Functions that may give NaN or infinities for numbers."""
+DEEPEST = 60
+"""Operators below one another through which an element is followed."""
 MOST = 4_000
 """Most values that are examined, each once for the choices by which it is read."""
 
@@ -52,6 +71,8 @@ class Need:
     """A function whose argument lies where it is a number, or that a value is one."""
     subject: int
     """The number of that argument, or value, see `_Names`."""
+    element: int | None
+    """The number of the one element that is read of it; None where there may be several."""
     guards: Guards
     """The choices by which it is read: a condition and whether it holds."""
     lost: bool
@@ -59,8 +80,16 @@ class Need:
 
     def is_implied_by(self, other: Need) -> bool:
         """Whether `other`, which an older value needs, asks for as much."""
-        same = self.what == other.what and self.subject == other.subject
-        return same and other.guards <= self.guards and (self.lost or not other.lost)
+        if self.what != other.what or (other.lost and not self.lost):
+            return False
+        if self.subject == other.subject:
+            known = {(guard.condition, guard.holds) for guard in self.guards}
+            if all((guard.condition, guard.holds) in known for guard in other.guards):
+                return True
+        if self.element is None or self.element != other.element:
+            return False
+        at = {(guard.element, guard.holds) for guard in self.guards if guard.element is not None}
+        return all((guard.element, guard.holds) in at for guard in other.guards)
 
 
 class TooMuchError(Exception):
@@ -90,8 +119,8 @@ def objection(
                 return "from end to end, a result might not be a number"
             continue
         try:
-            given = list(_Needs(inputs, ranges, names, overflow).of(old))
-            wanted = list(_Needs(inputs, ranges, names, overflow).of(new))
+            given = list(_Needs(inputs, ranges, names, overflow).of_all(old))
+            wanted = list(_Needs(inputs, ranges, names, overflow).of_all(new))
         except (TooMuchError, ShapeError):
             return "from end to end, there is too much that might not be a number"
         for need in wanted:
@@ -109,6 +138,7 @@ class _Names:
     def __init__(self, inputs: Container[Value]) -> None:
         self._inputs = inputs
         self._of: dict[Value, int] = {}
+        self._of_elements: dict[tuple[Value, Place], int] = {}
         self._numbers: dict[object, int] = {}
 
     def number(self, what: object) -> int:
@@ -152,6 +182,92 @@ class _Names:
                 return self.number((type(scalar), str(extent), again(body)))
         return self.number(scalar)
 
+    def element(self, value: Value, at: Place, depth: int = 0) -> int:
+        """The number of one element of a value, the same wherever it is moved."""
+        key = value, at
+        if key not in self._of_elements:
+            self._of_elements[key] = self._element(value, at, depth)
+        return self._of_elements[key]
+
+    def _element(self, value: Value, at: Place, depth: int) -> int:
+        node = value.node
+        below = depth + 1
+        if (
+            value not in self._inputs
+            and isinstance(node.op, Operator)
+            and node.inputs
+            and depth < DEEPEST
+        ):
+            read = read_at(value, at)
+            if read is not None and not node.op.elementwise:
+                ((source, place),) = read
+                return self.element(source, place, below)
+            if read is not None:
+                parts = [self.element(source, place, below) for source, place in read]
+                parts = sorted(parts) if node.op.commutative else parts
+                return self.number((node.kind, value.index, tuple(parts)))
+        return self.number((self.value(value), tuple(map(str, at))))
+
+    def scalar_at(self, scalar: Scalar, sources: Mapping[str, Value], at: Place) -> int | None:
+        """The number of a scalar over elements of `sources`, for the element at `at`.
+
+        None where it has more than one element for each input.
+        """
+        match scalar:
+            case Element(tensor, index) if tensor in sources:
+                if any(any(opaque_integers(i)) for i in index):
+                    return None
+                return self.element(sources[tensor], moved(index, at))
+            case Literal():
+                return self.number(scalar)
+            case Plus(args) | Times(args) | Call(_, args):
+                found = [self.scalar_at(arg, sources, at) for arg in args]
+                parts = [each for each in found if each is not None]
+                if len(parts) < len(found):
+                    return None
+                name: object = type(scalar)
+                if isinstance(scalar, Call):
+                    name = scalar.function
+                else:
+                    parts.sort()
+                return self.number((name, tuple(parts)))
+        return None
+
+
+def moved(index: Sequence[Size], at: Place) -> Place:
+    """An index in terms of ``i0, i1, ...`` where these are the place `at`."""
+    values = {f"i{axis}": size for axis, size in enumerate(at)}
+    return tuple(substitute(size, values) for size in index)
+
+
+def read_at(value: Value, at: Place) -> list[tuple[Value, Place]] | None:
+    """Which element of each input an operator reads for its element at `at`.
+
+    None unless it is elementwise, or gives one of the elements of an input, whatever they are.
+    """
+    node = value.node
+    assert isinstance(node.op, Operator)
+    if node.op.elementwise:
+        return [(source, broadcast_index(source.shape, at)) for source in node.inputs]
+    scalar = element_of(value)
+    index: Sequence[Size]
+    match scalar:
+        case Element(tensor, index):
+            pass
+        case If(conditions=(condition,)) if any(opaque_integers(condition.difference)):
+            read, *others = opaque_integers(condition.difference)
+            if others or not isinstance(read, Lookup):
+                return None
+            if scalar != truth(read.tensor, read.index):
+                return None
+            tensor, index = read.tensor, read.index
+        case _:
+            return None
+    if any(any(opaque_integers(i)) for i in index):
+        return None
+    sources = dict(zip(names_of(node.inputs), node.inputs, strict=True))
+    return [(sources[tensor], moved(index, at))]
+
 
 class _Needs:
     """Collects what values need, down to `inputs`."""
@@ -165,11 +281,19 @@ class _Needs:
         self._overflow = overflow
         self._seen: set[object] = set()
 
-    def of(self, value: Value, guards: Guards = frozenset(), lost: bool = False) -> Iterator[Need]:
-        """The needs of a value where it is read under these choices."""
+    def of_all(self, value: Value) -> Iterator[Need]:
+        """The needs of each element of a value."""
+        return self.of(value, tuple(symbol(f"i{axis}") for axis in range(len(value.shape))))
+
+    def of(
+        self, value: Value, at: Place | None, guards: Guards = frozenset(), lost: bool = False
+    ) -> Iterator[Need]:
+        """The needs of a value where it is read under these choices, only at one place if given."""
         if value.type.dtype not in FLOATS or self._ranges.of(value).is_real:
             return
-        key = value, guards, lost
+        if len(self._seen) > MOST // 2:  # the same value at many places
+            at = None
+        key = value, at, guards, lost
         if key in self._seen:
             return
         self._seen.add(key)
@@ -177,26 +301,31 @@ class _Needs:
             raise TooMuchError
         node = value.node
         if value in self._inputs or isinstance(node.op, Leaf | Opaque):
-            yield Need("a value", self._names.value(value), guards, lost)
+            element = None if at is None else self._names.element(value, at)
+            yield Need("a value", self._names.value(value), element, guards, lost)
             return
         tests = [k for k, source in enumerate(node.inputs) if source.type.dtype == BOOL]
         if len(tests) == 1 and isinstance(node.op, Operator) and node.op.elementwise:
             (test,) = tests
+            condition, places = node.inputs[test], None if at is None else read_at(value, at)
+            number = self._names.value(condition)
+            element = None if places is None else self._names.element(*places[test])
             for holds in (True, False):
-                inner = guards | {(self._names.value(node.inputs[test]), holds)}
-                yield from self._read(node, value, ((test, holds),), inner, lost)
+                inner = guards | {Guard(number, element, holds)}
+                yield from self._read(value, at, ((test, holds),), inner, lost)
             return
-        yield from self._read(node, value, (), guards, lost)
+        yield from self._read(value, at, (), guards, lost)
 
     def _read(
         self,
-        node: Node,
         value: Value,
+        at: Place | None,
         truths: tuple[tuple[int, bool], ...],
         guards: Guards,
         lost: bool,
     ) -> Iterator[Need]:
         """The needs of an operator itself, and those of its inputs."""
+        node = value.node
         scalar = element_of(value, truths)
         names = names_of(node.inputs)
         sources = dict(zip(names, node.inputs, strict=True))
@@ -208,12 +337,15 @@ class _Needs:
                 )
             else:
                 what, subject = "a sum or product", self._names.scalar(part, sources)
-            yield Need(what, subject, guards, lost)
+            element = None if at is None else self._names.scalar_at(part, sources, at)
+            yield Need(what, subject, element, guards, lost)
         read = set(_read_names(scalar))
+        places = None if at is None else read_at(value, at)
+        place_of = dict(places or ())
         for position, source in enumerate(node.inputs):
             if names[position] in read:
                 inner = lost or loses(node, position)
-                yield from self.of(source, guards, inner)
+                yield from self.of(source, place_of.get(source), guards, inner)
 
     def _failing(self, value: Value, scalar: Scalar) -> Iterator[Scalar]:
         """The parts of a specification that may give no number where inputs are some.
