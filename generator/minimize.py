@@ -52,7 +52,7 @@ class Reducer:
                 instance = direction.instance(0 if direction.ranks == (0,) else rank)
                 if not all(isinstance(value.node.op, Operator) for value in instance.lhs):
                     continue
-                usable = _Usable(instance, operators_of(instance.lhs), rule)
+                usable = _Usable(instance, _needed(instance.lhs), rule)
                 self.usable.setdefault(rank, []).append(usable)
 
     def remove(self, rule: Rule) -> None:
@@ -151,6 +151,12 @@ def is_permutation(source: Value, target: Value) -> bool:
     return shape(str(source), source) == shape(str(target), target) and not all(
         node.op.elementwise for node in walk([source]) if isinstance(node.op, Operator)
     )
+
+
+def _needed(values: Sequence[Value]) -> Counter[str]:
+    """How many nodes of each operator a graph must have in which these are to be found."""
+    nodes = (node for node in walk(values) if not node.is_schematic)
+    return Counter(node.op.name for node in nodes if isinstance(node.op, Operator))
 
 
 def operators_of(values: Sequence[Value]) -> Counter[str]:

@@ -25,8 +25,9 @@ from xflow.core.value_conditions import SIGNS, Fact
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
 from xflow.ops import operator
+from xflow.ops.schematic import standing_for
 from xflow.rewriting.instance import Instance, leaves_of
-from xflow.rewriting.match import Match, Matcher, NoMatch
+from xflow.rewriting.match import Match, Matcher, NoMatch, StandIn
 from xflow.rewriting.rewrite import build
 
 MAX_NODES = 10_000
@@ -67,6 +68,7 @@ class _Place:
     roots: tuple[Value, ...]
     leaves: dict[Value, Value]
     nodes: dict[Node, Node]
+    operators: dict[Operator, StandIn]
 
 
 class _EMatcher(Matcher):
@@ -80,6 +82,7 @@ class _EMatcher(Matcher):
         """The symbols that are an extent of an input."""
         if place is not None:
             self.leaves, self.nodes = place.leaves, place.nodes
+            self.operators = place.operators
 
     def value(self, pattern: Value, target: Value) -> Iterator[None]:
         target = self.egraph.canonical(target)
@@ -250,13 +253,18 @@ class Saturation:
         places: dict[object, list[tuple[Value, int]]] = {}
         everything = [(value, heights.get(value, 99)) for value in egraph.classes()]
         for value, height in everything:
-            for op in egraph.operators(value):
+            found = {
+                each: None
+                for op in egraph.operators(value)
+                for each in (op, *(standing_for(op) if isinstance(op, Operator) else ()))
+            }
+            for op in found:
                 places.setdefault(op, []).append((value, height))
         for direction in self.database.directions:
             if not all(op in places for op in direction.operators):
                 continue
             is_leaf = not isinstance(direction.root, Operator)
-            targets = everything if is_leaf else places[direction.root]
+            targets = everything if is_leaf else places.get(direction.root, [])
             if direction.is_disconnected:
                 outputs = frozenset(map(id, self.outputs))
                 targets = [item for item in targets if id(item[0]) in outputs]
@@ -283,7 +291,8 @@ class Saturation:
                 self._seen.add(key)
                 if not self._is_known(instance, roots, matcher.leaves):
                     leaves, nodes = dict(matcher.leaves), dict(matcher.nodes)
-                    yield _Place(direction, instance, roots, leaves, nodes)
+                    operators = dict(matcher.operators)
+                    yield _Place(direction, instance, roots, leaves, nodes, operators)
 
     def _is_known(
         self, instance: Instance, roots: tuple[Value, ...], leaves: Mapping[Value, Value]

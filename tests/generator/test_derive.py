@@ -340,6 +340,40 @@ rule square
     )
 
 
+MOVED = rules("""
+rule moved
+  in       x[n, m]
+  from     Transpose(Elementwise(x), perm=[1, 0])
+  to       Elementwise(Transpose(x, perm=[1, 0]))
+rule moved-beside-a-number
+  in       x[n, m] k[]
+  from     Transpose(Elementwise(x, k), perm=[1, 0])
+  to       Elementwise(Transpose(x, perm=[1, 0]), k)
+""")
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Transpose(Relu(x), perm=[1, 0])", "Relu(Transpose(x, perm=[1, 0]))"),
+        ("Elu(Transpose(x, perm=[1, 0]))", "Transpose(Elu(x), perm=[1, 0])"),
+        ("Transpose(Mul(k, x), perm=[1, 0])", "Mul(Transpose(x, perm=[1, 0]), k)"),
+        ("Transpose(Sub(k, x), perm=[1, 0])", "Sub(k, Transpose(x, perm=[1, 0]))"),
+        ("Transpose(ZeroPreserving(x), perm=[1, 0])", "ZeroPreserving(Transpose(x, perm=[1, 0]))"),
+        ("Relu(Transpose(Sub(k, x), perm=[1, 0]))", "Transpose(Relu(Sub(k, x)), perm=[1, 0])"),
+    ],
+)
+def test_a_rule_about_any_operator_is_one_about_each(left: str, right: str) -> None:
+    assert isinstance(derive(equation("x[n, m] k[]", left, right), Database.of(MOVED)), Derived)
+
+
+def test_what_is_turned_at_one_place_is_turned_at_all() -> None:
+    wrong = equation(
+        "x[n, m] k[]", "Transpose(Sub(k, x), perm=[1, 0])", "Sub(Transpose(x, perm=[1, 0]), k)"
+    )
+    assert isinstance(derive(wrong, Database.of(MOVED)), NotDerived)
+
+
 def test_a_part_that_is_there_says_what_a_side_leaves_open() -> None:
     parts = "Split(x, axis=1, split=[m, k])"
     joined = rules(f"""

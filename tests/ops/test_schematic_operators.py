@@ -23,18 +23,31 @@ FUNCTIONS = [op for op in operators() if is_function(op) and op.arity == (1, 1)]
 )
 def test_it_stands_for_functions_of_one_number_or_two(name: str) -> None:
     op = operator(name)
-    assert ANY.stands_for(op, {})
+    assert ANY.stands_for(op, {}, "FLOAT")
     assert ANY in standing_for(op)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["PRelu", "Softmax", "Not", "Equal", "Cast", "Identity", "Transpose", "Elementwise"],
+    ["PRelu", "Softmax", "Not", "Equal", "Cast", "Identity", "Transpose"],
 )
 def test_it_stands_for_nothing_else(name: str) -> None:
     """Other numbers of inputs, Booleans, other types, rows; what is a mere name for its input."""
     assert not standing_for(operator(name))
-    assert name == "Elementwise" or not ANY.stands_for(operator(name), {})
+    assert not ANY.stands_for(operator(name), {}, "FLOAT")
+
+
+def test_what_is_general_stands_for_what_is_less_so() -> None:
+    assert ANY.stands_for(OF_ZERO, {}, "REAL")
+    assert standing_for(OF_ZERO) == (ANY,)
+    assert not OF_ZERO.stands_for(ANY, {}, "REAL")
+    assert not standing_for(ANY)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("Add", True), ("Max", True), ("Div", False)])
+def test_of_integers_it_stands_for_what_is_declared_for_them(name: str, expected: bool) -> None:
+    """The runtime stops where an integer is divided by 0, which a rule might bring about."""
+    assert ANY.stands_for(operator(name), {}, "INT32") == expected
 
 
 @pytest.mark.parametrize("op", FUNCTIONS, ids=str)
@@ -83,4 +96,4 @@ def test_what_it_stands_for_reads_one_element_alone(op: Operator) -> None:
 def test_what_is_0_at_0_depends_on_the_attributes(
     name: str, attributes: dict[str, Fraction], expected: bool
 ) -> None:
-    assert OF_ZERO.stands_for(operator(name), attributes) == expected
+    assert OF_ZERO.stands_for(operator(name), attributes, "FLOAT") == expected

@@ -118,7 +118,12 @@ def test_operators_of_two_inputs_are_taken_along_in_their_order(name: str) -> No
     assert (root.op, root.inputs[1]) == (operator(name), k)
     assert_same(before, after)
     turned = Graph((call("Concat", call(name, k, X), call(name, k, Y), axis=0),))
-    assert not results(BESIDE, turned)
+    (after,) = results(BESIDE, turned)
+    (root,) = (value.node for value in after.outputs)
+    assert root.inputs[1 if operator(name).commutative else 0] is k
+    assert_same(turned, after)
+    both = Graph((call("Concat", call(name, k, X), call(name, Y, k), axis=0),))
+    assert bool(results(BESIDE, both)) == operator(name).commutative
 
 
 def test_operators_of_more_inputs_or_other_broadcasting_are_not() -> None:
@@ -164,6 +169,34 @@ def test_a_model_is_rewritten_by_them_and_certified(tmp_path: Path) -> None:
     certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
 
 
+BESIDE_A_NUMBER = """
+rule elementwise-of-a-number-past-a-transpose
+  in       x[a, b] k[]
+  from     Transpose(Elementwise(x, k), perm=[1, 0])
+  to       Elementwise(Transpose(x, perm=[1, 0]), k)
+  types    reals
+  exact    bits
+"""
+
+
+def test_the_second_input_may_stand_first(tmp_path: Path) -> None:
+    """A function of two is one with its inputs turned, too."""
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+        main (float[6, 5] x) => (float[6, 5] y) <float one = {1.0}, float two = {2.0}> {
+            a = Transpose<perm = [1, 0]>(x)
+            b = Sub(one, a)
+            c = Sub(b, two)
+            d = Transpose<perm = [1, 0]>(c)
+            y = Neg(d)
+        }"""
+    )
+    text = TEXT + BESIDE_A_NUMBER
+    before, after, report = optimized(model, tmp_path, text, "--objective", "nodes")
+    assert [n.op_type for n in onnx.load(after).graph.node] == ["Sub", "Sub", "Neg"]
+    certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
+
+
 def test_an_operator_that_is_declared_later_has_all_their_laws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -186,4 +219,4 @@ def test_an_operator_that_is_declared_later_has_all_their_laws(
     assert_same(before, after)
     entries = RuleIndex(RULES).single(operator("Cube"), 2)
     assert [entry.name for entry in entries] == ["elementwise-past-a-transpose.reverse"]
-    assert operator("ZeroPreserving").stands_for(operator("Cube"), {})
+    assert operator("ZeroPreserving").stands_for(operator("Cube"), {}, "FLOAT")

@@ -11,9 +11,11 @@ from equations import one
 from mutate import Mutant, is_typed, mutants, sample
 
 from xflow.core.errors import RuleFileError
+from xflow.core.sorts import AND_INTEGERS, REALS_ONLY
 from xflow.generator.settle import Fate, settle
 from xflow.rewriting.numerics import EXACT
 from xflow.rewriting.rule import BITS, Rule
+from xflow.verifier.proof.types import types_of
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.verdicts import Confirmed
@@ -91,9 +93,17 @@ def test_what_moves_elements_takes_any_function_along(law: Rule) -> None:
     found = settle(law, 0)
     assert found.fate is Fate.PROVED, found.reason
     assert (found.rule.exact, found.rule.where, found.rule.reverse) == (BITS, (), ())
+    assert found.rule.types == AND_INTEGERS
     certificate = json.loads(json.dumps(found.certificate))
     assert isinstance(recheck_rule(found.rule, certificate), Confirmed)
     assert measure(found.rule).note == EXACT
+
+
+def test_beside_arithmetic_or_order_they_are_functions_of_real_numbers() -> None:
+    """Integers wrap around, so that a sum that is computed otherwise may be another one."""
+    for inner in ("Add({}, {})", "Max({}, {})"):
+        sides = (f"Elementwise({inner.format(*names)})" for names in ("xy", "yx"))
+        assert types_of(one("x[a] y[a]", *sides)) == REALS_ONLY
 
 
 @pytest.mark.parametrize(

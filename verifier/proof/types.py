@@ -1,7 +1,7 @@
 """The element types for which a rule holds, from the specifications of its sides.
 
 A proof is over the reals. Fix sizes, Booleans and indices: both sides are then functions of the
-elements in the place of ``REAL``, equal for all real numbers. That carries over in three cases.
+elements in the place of ``REAL``, equal for all real numbers. That carries over in four cases.
 
 - *Movement.* Each side is one of the elements or an integer constant, chosen by what is fixed. Two
   that are equal for all real elements are the same element or the same constant, so the rule holds
@@ -9,15 +9,18 @@ elements in the place of ``REAL``, equal for all real numbers. That carries over
 - *Order.* Besides, elements are compared, and maxima and minima taken. What holds for all real
   numbers holds for all integers, which are among them with the same order: nothing is computed,
   so nothing wraps around.
+- *Functions.* Besides, functions of which nothing is known are applied, or known only to be 0 at 0.
+  Terms that are equal whatever these are, are the same term once such zeros are 0: so they are for
+  functions of integers.
 - *Rings.* Elements are added, subtracted and multiplied, with integer coefficients. Both sides are
   polynomials over the integers, and polynomials that are equal as functions on the reals are equal,
   so they agree in every commutative ring, the integers modulo a power of two among them. Sizes as
   numbers are integers, too; ``1/n`` is none, so means do not qualify. Nothing may be compared:
   in rings that wrap around, ``x < y`` says nothing of ``x + 1 < y + 1``.
 
-Order and rings do not mix. Everything else is about reals. A condition on the signs of inputs would
-spoil the argument, so that a rule with one is about reals as well; that elements are no infinities
-is true of all integers.
+Order, functions and rings do not mix. Everything else is about reals. A condition on the signs of
+inputs would spoil the argument, so that a rule with one is about reals as well; that elements are
+no infinities is true of all integers.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from xflow.core.node import Leaf
 from xflow.core.size import opaque_integers, symbol
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, HOLDS_FOR, INT, REALS_ONLY
 from xflow.core.spec import (
+    ARBITRARY,
     Bottom,
     Call,
     Element,
@@ -59,7 +63,9 @@ class Uses(IntFlag):
     """It compares them, or takes the greatest."""
     RING = 2
     """It adds and multiplies them, with integer coefficients."""
-    REALS = 4
+    FUNCTIONS = 4
+    """It applies functions that may be any."""
+    REALS = 8
     """It does what only real numbers allow."""
 
 
@@ -99,7 +105,8 @@ def _types_at(instance: Instance) -> str:
         uses |= uses_of(side)
     if uses == Uses.NOTHING:
         return ANY_TYPE
-    return AND_INTEGERS if uses in (Uses.ORDER, Uses.RING) else REALS_ONLY
+    alone = uses in (Uses.ORDER, Uses.RING, Uses.FUNCTIONS)
+    return AND_INTEGERS if alone else REALS_ONLY
 
 
 def uses_of(scalar: Scalar) -> Uses:
@@ -121,6 +128,8 @@ def uses_of(scalar: Scalar) -> Uses:
             return Uses.ORDER
         case Call("max" | "min", args):
             return Uses.ORDER | _all_uses(args)
+        case Call(function, args) if function in ARBITRARY:
+            return Uses.FUNCTIONS | _all_uses(args)
         case If(_, then, other):
             return uses_of(then) | uses_of(other) | _all_uses(tuple(_compared(scalar)), Uses.ORDER)
     return Uses.REALS

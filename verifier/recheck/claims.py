@@ -2,7 +2,8 @@
 
 An equation of real numbers is one of elements of any type if both sides only choose an element;
 one of integers that wrap around if both are polynomials with integer coefficients (which are equal
-in every commutative ring then), or if both only choose by comparing.
+in every commutative ring then), or if both only choose by comparing, or only apply functions that
+may be any.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xflow.core.evaluation import read
 from xflow.core.size import Lookup, opaque_integers, symbol
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, INT, REALS_ONLY
 from xflow.core.spec import (
+    ARBITRARY,
     Bottom,
     Call,
     Element,
@@ -32,7 +34,9 @@ from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
 
-RING, ORDER, REALS = "ring", "order", "reals"
+RING, ORDER, FUNCTIONS, REALS = "ring", "order", "functions", "reals"
+ALONE = ({RING}, {ORDER}, {FUNCTIONS})
+"""What may be done with elements that are integers, if nothing else is."""
 
 
 def unshown_types(rule: Rule, instances: Iterable[Instance]) -> str | None:
@@ -44,7 +48,7 @@ def unshown_types(rule: Rule, instances: Iterable[Instance]) -> str | None:
         # That an element is no infinity is true of any integer; of signs that says nothing.
         used = {REALS for fact in instance.facts if fact.relation in SIGNS}
         used = used.union(*map(_uses, _sides(instance)))
-        enough = not used or (claimed == AND_INTEGERS and used in ({RING}, {ORDER}))
+        enough = not used or (claimed == AND_INTEGERS and used in ALONE)
         if claimed not in (ANY_TYPE, AND_INTEGERS) or not enough:
             return f"that it holds for the types {claimed!r} has no replay"
     return None
@@ -60,7 +64,7 @@ def wraps_around(instance: Instance) -> bool:
         return False
     sides = list(_sides(instance))
     used = set[str]().union(*map(_uses, sides))
-    return used not in (set(), {ORDER}, {RING}) and any(_computes(s, tensors) for s in sides)
+    return used not in (set(), *ALONE) and any(_computes(s, tensors) for s in sides)
 
 
 def _computes(scalar: Scalar, tensors: set[str], inside: bool = False) -> bool:
@@ -114,6 +118,8 @@ def _uses(scalar: Scalar) -> set[str]:
             return {ORDER}
         case Call("max" | "min", args):
             return {ORDER}.union(*map(_uses, args))
+        case Call(name, args) if name in ARBITRARY:
+            return {FUNCTIONS}.union(*map(_uses, args))
         case If(conditions, then, other):
             compared: set[str] = set()
             for condition in conditions:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -39,8 +38,8 @@ Tensors = Mapping[str, Any]
 
 def _any_of_zero(x: Enclosure, y: Enclosure | int = 0) -> Enclosure:
     """One of the functions that it may be."""
-    both = x + y * Fraction(3, 2)
-    return both * both * Fraction(1, 2) + both * Fraction(-5, 4) + x * y * Fraction(3, 4)
+    both = x * 2 + y * 3
+    return both * both - both * 5 + x * y * 3
 
 
 FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
@@ -59,7 +58,7 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
     "power": lambda x, y: x**y,
     "sign": lambda x: Enclosure(int(x > 0) - int(x < 0)),
     "floor": math.floor,
-    "any": lambda *args: _any_of_zero(*args) + Fraction(3, 8),
+    "any": lambda *args: _any_of_zero(*args) + 7,
     "any_of_zero": _any_of_zero,
 }
 

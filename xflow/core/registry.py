@@ -207,8 +207,10 @@ class Operator:
     """Whether it stands in rules for any operator with some property, and no model has it."""
     examples: ClassVar[Sequence[Example]] = ()
 
-    def stands_for(self, op: object, attributes: Attributes) -> bool:
-        """Whether nodes of `op` with these attributes may be where a rule has this operator."""
+    def stands_for(self, op: object, attributes: Attributes, dtype: str) -> bool:
+        """Whether nodes of `op` with these attributes, of elements of that type, may be where a
+        rule has this operator.
+        """
         return op is self
 
     @abstractmethod

@@ -442,9 +442,9 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _any_of_zero(x: Any, y: Any = 0) -> Any:
-    """A polynomial that is 0 at 0, and nothing else that one might think of."""
-    both = x + y * 3 / 2
-    return both * both / 2 - both * 5 / 4 + x * y * 3 / 4
+    """A polynomial of integers that is 0 at 0, and nothing else that one might think of."""
+    both = x * 2 + y * 3
+    return both * both - both * 5 + x * y * 3
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -463,7 +463,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "power": _power,
     "sign": lambda x: Fraction((x > 0) - (x < 0)),
     "floor": lambda x: Fraction(math.floor(x)),
-    "any": lambda *args: _any_of_zero(*args) + Fraction(3, 8),
+    "any": lambda *args: _any_of_zero(*args) + 7,
     "any_of_zero": _any_of_zero,
 }
 """The real functions of the language, each with a concrete reading that is exact on fractions

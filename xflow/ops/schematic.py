@@ -21,7 +21,7 @@ from xflow.core.registry import (
     operators,
     register,
 )
-from xflow.core.sorts import ELEMENT, REAL
+from xflow.core.sorts import ELEMENT, INT, NUMBERS, REAL, sort_of
 from xflow.core.spec import FUNCTIONS, Scalar, call, evaluate, scalar
 from xflow.ops.elementwise import BINARY_EXAMPLES, Accumulation, Binary, Elementwise, Variadic
 from xflow.ops.functions import Unary
@@ -31,6 +31,7 @@ class Schematic(Elementwise):
     """Stands for any elementwise operator of one or two inputs of which `holds` is true."""
 
     schematic = True
+    sorts = NUMBERS
     since = Binary.since
     arity = (1, 2)
     examples = (*Unary.examples, *BINARY_EXAMPLES)
@@ -42,13 +43,16 @@ class Schematic(Elementwise):
 
     def compute(self, *arrays: Array) -> Array:
         kept = np.result_type(*arrays)
-        made = FUNCTIONS[self.function](*(array.astype(np.float64) for array in arrays))
-        return np.asarray(made, np.float64).astype(kept if kept.kind == "f" else np.float64)
+        wide = kept if kept.kind in "iu" else np.dtype(np.float64)
+        made = FUNCTIONS[self.function](*(array.astype(wide) for array in arrays))
+        return np.asarray(made, wide).astype(kept)
 
-    def stands_for(self, op: object, attributes: Attributes) -> bool:
-        if op is self:
-            return True
-        return isinstance(op, Operator) and is_function(op) and self.holds(op, attributes)
+    def stands_for(self, op: object, attributes: Attributes, dtype: str) -> bool:
+        if isinstance(op, Schematic):
+            return isinstance(op, type(self))
+        if not isinstance(op, Operator) or not is_function(op):
+            return False
+        return sort_of(dtype) in op.sorts and self.holds(op, attributes)
 
     def holds(self, op: Operator, attributes: Attributes) -> bool:
         """Whether an elementwise operator has the property."""
@@ -74,10 +78,11 @@ def is_function(op: Operator) -> bool:
 
 @cache
 def standing_for(op: Operator) -> tuple[Operator, ...]:
-    """The schematic operators that may stand for an operator, depending on its attributes."""
-    if not is_function(op):
-        return ()
-    return tuple(each for each in operators() if isinstance(each, Schematic))
+    """The others that may stand for an operator, depending on its attributes."""
+    known = [each for each in operators() if isinstance(each, Schematic) and each is not op]
+    if isinstance(op, Schematic):
+        return tuple(each for each in known if isinstance(op, type(each)))
+    return tuple(known) if is_function(op) else ()
 
 
 @register
@@ -89,7 +94,7 @@ class AnyFunction(Schematic):
 
 
 @register
-class AnyFunctionOfZero(Schematic):
+class AnyFunctionOfZero(AnyFunction):
     """Stands for any elementwise operator of one or two inputs that is 0 where these are 0."""
 
     name = "ZeroPreserving"
@@ -111,6 +116,7 @@ def _is_zero_at_zero(op: Operator, attributes: tuple[tuple[str, object], ...]) -
         value = evaluate(zeros, {}, {})
     except (ArithmeticError, ValueError, AssertionError):
         return False
+    types = (np.float32, *((np.int32,) if INT in op.sorts else ()))
     with np.errstate(all="ignore"):
-        (computed,) = op.numpy([np.zeros((), np.float32)] * count, given)
-    return value == 0 and bool(computed == 0)
+        made = [op.numpy([np.zeros((), type)] * count, given) for type in types]
+    return value == 0 and all(bool(computed == 0) for (computed,) in made)

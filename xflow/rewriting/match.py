@@ -40,6 +40,20 @@ MAX_PERMUTED = 4
 
 
 @dataclass(frozen=True)
+class StandIn:
+    """What a schematic operator of a rule stands for at a place."""
+
+    op: Operator
+    attributes: Attributes
+    turned: bool = False
+    """Whether its two inputs are there the other way round: that is a function of two, too."""
+
+    def order(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The inputs in the graph for those in the rule, and the other way round."""
+        return inputs[::-1] if self.turned else inputs
+
+
+@dataclass(frozen=True)
 class Match:
     """An occurrence of a rule's left side: the values of its outputs, inputs and symbols."""
 
@@ -51,8 +65,8 @@ class Match:
     """The nodes of the graph that the left side's operators stand for."""
     dtype: str = "FLOAT"
     """The element type that stands for ``REAL``."""
-    operators: Mapping[object, tuple[object, Attributes]] = field(default_factory=dict)
-    """What stands there for the operators of the rule that are schematic."""
+    operators: Mapping[Operator, StandIn] = field(default_factory=dict)
+    """What the schematic operators of the rule stand for there."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,8 @@ class Matcher:
         self.nodes: dict[Node, Node] = {}
         self.data: dict[Node, Value] = {}
         """Constant expressions of the pattern that a constant leaf of the graph stands for."""
+        self.operators: dict[Operator, StandIn] = {}
+        """What the schematic operators of the pattern stand for, as far as it is matched."""
 
     def outputs(self, roots: tuple[Value, ...], target: Value) -> Iterator[tuple[Value, ...]]:
         """Match output number len(roots) with `target`, then all further ones."""
@@ -212,20 +228,26 @@ class Matcher:
             )
         ):
             return
-        if node.is_schematic:
-            found = other.op, other.attributes
-            if self.operators.get(node.op, found) != found:
-                return
         self.nodes[node] = other
-        for order in _orders(node, other):
-            yield from self.sequence(node.inputs, order, 0)
+        if node.is_schematic:
+            yield from self.schematic(node, other)
+        else:
+            for order in _orders(other):
+                yield from self.sequence(node.inputs, order, 0)
         del self.nodes[node]
 
-    @property
-    def operators(self) -> dict[object, tuple[object, Attributes]]:
-        """What stands where the pattern has schematic operators, as far as it is matched."""
-        pairs = self.nodes.items()
-        return {node.op: (other.op, other.attributes) for node, other in pairs if node.is_schematic}
+    def schematic(self, pattern: Node, other: Node) -> Iterator[None]:
+        """Match the inputs of a node whose operator stands for another, the same everywhere."""
+        assert isinstance(pattern.op, Operator)
+        known = self.operators.get(pattern.op)
+        for found in stand_ins(other):
+            if known not in (None, found):
+                continue
+            self.operators[pattern.op] = found
+            for order in _orders(other):
+                yield from self.sequence(pattern.inputs, found.order(order), 0)
+            if known is None:
+                del self.operators[pattern.op]
 
     def leaf(self, pattern: Value, target: Value) -> Iterator[None]:
         """Match an input of the rule: anything, but always the same."""
@@ -383,7 +405,9 @@ def fits(pattern: Node, other: Node) -> bool:
     if pattern.op is other.op:
         return True
     op = pattern.op
-    return isinstance(op, Operator) and op.schematic and op.stands_for(other.op, other.attributes)
+    if not (isinstance(op, Operator) and op.schematic):
+        return False
+    return op.stands_for(other.op, other.attributes, other.types[0].dtype)
 
 
 def computed(node: Node, match: Match) -> list[Array] | None:
@@ -404,8 +428,17 @@ def computed(node: Node, match: Match) -> list[Array] | None:
     return node.op.numpy(inputs, attributes)
 
 
-def _orders(node: Node, other: Node) -> Iterable[tuple[Value, ...]]:
+def stand_ins(node: Node) -> tuple[StandIn, ...]:
+    """What a schematic operator may stand for at a node."""
     assert isinstance(node.op, Operator)
-    if node.op.commutative and 2 <= len(other.inputs) <= MAX_PERMUTED:
-        return dict.fromkeys(itertools.permutations(other.inputs))
-    return (other.inputs,)
+    found = StandIn(node.op, node.attributes)
+    if len(node.inputs) != 2 or node.op.commutative:
+        return (found,)
+    return found, replace(found, turned=True)
+
+
+def _orders(node: Node) -> Iterable[tuple[Value, ...]]:
+    assert isinstance(node.op, Operator)
+    if node.op.commutative and 2 <= len(node.inputs) <= MAX_PERMUTED:
+        return dict.fromkeys(itertools.permutations(node.inputs))
+    return (node.inputs,)

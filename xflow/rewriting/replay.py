@@ -8,7 +8,7 @@ names the application.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
 from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Array, Attribute, Attributes, Operator
+from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
 from xflow.core.value_conditions import SIGNS
 from xflow.recheck.facts import Facts
@@ -37,7 +37,7 @@ from xflow.rewriting.derivation import Application, ValueNumber, abstract, local
 from xflow.rewriting.folding import NO_NUMBERS, loses_numbers
 from xflow.rewriting.index import refused_types
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, computed, fits
+from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, StandIn, computed, fits
 from xflow.rewriting.rewrite import replacement
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import instantiate, same_literal, same_shape
@@ -317,9 +317,8 @@ def apply_step(
         raise Unfounded(where, f"the rule is not proved at rank {step.rank}")
     try:
         instance = rule.instance(step.rank)
-        check = _Check(instance, match, constants)
-        reason = check.objection()
-        match = replace(match, operators=check.operators)
+        reason, operators = _objection(instance, match, constants)
+        match = replace(match, operators=operators)
         after = replacement(instance, match) if not reason else None
     except (RuleFileError, ShapeError, SizeError, KeyError, ZeroDivisionError) as error:
         raise Unfounded(where, f"the rule does not apply ({error})") from None
@@ -383,14 +382,45 @@ SENSITIVE = "something that depends on the result would notice that it is not th
 """Why a place does not allow a rule."""
 
 
-class _Check:
-    """Whether a rule's left side, with inputs and symbols as `match` has them, is what is there."""
+def _objection(
+    instance: Instance, match: Match, constants: ConstantLookup
+) -> tuple[str, dict[Operator, StandIn]]:
+    """Why a rule must not be applied, nothing where it may; what its schematic operators stand for.
 
-    def __init__(self, instance: Instance, match: Match, constants: ConstantLookup) -> None:
+    The inputs of these may be there the other way round.
+    """
+    of_two = sorted(
+        {node.op for node in walk(instance.lhs) if node.is_schematic and len(node.inputs) == 2},
+        key=str,
+    )
+    first = ""
+    for turned in itertools.product((False, True), repeat=len(of_two)):
+        check = _Check(instance, match, constants, frozenset(itertools.compress(of_two, turned)))
+        reason = check.objection()
+        if not reason:
+            return "", check.operators
+        first = first or reason
+    return first, {}
+
+
+class _Check:
+    """Whether a rule's left side, with inputs and symbols as `match` has them, is what is there.
+
+    The inputs of the schematic operators in `turned` are there the other way round.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        match: Match,
+        constants: ConstantLookup,
+        turned: Collection[object] = (),
+    ) -> None:
         self.instance = instance
         self.match = match
         self.constants = constants
-        self.operators: dict[object, tuple[object, Attributes]] = {}
+        self.turned = turned
+        self.operators: dict[Operator, StandIn] = {}
         """What the schematic operators of the rule stand for there."""
         self._known: dict[tuple[Node, Node], bool] = {}
 
@@ -444,10 +474,10 @@ class _Check:
         if not fits(pattern, target):
             return self.is_data(pattern, target)
         assert isinstance(pattern.op, Operator)
-        if pattern.is_schematic:
-            found = target.op, target.attributes
-            if self.operators.setdefault(pattern.op, found) != found:
-                return False
+        assert isinstance(target.op, Operator)
+        there = StandIn(target.op, target.attributes, pattern.op in self.turned)
+        if pattern.is_schematic and self.operators.setdefault(pattern.op, there) != there:
+            return False
         if len(pattern.inputs) != len(target.inputs) or len(pattern.types) != len(target.types):
             return False
         if not self.instance.broadcast and not all(
@@ -460,8 +490,8 @@ class _Check:
             for name, value in pattern.attributes.items()
         ):
             return False
-        orders = [target.inputs]
-        if pattern.op.commutative and len(target.inputs) <= MAX_PERMUTED:
+        orders = [there.order(target.inputs)]
+        if target.op.commutative and len(target.inputs) <= MAX_PERMUTED:
             orders = list(itertools.permutations(target.inputs))
         return any(all(map(self.is_value, pattern.inputs, order)) for order in orders)
 

@@ -14,7 +14,7 @@ from xflow.core.registry import Attribute, Need, Operator
 from xflow.core.rounding import is_kept
 from xflow.core.sorts import BOOL, FLOATS, INT, REAL, integer_range
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import Match, NoMatch
+from xflow.rewriting.match import Match, NoMatch, StandIn
 from xflow.rewriting.unify import instantiate
 
 
@@ -58,18 +58,17 @@ def build(
         need = Need()
         try:
             attributes: dict[str, Attribute] = {}
-            op, given = match.operators.get(node.op, (node.op, node.attributes))
-            assert isinstance(op, Operator)
-            for name, attribute in given.items():
+            there = match.operators.get(node.op) or StandIn(node.op, node.attributes)
+            for name, attribute in there.attributes.items():
                 value = instantiate(attribute, match.sizes, match.reals, dtypes)
                 if value is None:
                     return NoMatch(f"the left side does not say what {attribute} is")
                 attributes[name] = value
-            inputs = tuple(made[source] for source in node.inputs)
+            inputs = there.order(tuple(made[source] for source in node.inputs))
             dtype = dtypes[node.types[0].dtype]
-            if not _has_numbers(op, dtype, attributes):
+            if not _has_numbers(there.op, dtype, attributes):
                 return NoMatch(f"there are no such numbers of type {dtype}")
-            outputs = apply(op, inputs, attributes, dtype=dtype, need=need)
+            outputs = apply(there.op, inputs, attributes, dtype=dtype, need=need)
         except ShapeError as error:
             return NoMatch(str(error))
         except ZeroDivisionError:
