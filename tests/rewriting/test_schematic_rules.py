@@ -169,6 +169,17 @@ def test_a_model_is_rewritten_by_them_and_certified(tmp_path: Path) -> None:
     certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
 
 
+def test_a_match_keeps_what_it_found() -> None:
+    """Though the matcher that found it goes on to others."""
+    k = tensor("k", 1, 4)
+    graph = Graph((call("Concat", call("Sub", X, k), call("Sub", Y, k), axis=0),))
+    instance = BESIDE.instance(0)
+    (match,) = list(find_matches(instance, graph))
+    (found,) = match.operators.values()
+    assert (found.op, found.turned) == (operator("Sub"), False)
+    assert isinstance(rewrite(graph, instance, match), Graph)
+
+
 BESIDE_A_NUMBER = """
 rule elementwise-of-a-number-past-a-transpose
   in       x[a, b] k[]

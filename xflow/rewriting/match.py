@@ -321,7 +321,7 @@ class Matcher:
             reals,
             frozenset(self.nodes.values()),
             dtype,
-            self.operators,
+            dict(self.operators),
         )
         return self.fault(match) or match
 
