@@ -7,6 +7,7 @@ size often leave it behind), so it counts only for operators that inference does
 from __future__ import annotations
 
 import keyword
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ _SMALL = 1024
 
 LONGEST = 60
 """Characters of a dimension's name that its size symbol has: sizes are told in texts."""
+
+_INDEX = re.compile(r"_?i\d+")
+"""Names that the analyses give to indices: a dimension that is called so gets another symbol."""
 
 _INVENTED = "unk__"
 """How the names begin that inference invents for dimensions."""
@@ -59,7 +63,7 @@ class SymbolNames:
         # Sizes are written as expressions and read again, in which a keyword is no name.
         base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
         fresh, number = base, self._taken.get(base, 1)
-        while fresh in self._taken:
+        while fresh in self._taken or _INDEX.fullmatch(fresh):
             number += 1
             fresh = f"{base}_{number}"
         self._taken[base] = number
