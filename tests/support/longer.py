@@ -13,10 +13,9 @@ def first(cases: Iterable[Any], number: int) -> list[Any]:
 
     A case is one argument, or a `pytest.param` of several.
     """
-    made = [case if hasattr(case, "marks") else pytest.param(case) for case in cases]
-    return made[:number] + [
-        pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.spellings))
-        for case in made[number:]
+    return [
+        case if place < number else _marked(case, pytest.mark.spellings)
+        for place, case in enumerate(cases)
     ]
 
 
@@ -36,12 +35,9 @@ def in_turn(cases: Iterable[Any], ways: Sequence[str]) -> list[Any]:
 
 def some(cases: Iterable[Any], one_in: int) -> list[Any]:
     """The cases, all but one in so many marked as `many`: CI takes a sample of what is alike."""
-    made = [case if hasattr(case, "marks") else pytest.param(case) for case in cases]
     return [
-        case
-        if number % one_in == 0
-        else pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.many))
-        for number, case in enumerate(made)
+        _marked(case, pytest.mark.many) if place % one_in else case
+        for place, case in enumerate(cases)
     ]
 
 
@@ -53,6 +49,10 @@ def without(cases: Iterable[Any], *names: str) -> list[Any]:
     listed = list(cases)
     if unknown := {*names} - {case.name for case in listed}:
         raise ValueError(f"no case is called {', '.join(sorted(unknown))}")
-    return [
-        pytest.param(case, marks=pytest.mark.many if case.name in names else ()) for case in listed
-    ]
+    return [_marked(case, pytest.mark.many) if case.name in names else case for case in listed]
+
+
+def _marked(case: Any, mark: pytest.MarkDecorator) -> Any:
+    """A case with a further mark."""
+    made = case if hasattr(case, "marks") else pytest.param(case)
+    return pytest.param(*made.values, id=made.id, marks=(*made.marks, mark))

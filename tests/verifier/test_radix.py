@@ -63,7 +63,7 @@ def readings(draw: st.DrawFn) -> Scalar:
     )
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(readings(), st.tuples(*[st.integers(1, 4)] * 3), st.integers(0, 2**32 - 1))
 def test_rewriting_quotients_keeps_every_value(
     reading: Scalar, sizes: tuple[int, int, int], seed: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xflow.core.node import Value
 from xflow.core.registry import Operator, Reader
-from xflow.core.size import symbol
+from xflow.core.size import Size, symbol
 from xflow.core.sorts import BOOL
 from xflow.core.spec import ONE, ZERO, Element, Scalar, all_comparisons, truth
 
@@ -15,6 +15,18 @@ def names_of(inputs: Sequence[Value]) -> list[str]:
     """A name for each input, the same for inputs that are the same value."""
     numbers: dict[Value, str] = {}
     return [numbers.setdefault(value, str(len(numbers))) for value in inputs]
+
+
+def likeness(value: Value) -> tuple[object, ...]:
+    """All that the specification of a value depends on."""
+    node = value.node
+    types = tuple([source.type for source in node.inputs])
+    return node.kind, types, tuple(names_of(node.inputs)), value.index
+
+
+def own_index(value: Value) -> tuple[Size, ...]:
+    """The index ``i0, i1, ...`` of a value."""
+    return tuple(symbol(f"i{axis}") for axis in range(len(value.shape)))
 
 
 _elements: dict[object, Scalar] = {}
@@ -30,14 +42,14 @@ def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scala
     """
     node = value.node
     assert isinstance(node.op, Operator)
-    names = names_of(node.inputs)
-    key = node.kind, tuple(v.type for v in node.inputs), tuple(names), value.index, truths
+    key = *likeness(value), truths
     found = _elements.get(key)
     if found is None:
+        names = names_of(node.inputs)
         readers = [_reader(name, source) for name, source in zip(names, node.inputs, strict=True)]
         for position, holds in truths:
             readers[position] = _always(ONE if holds else ZERO)
-        index = tuple(symbol(f"i{axis}") for axis in range(len(value.shape)))
+        index = own_index(value)
         shapes = [source.shape for source in node.inputs]
         with all_comparisons():
             found = node.op.at(readers, shapes, node.attributes, value.index, index)

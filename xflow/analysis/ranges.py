@@ -28,7 +28,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xflow.analysis.elements import element_of, names_of
+from xflow.analysis.elements import element_of, likeness, names_of, own_index
 from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
 from xflow.core.assumptions import DEFAULT, Assumption, moderate
@@ -370,12 +370,10 @@ def _alike(value: Value, inputs: Sequence[Range], within: str) -> object:
 
     Bounds that differ in the sign of 0 are not the same.
     """
-    node = value.node
-    types = tuple([source.type for source in node.inputs])
     ranges = tuple(
         [(each, math.copysign(1, each.low), math.copysign(1, each.high)) for each in inputs]
     )
-    return node.kind, value.index, types, tuple(names_of(node.inputs)), ranges, within
+    return likeness(value), ranges, within
 
 
 def told_by(condition: Value, holds: bool, known: Mapping[Value, Range]) -> dict[Value, Range]:
@@ -763,7 +761,7 @@ def _below_maximum(value: Value) -> int | None:
 
 def _difference(value: Value) -> tuple[Scalar, Scalar]:
     """The summands of ``x - y`` for the inputs of an elementwise operator."""
-    index = tuple(symbol(f"i{axis}") for axis in range(len(value.shape)))
+    index = own_index(value)
     x, y = value.node.inputs
     return (
         Element("0", broadcast_index(x.shape, index)),

@@ -16,13 +16,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from xflow.analysis.elements import element_of, names_of
+from xflow.analysis.elements import element_of, names_of, own_index
 from xflow.analysis.observers import loses
 from xflow.analysis.ranges import Ranges
 from xflow.core.errors import ShapeError
 from xflow.core.node import Leaf, Opaque, Value
 from xflow.core.registry import Operator, broadcast_index
-from xflow.core.size import Lookup, Size, opaque_integers, substitute, symbol
+from xflow.core.size import Lookup, Size, opaque_integers, substitute
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.core.spec import (
     PARTIAL,
@@ -215,9 +215,8 @@ class _Names:
         """
         match scalar:
             case Element(tensor, index) if tensor in sources:
-                if any(any(opaque_integers(i)) for i in index):
-                    return None
-                return self.element(sources[tensor], moved(index, at))
+                place = moved(index, at)
+                return None if place is None else self.element(sources[tensor], place)
             case Literal():
                 return self.number(scalar)
             case Plus(args) | Times(args) | Call(_, args):
@@ -234,8 +233,10 @@ class _Names:
         return None
 
 
-def moved(index: Sequence[Size], at: Place) -> Place:
-    """An index in terms of ``i0, i1, ...`` where these are the place `at`."""
+def moved(index: Sequence[Size], at: Place) -> Place | None:
+    """An index of which ``i0, i1, ...`` are the place `at`; None if it depends on data."""
+    if any(any(opaque_integers(size)) for size in index):
+        return None
     values = {f"i{axis}": size for axis, size in enumerate(at)}
     return tuple(substitute(size, values) for size in index)
 
@@ -263,10 +264,9 @@ def read_at(value: Value, at: Place) -> list[tuple[Value, Place]] | None:
             tensor, index = read.tensor, read.index
         case _:
             return None
-    if any(any(opaque_integers(i)) for i in index):
-        return None
+    place = moved(index, at)
     sources = dict(zip(names_of(node.inputs), node.inputs, strict=True))
-    return [(sources[tensor], moved(index, at))]
+    return None if place is None else [(sources[tensor], place)]
 
 
 class _Needs:
@@ -283,7 +283,7 @@ class _Needs:
 
     def of_all(self, value: Value) -> Iterator[Need]:
         """The needs of each element of a value."""
-        return self.of(value, tuple(symbol(f"i{axis}") for axis in range(len(value.shape))))
+        return self.of(value, own_index(value))
 
     def of(
         self, value: Value, at: Place | None, guards: Guards = frozenset(), lost: bool = False
@@ -307,9 +307,10 @@ class _Needs:
         tests = [k for k, source in enumerate(node.inputs) if source.type.dtype == BOOL]
         if len(tests) == 1 and isinstance(node.op, Operator) and node.op.elementwise:
             (test,) = tests
-            condition, places = node.inputs[test], None if at is None else read_at(value, at)
+            condition = node.inputs[test]
             number = self._names.value(condition)
-            element = None if places is None else self._names.element(*places[test])
+            place = None if at is None else broadcast_index(condition.shape, at)
+            element = None if place is None else self._names.element(condition, place)
             for holds in (True, False):
                 inner = guards | {Guard(number, element, holds)}
                 yield from self._read(value, at, ((test, holds),), inner, lost)

@@ -32,7 +32,7 @@ def parse_sorts(text: str) -> dict[str, str]:
     return sorts
 
 
-Declared: TypeAlias = "tuple[tuple[str, tuple[ast.expr, ...] | None], ...]"
+Declared: TypeAlias = tuple[tuple[str, tuple[ast.expr, ...] | None], ...]
 """Inputs: the name and the dimensions of each, None for any."""
 
 

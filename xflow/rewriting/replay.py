@@ -414,7 +414,7 @@ class _Check:
         instance: Instance,
         match: Match,
         constants: ConstantLookup,
-        turned: Collection[object] = (),
+        turned: Collection[object],
     ) -> None:
         self.instance = instance
         self.match = match

@@ -136,9 +136,8 @@ class Waves:
         """The numbers of channels that convolutions give and that can be made more."""
         found = {}
         for node in graph.nodes:
-            for candidate in self.steps.candidates_at(node, graph):
-                if _opens(candidate.step) and self.steps.admitted(candidate, graph):
-                    found[_width(candidate.step)] = True
+            for step in self.steps.at(node, graph, _opens):
+                found[_width(step)] = True
         return list(found)
 
     def _opened(self, before: _Draft, widths: set[int]) -> _Draft:
@@ -224,9 +223,7 @@ class _Draft:
         """Make the first step of a kind at a node; whether there is one."""
         if node.constant or not isinstance(node.op, Operator):
             return False
-        steps, graph = self.waves.steps, self.state.graph
-        wanted = (each for each in steps.candidates_at(node, graph) if test(each.step))
-        step = next(filter(None, (steps.admitted(each, graph) for each in wanted)), None)
+        step = next(self.waves.steps.at(node, self.state.graph, test), None)
         if step is not None:
             self.make(step)
         return step is not None

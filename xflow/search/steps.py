@@ -7,7 +7,7 @@ are shared by all graphs that contain them, so it is cached.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -254,9 +254,12 @@ class Steps:
         """All steps in `graph`, outside of constant expressions."""
         return self._all_admitted(self.candidates(graph), graph)
 
-    def at(self, node: Node, graph: Graph) -> Iterator[Step]:
-        """The steps by rules of a single output at one node of `graph`."""
-        return self._all_admitted(self.candidates_at(node, graph), graph)
+    def at(
+        self, node: Node, graph: Graph, test: Callable[[Step], bool] = lambda step: True
+    ) -> Iterator[Step]:
+        """The steps by rules of a single output at one node of `graph`, of those that pass."""
+        wanted = (each for each in self.candidates_at(node, graph) if test(each.step))
+        return self._all_admitted(wanted, graph)
 
     def _all_admitted(self, candidates: Iterable[Candidate], graph: Graph) -> Iterator[Step]:
         found = (self.admitted(each, graph) for each in candidates)
