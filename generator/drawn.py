@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xflow.core.registry import Array
-from xflow.core.sorts import BOOL, INT, sort_of
+from xflow.core.sorts import BOOL, CODE, INT, sort_of
 
 
 def random_dyadics(rng: np.random.Generator, shape: Sequence[int]) -> Array:
@@ -37,6 +37,8 @@ class Drawn:
             return np.asarray(rng.integers(0, 2, tuple(shape)).astype(bool))
         if sort == INT:
             return np.asarray(rng.integers(0, 3, tuple(shape)))
+        if sort == CODE:
+            return np.asarray(rng.integers(-9, 10, tuple(shape)))
         if self.ties:
             return np.asarray(rng.integers(-2, 3, tuple(shape)) / 2.0)
         array = random_dyadics(rng, shape) * self.reach

@@ -26,6 +26,7 @@ from xflow.generator.vocabularies.padded_channels import PADDED_CHANNELS
 from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
 from xflow.generator.vocabularies.pixels import PIXELS, TOKENS_FAMILY
 from xflow.generator.vocabularies.pools import POOLING
+from xflow.generator.vocabularies.quantized import QUANTIZED
 from xflow.generator.vocabularies.reductions import REDUCTIONS
 from xflow.generator.vocabularies.resized import RESIZED
 from xflow.generator.vocabularies.rotary import ROTARY
@@ -66,6 +67,7 @@ FAMILIES = (
     ATTENTION,
     HEADS_FAMILY,
     ROTARY,
+    QUANTIZED,
     TRIVIAL,
     DEFINITIONS,
     BATCHED_HEADS,

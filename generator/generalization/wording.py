@@ -15,7 +15,7 @@ from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.core.size import Expr, Size, free_symbols, substitute, symbol
-from xflow.core.sorts import BOOL, INT, REAL, sort_of
+from xflow.core.sorts import BOOL, CODE, INT, REAL, sort_of
 from xflow.generator.generalization.skeleton import Skeleton
 from xflow.generator.generalization.typing import Typing
 from xflow.generator.vocabulary import Vocabulary
@@ -35,7 +35,7 @@ PREFERRED = {
     "scales": ("s",),
 }
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "kernel"})
-SUFFIX = {BOOL: ":bool", INT: ":int"}
+SUFFIX = {BOOL: ":bool", INT: ":int", CODE: ":code"}
 """How a rule says that an input holds no reals."""
 UPPER = "CDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = "nmklijhpqrtuvefgdsabc"

@@ -34,11 +34,11 @@ from xflow.core.fold import no_constants
 from xflow.core.intervals import Range
 from xflow.core.node import Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Example, Operator
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.onnx.importer import import_model
 from xflow.verifier.rounding.rounded import FP32
 
-TYPES = {REAL: "FLOAT", BOOL: "BOOL", INT: "INT64"}
+TYPES = {REAL: "FLOAT", BOOL: "BOOL", INT: "INT64", CODE: "UINT8"}
 CASES = [
     (op, example)
     for op, example in cases()

@@ -28,7 +28,7 @@ from xflow.core.registry import (
 from xflow.core.size import Expr, Size, symbol
 from xflow.core.size import evaluate as evaluate_size
 from xflow.core.size import substitute as substitute_size
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.sorts import BOOL, CODE, CODES, INT, REAL
 from xflow.core.spec import Element, evaluate, truth
 from xflow.ops import operators
 
@@ -45,7 +45,7 @@ POSITIVE = {
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
 BROADCASTING = {op.name for op in operators() if op.elementwise} | {
-    *("MatMul", "Gemm", "Expand", "Attention", "FusedMatMul")
+    *("MatMul", "MatMulInteger", "Gemm", "Expand", "Attention", "FusedMatMul")
 }
 """Operators that treat an extent that is literally 1 differently from a symbol."""
 
@@ -93,7 +93,9 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
             assert isinstance(low, int)
             assert isinstance(high, int)
             places = rng.integers(low, max(high, low + 1), shape)
-            arrays.append(places.astype(bool if sort == BOOL else np.int64))
+            if sort == CODE:
+                places = np.asarray(places + 2, numpy_type(code_type(example)))
+            arrays.append(places if sort == CODE else places.astype(KINDS[sort]))
             continue
         quarters = rng.integers(1, 8, shape)
         if position not in POSITIVE.get(op.name, ()):
@@ -105,13 +107,21 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
     return arrays
 
 
+KINDS = {BOOL: np.bool_, INT: np.int64}
+
+
+def code_type(example: Example) -> str:
+    """The type of the codes in an example: one that can be recoded to another."""
+    return CODES[0] if example.attributes.get("to") == "unsigned" else CODES[1]
+
+
 def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
     return [array.astype(dtype) if array.dtype == object else array for array in arrays]
 
 
 def element_types(op: Operator, example: Example, real: str) -> tuple[list[str], list[str]]:
     """The ONNX element types of an example's inputs and outputs, where reals are of type `real`."""
-    onnx_names = {REAL: real, BOOL: "BOOL", INT: "INT64"}
+    onnx_names = {REAL: real, BOOL: "BOOL", INT: "INT64", CODE: code_type(example)}
     inputs = [onnx_names[sort] for sort in sorts_of(op, example)]
     outputs = len(op.shape(example.shapes, example.attributes, Need()))
     given = op.element_types(inputs, example.attributes, real)

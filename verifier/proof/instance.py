@@ -191,6 +191,8 @@ class InstanceProof:
         self, left: Value, right: Value
     ) -> tuple[tuple[str, ...], str | None, frozenset[str]]:
         """`_beyond_numbers`, by arithmetic that nothing else uses."""
+        if self.instance.is_discrete:  # what is equal as integers is, however they wrap around
+            return (), BITS, frozenset()
         names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
         least: _Lacks | None = None

@@ -32,7 +32,7 @@ from xflow.core.evaluation import read
 from xflow.core.graph import walk
 from xflow.core.node import Leaf
 from xflow.core.size import opaque_integers, symbol
-from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, HOLDS_FOR, INT, REALS_ONLY
+from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, CODE, HOLDS_FOR, INT, REALS_ONLY
 from xflow.core.spec import (
     ARBITRARY,
     Bottom,
@@ -153,7 +153,7 @@ def _compared(choice: If) -> Iterator[Scalar]:
 def _under_arithmetic(scalar: Scalar, instance: Instance) -> bool:
     """Whether an element of an input of integers is an operand of arithmetic in `scalar`."""
     leaves = (node for node in walk((*instance.lhs, *instance.rhs)) if isinstance(node.op, Leaf))
-    integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype == INT}
+    integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype in (INT, CODE)}
 
     def found(e: Scalar, inside: bool) -> bool:
         match e:

@@ -313,6 +313,8 @@ class _Rank:
     def _difference(
         self, left: Value, right: Value, assumed: Sequence[Constraint], special: bool = True
     ) -> OtherBits | None:
+        if self.instance.is_discrete:
+            return None  # integers are not rounded, so that equal ones have equal bits
         key = left, right, special
         if key not in self._differences:
             sides = left, right

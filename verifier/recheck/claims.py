@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from xflow.core.constraint import Constraint
 from xflow.core.evaluation import read
 from xflow.core.size import Lookup, opaque_integers, symbol
-from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, INT, REALS_ONLY
+from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, CODE, INT, REALS_ONLY
 from xflow.core.spec import (
     ARBITRARY,
     Bottom,
@@ -59,7 +59,7 @@ def wraps_around(instance: Instance) -> bool:
 
     What is shown over the reals then says nothing: integers wrap around.
     """
-    tensors = {str(value) for value in instance.inputs if value.type.dtype == INT}
+    tensors = {str(value) for value in instance.inputs if value.type.dtype in (INT, CODE)}
     if not tensors:
         return False
     sides = list(_sides(instance))

@@ -34,7 +34,7 @@ from xflow.core.size import (
     substitute,
     symbol,
 )
-from xflow.core.sorts import BOOL, INT
+from xflow.core.sorts import BOOL, CODE, INT
 from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scalar, SumOver, Times
 from xflow.rewriting.instance import Instance, attribute_symbols
 from xflow.verifier.recheck.comparisons import orders
@@ -269,7 +269,7 @@ def _element(
 ) -> Fraction:
     if dtype == BOOL:
         return Fraction(rng.randrange(2))
-    if dtype == INT:
+    if dtype in (INT, CODE):
         return Fraction(rng.randrange(-2, 4))
     if few is None:
         value = Fraction(rng.randint(-12, 12), rng.choice((1, 2, 3, 5)))

@@ -22,7 +22,7 @@ from xflow.core.constraint import Constraint, equal
 from xflow.core.errors import ShapeError
 from xflow.core.intervals import Floats, Range
 from xflow.core.size import Expr, Size, product
-from xflow.core.sorts import BOOL, ELEMENT, REAL, SINGLE, sort_of
+from xflow.core.sorts import BOOL, CODE, ELEMENT, REAL, SINGLE, sort_of
 from xflow.core.spec import Index, Scalar
 
 Shape: TypeAlias = tuple[Size, ...]
@@ -181,8 +181,8 @@ class Operator:
     adds_axes: ClassVar[bool] = False
     """Whether its axes are those of the output that the input does not have."""
     takes: ClassVar[tuple[str, ...]] = (ELEMENT,)
-    """Element types of the inputs: ``T``, one type for all, or ``BOOL`` or ``INT``. The last one
-    repeats."""
+    """Element types of the inputs: ``T``, one type for all, or ``BOOL``, ``INT`` or ``CODE``. The last
+    one repeats."""
     gives: ClassVar[tuple[str, ...]] = (ELEMENT,)
     """Element types of the outputs, likewise."""
     sorts: ClassVar[frozenset[str]] = frozenset({REAL})
@@ -268,12 +268,12 @@ class Operator:
                     raise ShapeError(f"the inputs of {self.name} differ in element type")
                 element = dtype
             elif sort_of(dtype) != taken:
-                words = "Booleans" if taken == BOOL else "integers"
+                words = {BOOL: "Booleans", CODE: "integers of 8 bits"}.get(taken, "integers")
                 raise ShapeError(f"input {position} of {self.name} must be {words}, not {dtype}")
         return element
 
     def taken(self, position: int) -> str:
-        """The element type of an input: ``T``, ``BOOL`` or ``INT``."""
+        """The element type of an input: ``T``, ``BOOL``, ``INT`` or ``CODE``."""
         return self.takes[min(position, len(self.takes) - 1)]
 
     def sort(self, position: int) -> str:

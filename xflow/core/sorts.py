@@ -1,8 +1,9 @@
-"""Element types, and the three sorts of them that rules speak of.
+"""Element types, and the four sorts of them that rules speak of.
 
 Tensors of a model have ONNX element types, those of a rule have sorts: ``REAL`` stands for one
-element type throughout the rule, the same for all its tensors; ``BOOL`` is the Boolean type; and
-``INT`` is any type that ONNX admits for indices, for each tensor its own.
+element type throughout the rule, the same for all its tensors; ``BOOL`` is the Boolean type; 
+``INT`` is any type that ONNX admits for indices, for each tensor its own; and ``CODE`` is likewise any
+type that holds codes of quantized numbers.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from functools import cache
 REAL = "REAL"
 BOOL = "BOOL"
 INT = "INT"
-SORTS = frozenset({REAL, BOOL, INT})
-NUMBERS = frozenset({REAL, INT})
+CODE = "CODE"
+SORTS = frozenset({REAL, BOOL, INT, CODE})
+NUMBERS = frozenset({REAL, INT, CODE})
 
 ELEMENT = "T"
 """In declarations of operators: an element type that is one for all the places that name it."""
@@ -30,6 +32,11 @@ INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UIN
 INDICES = ("INT32", "INT64")
 """Element types that ``INT`` stands for."""
 
+CODES = ("INT8", "UINT8")
+"""Element types that ``CODE`` stands for."""
+
+_OF_ONE_SORT = {INT: INDICES, CODE: CODES, BOOL: (BOOL,)}
+
 REALS_ONLY = "reals"
 AND_INTEGERS = "reals, integers"
 ANY_TYPE = "any"
@@ -45,6 +52,11 @@ def admits(types: str, dtype: str) -> bool:
     return dtype in FLOATS or (types == AND_INTEGERS and dtype in INTEGERS)
 
 
+def is_of_sort(dtype: str, sort: str) -> bool:
+    """Whether an element type of a model is one for which a sort other than ``REAL`` stands."""
+    return dtype in _OF_ONE_SORT[sort]
+
+
 def integer_range(dtype: str) -> tuple[int, int]:
     """The least and the greatest element of an integer type; of others only 0 and 1 are known."""
     if dtype not in INTEGERS:
@@ -58,6 +70,8 @@ def sort_of(dtype: str) -> str | None:
     """The sort of an element type of a model or a rule; None for one that rules do not know."""
     if dtype in FLOATS or dtype == REAL:
         return REAL
+    if dtype in CODES or dtype == CODE:
+        return CODE
     if dtype in INTEGERS or dtype == INT:
         return INT
     return BOOL if dtype == BOOL else None

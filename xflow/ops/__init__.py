@@ -27,6 +27,7 @@ from xflow.ops import norms as norms
 from xflow.ops import pad as pad
 from xflow.ops import parts as parts
 from xflow.ops import pool as pool
+from xflow.ops import quantized as quantized
 from xflow.ops import reduce as reduce
 from xflow.ops import resize as resize
 from xflow.ops import rotary as rotary

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from xflow.core.errors import RuleFileError
 from xflow.core.expressions import expression, shortened
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL
 
 RESERVED = ("axis", "any", "inf", "finite")
 """Names that mean something else in a rule."""
 
-SORT_NAMES = {None: REAL, "real": REAL, "bool": BOOL, "int": INT}
+SORT_NAMES = {None: REAL, "real": REAL, "bool": BOOL, "int": INT, "code": CODE}
 """How inputs say what their elements are."""
 
 _INPUT = re.compile(r"([A-Za-z]\w*)\s*\[([^\]]*)\](?::(\w+))?\s*")
@@ -27,7 +27,7 @@ def parse_sorts(text: str) -> dict[str, str]:
     for match in _INPUT.finditer(text):
         name, _, sort = match.groups()
         if sort not in SORT_NAMES:
-            raise RuleFileError(f"{sort!r} is no sort", do="write :bool, :int or nothing")
+            raise RuleFileError(f"{sort!r} is no sort", do="write :bool, :int, :code or nothing")
         sorts[name] = SORT_NAMES[sort]
     return sorts
 

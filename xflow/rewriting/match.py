@@ -22,7 +22,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Attributes, Operator, RealSymbol
 from xflow.core.size import Size, free_symbols, substitute
-from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
+from xflow.core.sorts import REAL, admits, is_of_sort
 from xflow.core.value_conditions import SIGNS, Fact
 from xflow.rewriting.constants import as_fraction, as_number, is_exact, is_same
 from xflow.rewriting.instance import Instance, leaf_name
@@ -268,7 +268,7 @@ class Matcher:
         sort, dtype = pattern.type.dtype, target.type.dtype
         if sort == REAL:
             return admits(self.instance.types, dtype)
-        return dtype in INDICES if sort == INT else dtype == BOOL
+        return is_of_sort(dtype, sort)
 
     def element_type(self) -> str | None:
         """What ``REAL`` is in the graph, the same everywhere; None where the types do not fit."""

@@ -27,7 +27,7 @@ from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator
-from xflow.core.sorts import BOOL, INDICES, INT, REAL, admits
+from xflow.core.sorts import REAL, admits, is_of_sort
 from xflow.core.value_conditions import SIGNS
 from xflow.recheck.facts import Facts
 from xflow.rewriting.admission import Places
@@ -468,7 +468,7 @@ class _Check:
     def is_of_sort(self, sort: str, dtype: str) -> bool:
         if sort == REAL:
             return dtype == self.match.dtype and admits(self.instance.types, dtype)
-        return dtype in INDICES if sort == INT else dtype == BOOL
+        return is_of_sort(dtype, sort)
 
     def is_node(self, pattern: Node, target: Node) -> bool:
         if not fits(pattern, target):

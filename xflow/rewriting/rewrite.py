@@ -12,7 +12,7 @@ from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, Node, Value, apply
 from xflow.core.registry import Attribute, Need, Operator
 from xflow.core.rounding import is_kept
-from xflow.core.sorts import BOOL, FLOATS, INT, REAL, integer_range
+from xflow.core.sorts import BOOL, CODE, FLOATS, INT, REAL, integer_range
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, NoMatch, StandIn
 from xflow.rewriting.unify import instantiate
@@ -47,7 +47,7 @@ def build(
 
     `order` are the nodes under `values`, inputs first, where they are known.
     """
-    dtypes = {REAL: match.dtype, INT: "INT64", BOOL: BOOL}
+    dtypes = {REAL: match.dtype, INT: "INT64", CODE: "INT8", BOOL: BOOL}
     made: dict[Value, Value] = {}
     nodes: list[Node] = []
     for node in walk(values) if order is None else order:

@@ -16,7 +16,7 @@ import numpy as np
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator
-from xflow.core.sorts import BOOL, ELEMENT, INT, REAL
+from xflow.core.sorts import BOOL, CODE, ELEMENT, INT, REAL
 from xflow.cost.target import Fusion, TargetModel, Term
 from xflow.ops import operator, operators
 
@@ -117,7 +117,7 @@ def elementwise(target: TargetModel, constants: Constants) -> Iterator[Probe]:
     """Every operator that acts on elements alone."""
     others = {_REFERENCE, *target.views}
     for op in operators():
-        if op.elementwise and op.arity[0] and not op.schematic and op.name not in others:
+        if op.elementwise and op.arity[0] and op.op_type and op.name not in others:
             yield Probe(f"slow.{op.name}", Graph(tuple(_elementwise(op.name, constants))))
 
 
@@ -146,7 +146,7 @@ def _element(op: Operator, position: int) -> str:
     sort = op.taken(position)
     if sort == ELEMENT:
         sort = REAL if REAL in op.sorts else min(op.sorts)
-    return {REAL: "FLOAT", BOOL: "BOOL", INT: "INT64"}[sort]
+    return {REAL: "FLOAT", BOOL: "BOOL", INT: "INT64", CODE: "UINT8"}[sort]
 
 
 _Shapes = tuple[tuple[int, ...], ...]
