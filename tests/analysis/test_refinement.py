@@ -9,6 +9,7 @@ from graphs import call, tensor
 
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
+from xflow.core.assumptions import Assumption
 from xflow.core.fold import no_constants
 from xflow.core.node import TensorType, Value, leaf
 
@@ -85,6 +86,34 @@ def test_elements_are_followed_where_they_are_moved(case: str) -> None:
 @pytest.mark.parametrize("case", NOT_SHOWN)
 def test_needs_of_other_elements_are_not_taken_for_these(case: str) -> None:
     assert found(*NOT_SHOWN[case])
+
+
+WINDOW = {"kernel_shape": (3,), "pads": (1, 1), "strides": (1,)}
+A, B = tensor("a", 1, 2, 5), tensor("b", 1, 2, 5)
+W, V = tensor("w", 3, 2, 3), tensor("v", 3, 2, 3)
+CONV = {"pads": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            call("Add", call("AveragePool", A, **WINDOW), call("AveragePool", B, **WINDOW)),
+            call("AveragePool", call("Add", A, B), **WINDOW),
+        ),
+        (
+            call("Sub", call("Conv", A, W, **CONV), call("Conv", B, W, **CONV)),
+            call("Conv", call("Sub", A, B), W, **CONV),
+        ),
+        (call("Conv", A, W, **CONV), call("Conv", B, W, **CONV)),
+        (call("Conv", A, W, **CONV), call("Conv", A, V, **CONV)),
+    ],
+)
+def test_a_sum_behind_a_border_is_that_of_its_own_tensor(before: Value, after: Value) -> None:
+    """Within a border, an element or 0 is read: of which tensor is part of what may overflow."""
+    inputs, ranges = {A, B, W, V}, Ranges(no_constants, Assumption.FINITE_INPUTS)
+    assert "a sum or product" in objection([before], [after], inputs, ranges, overflow=True)
+    assert not objection([before], [before], inputs, ranges, overflow=True)
 
 
 @pytest.mark.parametrize("wrap", [turned, flat, lambda value: call("Neg", value)])

@@ -203,9 +203,10 @@ def test_every_dimension_has_a_size_that_is_written_and_read(names: list[str]) -
 def test_a_dimension_is_not_taken_for_an_index() -> None:
     """Which analyses call i0, i1 and so on."""
     own = SymbolNames()
-    sizes = [own.size(ir.SymbolicDim(name)) for name in ("i0", "_i1", "i2x")]
-    assert list(map(str, sizes)) == ["i0_2", "_i1_2", "i2x"]
-    assert list(map(own.dimension, sizes)) == ["i0", "_i1", "i2x"]
+    names = ["i0", "_i1", "i2x", "_k3", "k3"]
+    sizes = [own.size(ir.SymbolicDim(name)) for name in names]
+    assert list(map(str, sizes)) == ["i0_2", "_i1_2", "i2x", "_k3_2", "k3"]
+    assert list(map(own.dimension, sizes)) == names
 
 
 def test_unknown_dimensions_have_names_of_their_own() -> None:

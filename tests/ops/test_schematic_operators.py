@@ -78,6 +78,7 @@ def test_what_it_stands_for_reads_one_element_alone(op: Operator) -> None:
         ("Relu", {}, True),
         ("Tanh", {}, True),
         ("Mish", {}, True),
+        ("Selu", {"alpha": Fraction(10) ** 38, "gamma": Fraction(10) ** 38}, False),  # inf * 0
         ("HardSwish", {}, True),
         ("Sigmoid", {}, False),
         ("Exp", {}, False),

@@ -208,6 +208,34 @@ def test_the_second_input_may_stand_first(tmp_path: Path) -> None:
     certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
 
 
+BESIDE_A_RELU = """
+rule elementwise-beside-a-relu-past-a-transpose
+  in       x[a, b] y[a, b]
+  from     Mul(Elementwise(Transpose(x, perm=[1, 0])), Relu(Transpose(y, perm=[1, 0])))
+  to       Transpose(Mul(Elementwise(x), Relu(y)), perm=[1, 0])
+  types    reals
+  exact    bits
+"""
+
+
+@pytest.mark.parametrize("factors", ["m, r", "r, m"])
+def test_a_step_is_repeated_whatever_the_order_of_operands(factors: str, tmp_path: Path) -> None:
+    """What an operator does not stand for in one order of them, it may in another."""
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 18]>
+        main (float[6, 5] x, float[6, 5] z) => (float[5, 6] y) {{
+            a = Transpose<perm = [1, 0]>(x)
+            b = Transpose<perm = [1, 0]>(z)
+            m = Mish(a)
+            r = Relu(b)
+            y = Mul({factors})
+        }}"""
+    )
+    before, after, report = optimized(model, tmp_path, BESIDE_A_RELU, "--objective", "nodes")
+    assert len(onnx.load(after).graph.node) == 4
+    certify(before, after, read_report(report)[1], lambda rule: proved(str(rule)))
+
+
 def test_an_operator_that_is_declared_later_has_all_their_laws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

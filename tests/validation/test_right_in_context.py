@@ -801,6 +801,8 @@ FOLDED += [
     )
 ]
 HUGE = floats([3e38, -3e38, 2e38, 1])
+PEAKS = np.zeros((1, 1, 8, 512), np.float32)
+PEAKS[0, 0, range(8), [100, 150, 200, 9, 9, 350, 400, 450]] = 1000  # two in one window
 NEARLY_TOO_LARGE = [  # rewritten, a number in between would overflow
     Case(
         "a common factor",
@@ -829,6 +831,35 @@ NEARLY_TOO_LARGE = [  # rewritten, a number in between would overflow
         "float a = {1e-30}, float b = {1e20}, float c = {1e20}",
         "s = Mul(x, a) t = Mul(s, b) r = Mul(t, c)",
         {"x": HUGE},
+    ),
+    Case(
+        "windows with a border, of averages",
+        "(float[1, 1, 8, 512] a) => (float[1, 1, 8, 512] y)",
+        "float k = {1.6e38}",
+        "s = Softmax<axis = -1>(a) x = Mul(s, k) r = Neg(a) n = Neg(r) t = Softmax<axis = -1>(n)"
+        " z = Mul(t, k) p = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)"
+        " q = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(z) y = Add(p, q)",
+        {"a": PEAKS},
+    ),
+    Case(
+        "windows with a border, of averages of two",
+        "(float[1, 1, 8, 512] a, float[1, 1, 8, 512] b) => (float[1, 1, 8, 512] y)",
+        "float k = {1.6e38}",
+        "s = Softmax<axis = -1>(a) x = Mul(s, k) t = Softmax<axis = -1>(b) z = Mul(t, k)"
+        " p = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)"
+        " q = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(z) y = Add(p, q)",
+        {"a": PEAKS, "b": PEAKS},
+    ),
+    Case(
+        "windows with a border, of convolutions",
+        "(float[1, 3, 4, 8] a, float[1, 3, 4, 8] b) => (float[1, 1, 4, 10] y)",
+        "float k = {1.6e38}, float l = {-1.6e38}, float[1, 3, 1, 1] w = {1, 1, -1}",
+        "s = Softmax<axis = -1>(a) x = Mul(s, k) t = Softmax<axis = -1>(b) z = Mul(t, l)"
+        " p = Conv<pads = [0, 1, 0, 1]>(x, w) q = Conv<pads = [0, 1, 0, 1]>(z, w) y = Sub(p, q)",
+        {
+            name: floats(1000 * (np.arange(8) == 5)) + np.zeros((1, 3, 4, 8), np.float32)
+            for name in "ab"
+        },
     ),
 ]
 
@@ -868,6 +899,24 @@ def test_what_was_right_stays_right(case: Case, objective: Objective) -> None:
 @pytest.mark.parametrize("case", NEARLY_TOO_LARGE, ids=lambda case: case.name.replace(" ", "-"))
 def test_nothing_overflows_that_did_not(case: Case, assume: str, objective: Objective) -> None:
     model, _ = optimized(case.model, objective, assume)
+    assert_right(case, model)
+
+
+@pytest.mark.parametrize("function", ["Softplus", "Mish"])
+@pytest.mark.parametrize(("behind", "moves"), [("Floor", False), ("Neg", True)])
+def test_nothing_discrete_sees_where_an_element_was_computed(
+    function: str, behind: str, moves: bool
+) -> None:
+    """Kernels of such functions may give another last digit at another place of a tensor."""
+    case = Case(
+        "",
+        "(float[16, 670, 64] x) => (float[16, 3, 64] y)",
+        "float c = {1.0299}, int64[1] b = {0}, int64[1] e = {3}, int64[1] along = {1}",
+        f"f = {function}(x) s = Slice(f, b, e, along) d = Div(s, c) y = {behind}(d)",
+        {"x": np.full((16, 670, 64), 0.588265, np.float32)},
+    )
+    model, report = optimized(case.model, "latency")
+    assert any("slice" in use.name for use in report.rules) == moves
     assert_right(case, model)
 
 

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from xflow.core.node import Value
-from xflow.core.registry import Operator, Reader
-from xflow.core.size import Size, symbol
+from xflow.core.registry import Attribute, Need, Operator, Reader
+from xflow.core.size import Size, opaque_integers, symbol
 from xflow.core.sorts import BOOL
-from xflow.core.spec import ONE, ZERO, Element, Scalar, all_comparisons, truth
+from xflow.core.spec import (
+    APPROXIMATED,
+    ONE,
+    ZERO,
+    Call,
+    Element,
+    If,
+    Order,
+    Plus,
+    Scalar,
+    Times,
+    all_comparisons,
+    truth,
+)
 
 
 def names_of(inputs: Sequence[Value]) -> list[str]:
@@ -59,11 +73,45 @@ def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scala
     return found
 
 
+@cache
+def approximates(op: Operator, attributes: tuple[tuple[str, Attribute], ...], count: int) -> bool:
+    """Whether an elementwise operator of `count` inputs calls one of `APPROXIMATED`."""
+    readers = [_reader_of(str(number), op.sort(number)) for number in range(count)]
+    shapes = [()] * count
+    outputs = len(op.shape(shapes, dict(attributes), Need()))
+    return any(
+        _approximates(op.at(readers, shapes, dict(attributes), output, ()))
+        for output in range(outputs)
+    )
+
+
+def _approximates(scalar: Scalar) -> bool:
+    match scalar:
+        case Call(function, args):
+            return function in APPROXIMATED or any(map(_approximates, args))
+        case Plus(args) | Times(args):
+            return any(map(_approximates, args))
+        case If(conditions, then, other):
+            compared = (
+                side
+                for condition in conditions
+                for atom in opaque_integers(condition.difference)
+                if isinstance(atom, Order)
+                for side in (atom.left, atom.right)
+            )
+            return any(map(_approximates, (then, other, *compared)))
+    return False
+
+
 def _always(scalar: Scalar) -> Reader:
     return lambda index: scalar
 
 
 def _reader(name: str, source: Value) -> Reader:
-    if source.type.dtype == BOOL:
+    return _reader_of(name, source.type.dtype)
+
+
+def _reader_of(name: str, dtype: str) -> Reader:
+    if dtype == BOOL:
         return lambda index: truth(name, index)
     return lambda index: Element(name, index)

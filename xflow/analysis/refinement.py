@@ -22,15 +22,26 @@ from xflow.analysis.ranges import Ranges
 from xflow.core.errors import ShapeError
 from xflow.core.node import Leaf, Opaque, Value
 from xflow.core.registry import Operator, broadcast_index
-from xflow.core.size import Lookup, Size, opaque_integers, substitute
+from xflow.core.size import (
+    Lookup,
+    OpaqueInteger,
+    Size,
+    opaque_integers,
+    replace_opaque,
+    substitute,
+    symbol,
+)
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.core.spec import (
     PARTIAL,
+    Bottom,
     Call,
     Element,
     If,
     Literal,
     MaxOver,
+    OfSize,
+    Order,
     Plus,
     ProductOver,
     Scalar,
@@ -166,21 +177,51 @@ class _Names:
         return self._of[value]
 
     def scalar(self, scalar: Scalar, sources: Mapping[str, Value]) -> int:
-        """The number of a scalar over elements of `sources`."""
+        """The number of a scalar over elements of `sources`. Raises ShapeError."""
 
         def again(part: Scalar) -> int:
             return self.scalar(part, sources)
 
         match scalar:
-            case Element(tensor, index) if tensor in sources:
-                return self.number((self.value(sources[tensor]), tuple(map(str, index))))
+            case Element(tensor, index):
+                places = tuple(self._size(size, sources) for size in index)
+                return self.number((self.value(sources[tensor]), places))
             case Plus(args) | Times(args):
                 return self.number((type(scalar), tuple(sorted(map(again, args)))))
             case Call(function, args):
                 return self.number((function, tuple(map(again, args))))
-            case SumOver(_, extent, body) | MaxOver(_, extent, body) | ProductOver(_, extent, body):
-                return self.number((type(scalar), str(extent), again(body)))
+            case (
+                SumOver(variable, extent, body)
+                | MaxOver(variable, extent, body)
+                | ProductOver(variable, extent, body)
+            ):
+                size = self._size(extent, sources)
+                return self.number((type(scalar), variable, size, again(body)))
+            case If(conditions, then, other):
+                tests = tuple(
+                    (test.relation, self._size(test.difference, sources)) for test in conditions
+                )
+                return self.number((If, tests, again(then), again(other)))
+            case OfSize(size):
+                return self.number((OfSize, self._size(size, sources)))
+        assert isinstance(scalar, Literal | Bottom), scalar
         return self.number(scalar)
+
+    def _size(self, size: Size, sources: Mapping[str, Value]) -> str:
+        """A text for an integer that is the same only for the same one. Raises ShapeError."""
+
+        def named(atom: OpaqueInteger) -> Size:
+            match atom:
+                case Lookup(tensor, index):
+                    places = tuple(self._size(each, sources) for each in index)
+                    what: object = (Lookup, self.value(sources[tensor]), places)
+                case Order(left, right):
+                    what = (Order, self.scalar(left, sources), self.scalar(right, sources))
+                case _:
+                    raise ShapeError(f"{atom} may depend on any tensor")
+            return symbol(f"data {self.number(what)}")
+
+        return str(replace_opaque(size, named))
 
     def element(self, value: Value, at: Place, depth: int = 0) -> int:
         """The number of one element of a value, the same wherever it is moved."""

@@ -480,6 +480,9 @@ LOSING = ARBITRARY | {"max", "min", "exp", "tanh", "erf", "sign", "reciprocal", 
 """Functions that may give a number where an argument is infinite."""
 PARTIAL = ARBITRARY | {"reciprocal", "sqrt", "log", "power"}
 """Functions that are not defined for every number."""
+APPROXIMATED = ARBITRARY | {"exp", "log", "tanh", "erf", "sin", "cos", "power"}
+"""Functions that kernels approximate: some do so by other instructions at the end of a tensor, so
+that the last digit of an element may depend on where it stands."""
 MONOTONE = frozenset({"max", "min"})
 """Functions through which a summand that is -inf stays one, or is lost as any lesser number is."""
 JUMPING = ARBITRARY | {"sign", "floor", "power"}

@@ -30,8 +30,9 @@ _SMALL = 1024
 LONGEST = 60
 """Characters of a dimension's name that its size symbol has: sizes are told in texts."""
 
-_INDEX = re.compile(r"_?i\d+")
-"""Names that the analyses give to indices: a dimension that is called so gets another symbol."""
+_INDEX = re.compile(r"_?i\d+|_k\d+")
+"""Names that the analyses give to indices, and specifications to those that they bind: a dimension
+that is called so gets another symbol."""
 
 _INVENTED = "unk__"
 """How the names begin that inference invents for dimensions."""

@@ -8,7 +8,9 @@ declared anywhere; likewise of two inputs. The idea is that of traits in MLIR (L
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -104,11 +106,17 @@ class AnyFunctionOfZero(AnyFunction):
         return _is_zero_at_zero(op, tuple(sorted(attributes.items())))
 
 
+MOST = 2**15
+"""The largest product of real attributes that every type of floats holds."""
+
+
 @cache
 def _is_zero_at_zero(op: Operator, attributes: tuple[tuple[str, object], ...]) -> bool:
     """Whether both readings of an operator are 0 at 0."""
     given: Attributes = dict(attributes)  # type: ignore[arg-type]
-    if not is_concrete(given):
+    reals = [abs(value) for value in given.values() if isinstance(value, Fraction)]
+    # Kernels multiply attributes by each other, which must not overflow: inf * 0 is NaN.
+    if not is_concrete(given) or prod(max(value, Fraction(1)) for value in reals) > MOST:
         return False
     count = 1 if op.arity == (1, 1) else 2
     try:

@@ -4,7 +4,9 @@ A direction of a rule is proved for inputs of numbers, and, under its conditions
 may hold anything: the right side is a number wherever the left side is, and the same one. What
 stands at a place is asked in this order:
 
-1. Sides that agree to the bit need nothing, whatever the inputs hold.
+1. Sides that agree to the bit need nothing, whatever the inputs hold, but for functions of which
+   the runtime's kernels give other last digits at other places of a tensor: nothing discrete may
+   depend on these.
 2. Otherwise the conditions on values have to be known: of constants by their data, of what is
    computed by its range.
 3. If each result is a number anyway, what stands there afterwards must be known to be one: it must
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from xflow.analysis.elements import approximates
 from xflow.analysis.observers import Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
@@ -31,6 +34,7 @@ from xflow.core.assumptions import Assumption
 from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Node, Value
+from xflow.core.registry import Operator
 from xflow.core.sorts import FLOATS
 from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
 from xflow.rewriting.instance import Instance
@@ -84,8 +88,10 @@ class Places:
 
         `after` is what the results become.
         """
-        if instance.exact == BITS or match.dtype not in FLOATS:
+        if match.dtype not in FLOATS:
             return Observed.NOWHERE
+        if instance.exact == BITS:
+            return Observed.DISCRETE if any(map(_may_differ, match.nodes)) else Observed.NOWHERE
         for fact in instance.facts:
             if fact.name in match.bindings and not self.holds(fact, match.bindings[fact.name]):
                 return f"it is not known whether {fact}"
@@ -134,6 +140,14 @@ class Places:
         if array is not None:
             return fact.holds(array)
         return _is_so(fact, self.ranges.of(value))
+
+
+def _may_differ(node: Node) -> bool:
+    """Whether the last digit of a result may depend on where its element stands."""
+    op = node.op
+    if not isinstance(op, Operator) or not op.elementwise or node.constant:
+        return False
+    return approximates(op, tuple(sorted(node.attributes.items())), len(node.inputs))
 
 
 def _is_so(fact: Fact, known: Range) -> bool:

@@ -8,7 +8,7 @@ names the application.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -378,6 +378,9 @@ def lost_digits(
     return loses_digits(instance, match, constants, hazard, near=True)
 
 
+MAX_STAND_INS = 256
+"""Most ways to choose what schematic operators stand for that are tried."""
+
 SENSITIVE = "something that depends on the result would notice that it is not the same to the bit"
 """Why a place does not allow a rule."""
 
@@ -385,28 +388,57 @@ SENSITIVE = "something that depends on the result would notice that it is not th
 def _objection(
     instance: Instance, match: Match, constants: ConstantLookup
 ) -> tuple[str, dict[Operator, StandIn]]:
-    """Why a rule must not be applied, nothing where it may; what its schematic operators stand for.
-
-    The inputs of these may be there the other way round.
-    """
-    of_two = sorted(
-        {node.op for node in walk(instance.lhs) if node.is_schematic and len(node.inputs) == 2},
-        key=str,
-    )
+    """Why a rule must not be applied, if so; what its schematic operators stand for there."""
+    patterns = {
+        node.op: len(node.inputs)
+        for node in walk(instance.lhs)
+        if isinstance(node.op, Operator) and node.is_schematic
+    }
+    depth = sum(isinstance(node.op, Operator) for node in walk(instance.lhs))
+    around = _around(match.roots, depth) if patterns else []
+    choices = [_stand_ins(op, count, around) for op, count in patterns.items()]
     first = ""
-    for turned in itertools.product((False, True), repeat=len(of_two)):
-        check = _Check(instance, match, constants, frozenset(itertools.compress(of_two, turned)))
-        reason = check.objection()
+    for chosen in itertools.islice(itertools.product(*choices), MAX_STAND_INS):
+        operators = dict(zip(patterns, chosen, strict=True))
+        reason = _Check(instance, match, constants, operators).objection()
         if not reason:
-            return "", check.operators
+            return "", operators
         first = first or reason
-    return first, {}
+    return first or "the rule's left side is not there", {}
+
+
+def _around(roots: Iterable[Value], depth: int) -> list[Node]:
+    """The nodes that values are computed by, at most so many below one another, next ones first."""
+    found: dict[Node, None] = {}
+    level = [value.node for value in roots]
+    for _ in range(depth):
+        level = [node for node in dict.fromkeys(level) if node not in found]
+        found.update(dict.fromkeys(level))
+        level = [value.node for node in level for value in node.inputs]
+    return list(found)
+
+
+def _stand_ins(pattern: Operator, count: int, nodes: Iterable[Node]) -> list[StandIn]:
+    """What a schematic operator of so many inputs may stand for among `nodes`.
+
+    Two inputs may be there the other way round.
+    """
+    found: list[StandIn] = []
+    for node in nodes:
+        if len(node.inputs) == count and isinstance(node.op, Operator):
+            if not pattern.stands_for(node.op, node.attributes, node.types[0].dtype):
+                continue
+            for turned in (False, True)[:count]:
+                there = StandIn(node.op, node.attributes, turned)
+                if there not in found:
+                    found.append(there)
+    return found
 
 
 class _Check:
     """Whether a rule's left side, with inputs and symbols as `match` has them, is what is there.
 
-    The inputs of the schematic operators in `turned` are there the other way round.
+    `operators` says what the schematic operators of the rule stand for there.
     """
 
     def __init__(
@@ -414,14 +446,12 @@ class _Check:
         instance: Instance,
         match: Match,
         constants: ConstantLookup,
-        turned: Collection[object],
+        operators: Mapping[Operator, StandIn],
     ) -> None:
         self.instance = instance
         self.match = match
         self.constants = constants
-        self.turned = turned
-        self.operators: dict[Operator, StandIn] = {}
-        """What the schematic operators of the rule stand for there."""
+        self.operators = operators
         self._known: dict[tuple[Node, Node], bool] = {}
 
     def objection(self) -> str:
@@ -475,8 +505,9 @@ class _Check:
             return self.is_data(pattern, target)
         assert isinstance(pattern.op, Operator)
         assert isinstance(target.op, Operator)
-        there = StandIn(target.op, target.attributes, pattern.op in self.turned)
-        if pattern.is_schematic and self.operators.setdefault(pattern.op, there) != there:
+        plain = StandIn(target.op, target.attributes)
+        there = self.operators.get(pattern.op, plain)
+        if replace(there, turned=False) != plain:
             return False
         if len(pattern.inputs) != len(target.inputs) or len(pattern.types) != len(target.types):
             return False

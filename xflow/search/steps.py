@@ -125,7 +125,7 @@ class View:
                 continue
             shown.add(inner)
             if not isinstance(inner.op, Operator):
-                key.append(value.type)
+                key.append(inner.types)
                 continue
             key += (inner.kind, inner.types, len(inner.inputs))
             for source in inner.inputs:
