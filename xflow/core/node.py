@@ -113,6 +113,11 @@ class Node:
         return self.op.role if isinstance(self.op, Operator) else ""
 
     @property
+    def read_types(self) -> tuple[str, ...]:
+        """The element types of its inputs."""
+        return tuple(value.type.dtype for value in self.inputs)
+
+    @property
     def is_schematic(self) -> bool:
         """Whether its operator stands in a rule for others, see `Operator.schematic`."""
         return isinstance(self.op, Operator) and self.op.schematic

@@ -181,8 +181,8 @@ class Operator:
     adds_axes: ClassVar[bool] = False
     """Whether its axes are those of the output that the input does not have."""
     takes: ClassVar[tuple[str, ...]] = (ELEMENT,)
-    """Element types of the inputs: ``T``, one type for all, or ``BOOL``, ``INT`` or ``CODE``. The last
-    one repeats."""
+    """Element types of the inputs: ``T``, one type for all, or ``BOOL``, ``INT`` or ``CODE``. The
+    last one repeats."""
     gives: ClassVar[tuple[str, ...]] = (ELEMENT,)
     """Element types of the outputs, likewise."""
     sorts: ClassVar[frozenset[str]] = frozenset({REAL})

@@ -1,9 +1,9 @@
 """Element types, and the four sorts of them that rules speak of.
 
 Tensors of a model have ONNX element types, those of a rule have sorts: ``REAL`` stands for one
-element type throughout the rule, the same for all its tensors; ``BOOL`` is the Boolean type; 
-``INT`` is any type that ONNX admits for indices, for each tensor its own; and ``CODE`` is likewise any
-type that holds codes of quantized numbers.
+element type throughout the rule, the same for all its tensors; ``BOOL`` is the Boolean type;
+``INT`` is any type that ONNX admits for indices, for each tensor its own; and ``CODE`` is likewise
+any type that holds codes of quantized numbers.
 """
 
 from __future__ import annotations

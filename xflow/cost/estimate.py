@@ -95,7 +95,9 @@ class Estimator:
         kernels = self._kernels(graph)
         inside = {node for kernel in kernels.values() for node in kernel.inside}
         counts = Counter(
-            (kernels[node].name if node in kernels else operator_name(node), node.types)
+            (kernels[node].name, node.types)
+            if node in kernels
+            else (operator_name(node), node.types, node.read_types)
             for node in graph.nodes
             if node not in inside and not node.constant and not isinstance(node.op, Leaf)
         )
