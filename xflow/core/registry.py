@@ -22,7 +22,7 @@ from xflow.core.constraint import Constraint, equal
 from xflow.core.errors import ShapeError
 from xflow.core.intervals import Floats, Range
 from xflow.core.size import Expr, Size, product
-from xflow.core.sorts import BOOL, CODE, ELEMENT, REAL, SINGLE, sort_of
+from xflow.core.sorts import BOOL, CODE, ELEMENT, REAL, SINGLE, sort_of, suits
 from xflow.core.spec import Index, Scalar
 
 Shape: TypeAlias = tuple[Size, ...]
@@ -254,7 +254,7 @@ class Operator:
         ShapeError where the operator does not take these types.
         """
         element = self._bind(inputs) or dtype
-        if ELEMENT in (*self.takes, *self.gives) and sort_of(element) not in self.sorts:
+        if ELEMENT in (*self.takes, *self.gives) and not suits(element, self.sorts):
             raise ShapeError(f"{self.name} takes no elements of type {element}")
         return tuple(element if given == ELEMENT else given for given in self.gives)
 

@@ -15,7 +15,8 @@ BOOL = "BOOL"
 INT = "INT"
 CODE = "CODE"
 SORTS = frozenset({REAL, BOOL, INT, CODE})
-NUMBERS = frozenset({REAL, INT, CODE})
+NUMBERS = frozenset({REAL, INT})
+"""Those with which rules compute: what is computed of codes in 8 bits would not be their sum."""
 
 ELEMENT = "T"
 """In declarations of operators: an element type that is one for all the places that name it."""
@@ -55,6 +56,12 @@ def admits(types: str, dtype: str) -> bool:
 def is_of_sort(dtype: str, sort: str) -> bool:
     """Whether an element type of a model is one for which a sort other than ``REAL`` stands."""
     return dtype in _OF_ONE_SORT[sort]
+
+
+@cache
+def suits(dtype: str, sorts: frozenset[str]) -> bool:
+    """Whether an element type, or a sort, is of `sorts`; any type of integers is of ``INT``."""
+    return sort_of(dtype) in sorts or (dtype in INTEGERS and INT in sorts)
 
 
 def integer_range(dtype: str) -> tuple[int, int]:

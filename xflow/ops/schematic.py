@@ -23,7 +23,7 @@ from xflow.core.registry import (
     operators,
     register,
 )
-from xflow.core.sorts import ELEMENT, INT, NUMBERS, REAL, sort_of
+from xflow.core.sorts import ELEMENT, INT, NUMBERS, REAL, suits
 from xflow.core.spec import FUNCTIONS, Scalar, call, evaluate, scalar
 from xflow.ops.elementwise import BINARY_EXAMPLES, Accumulation, Binary, Elementwise, Variadic
 from xflow.ops.functions import Unary
@@ -54,7 +54,7 @@ class Schematic(Elementwise):
             return isinstance(op, type(self))
         if not isinstance(op, Operator) or not is_function(op):
             return False
-        return sort_of(dtype) in op.sorts and self.holds(op, attributes)
+        return suits(dtype, op.sorts) and self.holds(op, attributes)
 
     def holds(self, op: Operator, attributes: Attributes) -> bool:
         """Whether an elementwise operator has the property."""

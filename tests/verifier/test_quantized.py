@@ -1,0 +1,54 @@
+"""Rules on codes of quantized numbers: the true ones are proved, the wrong ones refuted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from places import CORPUS
+
+from xflow.core.errors import RuleFileError
+from xflow.rewriting.rule import BITS, Rule
+from xflow.rewriting.text import parse_rules
+from xflow.verifier import prove as prover
+from xflow.verifier.prove import Proved, Refuted, Unknown, prove
+from xflow.verifier.recheck.check import recheck_rule
+from xflow.verifier.recheck.verdicts import Confirmed
+from xflow.verifier.refutation.refute import Survived
+
+GOOD = parse_rules((CORPUS / "quantized-good.rules").read_text(), "quantized-good.rules")
+BAD = parse_rules((CORPUS / "quantized-bad.rules").read_text(), "quantized-bad.rules")
+
+
+@pytest.mark.parametrize("rule", GOOD, ids=lambda rule: rule.name)
+def test_a_true_rule_is_proved_to_hold_to_the_bit_and_confirmed(rule: Rule) -> None:
+    verdict = prove(rule, both_ways=False)
+    assert isinstance(verdict, Proved), str(verdict)
+    assert verdict.exact == BITS
+    assert not verdict.where
+    claimed = replace(rule, exact=verdict.exact, types=verdict.types)
+    assert isinstance(recheck_rule(claimed, verdict.certificate), Confirmed)
+
+
+@pytest.mark.parametrize("rule", BAD, ids=lambda rule: rule.name)
+def test_a_wrong_rule_is_refuted(rule: Rule) -> None:
+    assert isinstance(prove(rule, both_ways=False, infer=False), Refuted)
+
+
+@pytest.mark.parametrize("rule", BAD, ids=lambda rule: rule.name)
+def test_a_wrong_rule_is_not_proved_even_without_evaluation(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(10**6))
+    assert isinstance(prove(rule, both_ways=False, infer=False), Unknown)
+
+
+@pytest.mark.parametrize("sum_of", ["Add(w, u)", "Max(w, u)", "Neg(w)", "Mul(w, 2)"])
+def test_nothing_is_computed_of_codes(sum_of: str) -> None:
+    """A sum of two codes wraps around in 8 bits, and their products are added up in 32."""
+    text = (
+        "rule r\n  in x[N, C, H, W]:code w[O, C, R, S]:code u[O, C, R, S]:code\n"
+        f"  from ConvInteger(x, {sum_of})\n  to ConvInteger(x, {sum_of})\n"
+    )
+    with pytest.raises(RuleFileError, match="CODE"):
+        parse_rules(text)
