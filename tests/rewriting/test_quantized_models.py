@@ -110,8 +110,8 @@ def test_a_model_is_rewritten_checked_and_certified(
     assert onnx.load(after).graph.initializer[0].data_type == onnx.TensorProto.UINT8
     assert entry.main(["certify", str(before), str(after), str(report)]) == ExitCode.OK
     given = feeds(3)
-    runs = [run_onnxruntime(onnx.load(path), given) for path in (before, after)]
-    np.testing.assert_array_equal(*(result for (result,) in runs))
+    ((one,), (other,)) = (run_onnxruntime(onnx.load(path), given) for path in (before, after))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_weights_that_are_computed_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

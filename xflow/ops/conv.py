@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Conv(Operator):
         dilations=AttributeSpec(Kind.INTS, repeated(1)),
         group=AttributeSpec(Kind.INT, 1),
     )
-    examples = (
+    examples: ClassVar[Sequence[Example]] = (
         Example(((1, 2, 4, 3), (3, 2, 2, 2))),
         Example(((1, 2, 3, 3), (2, 2, 3, 3), (2,)), {"pads": (1, 1, 1, 1)}),
         Example(((2, 2, 3, 4), (2, 2, 1, 1))),
