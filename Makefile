@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large site clean
+.PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -108,6 +108,10 @@ many: $(VENV)/dev
 # Memory over a run on a model of 6 GB; needs 20 GB under the folder for temporary files.
 large: $(VENV)/installed
 	$(BIN)/python benchmarks/large.py
+
+# Networks for images, quantized by the runtime's own quantizer, beside what they were before.
+quantized: $(VENV)/installed
+	$(BIN)/python benchmarks/quantized.py --budget $(BUDGET)
 
 # Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
 # sizes.

@@ -5,13 +5,13 @@ a star is a vector: ``x[N, C, *S]`` has as many axes behind C as the rule's rank
 ``pads=[*(e + p), *f]`` splices vectors into a list, element by element; an integer in a starred
 expression stands for itself in every element, and ``axis`` for 0, 1, 2, ... The line ``rank``
 lists the ranks at which it holds; three dots behind them say that it holds at all higher ones, too,
-because it touches no axis of a vector. An input ``x[...]`` has
-any shape and is read with ONNX broadcasting; such a rule contains elementwise operators alone.
-``c[N]:bool`` is a tensor of Booleans, ``i[K]:int`` one of integers, ``w[K]:code`` one of codes of
-quantized numbers; all others are of one element type, which the line ``types`` tells: ``reals``
-(also where there is no such line), ``reals, integers`` (which wrap around), or ``any``. A condition ``s != 0``, ``s > 0``, ``s >= 0``,
-``finite(s)`` or ``s < inf`` on an input or a real attribute speaks of every element's value, see
-`xflow.core.value_conditions`. `Rule.instance` spells a rule out at one rank.
+because it touches no axis of a vector. An input ``x[...]`` has any shape and is read with ONNX
+broadcasting; such a rule contains elementwise operators alone. ``c[N]:bool`` is a tensor of
+Booleans, ``i[K]:int`` one of integers, ``w[K]:code`` one of codes of quantized numbers; all others
+are of one element type, which the line ``types`` tells: ``reals`` (also where there is no such
+line), ``reals, integers`` (which wrap around), or ``any``. A condition ``s != 0``, ``s > 0``,
+``s >= 0``, ``finite(s)`` or ``s < inf`` on an input or a real attribute speaks of every element's
+value, see `xflow.core.value_conditions`. `Rule.instance` spells a rule out at one rank.
 
 The line ``exact`` says that the sides agree to the last bit: ``bits``, whatever the inputs hold, or
 ``numbers``, where they hold numbers; without it they may differ by roundings. The line ``limits``
