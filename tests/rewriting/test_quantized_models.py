@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from certified import optimized
-from onnx import parser
+from onnx import numpy_helper, parser
 from operator_cases import run_onnxruntime
 
 import xflow
@@ -112,6 +112,22 @@ def test_a_model_is_rewritten_checked_and_certified(
     given = feeds(3)
     ((one,), (other,)) = (run_onnxruntime(onnx.load(path), given) for path in (before, after))
     np.testing.assert_array_equal(one, other)
+
+
+def test_the_estimate_knows_which_kernels_are_slow() -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["" : 13]>\n'
+        "main (uint8[1, 64, 28, 28] x, uint8 z) => (int32[1, 64, 28, 28] y)"
+        " <int8[64, 64, 3, 3] w = {1}, int8 v = {2}>"
+        " { y = ConvInteger<pads = [1, 1, 1, 1]>(x, w, z, v) }"
+    )
+    model = parser.parse_model(text)
+    weights = np.random.default_rng(0).integers(-128, 128, (64, 64, 3, 3)).astype(np.int8)
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, "w"))
+    result = xflow.optimize(model, cost="estimated", budget=5)
+    assert [use.name for use in result.report.rules] == [
+        "conv-integer-recoded-recoded-to-conv-integer.reverse"
+    ]
 
 
 def test_weights_that_are_computed_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.registry import Operator
 from xflow.core.size import Size, product, substitute, with_all
+from xflow.core.sorts import INTEGERS
 from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
@@ -95,9 +96,11 @@ class Estimator:
         kernels = self._kernels(graph)
         inside = {node for kernel in kernels.values() for node in kernel.inside}
         counts = Counter(
-            (kernels[node].name, node.types)
-            if node in kernels
-            else (operator_name(node), node.types, node.read_types)
+            (
+                kernels[node].name if node in kernels else operator_name(node),
+                node.types,
+                tuple(kind for kind in node.read_types if kind in INTEGERS),
+            )
             for node in graph.nodes
             if node not in inside and not node.constant and not isinstance(node.op, Leaf)
         )
@@ -218,8 +221,10 @@ class Estimator:
         peak = self.target.peak.get(name, self.target.other_peak)
         if name == "Conv" and _is_product(node) and self.layouts.is_blocked(node):
             return self.target.peak.get(f"{name}.pixels", peak)
-        if any(value.is_constant for value in node.inputs):
-            return peak
+        weights = next((value for value in node.inputs if value.is_constant), None)
+        if weights is not None:
+            signed = weights.type.dtype == "INT8"
+            return self.target.peak.get(f"{name}.signed", peak) if signed else peak
         return self.target.peak.get(f"{name}.computed", peak)
 
     def _threads(self, tasks: Size | None) -> float:

@@ -142,11 +142,13 @@ class TargetModel:
         default_factory=lambda: {
             "Conv": 170e9, "Conv.pixels": 180e9, "ConvTranspose": 110e9, "Gemm": 160e9,
             "MatMul": 160e9, "MatMul.computed": 95e9, "FusedMatMul": 95e9, "Attention": 100e9,
+            "ConvInteger": 220e9, "ConvInteger.signed": 58e9,
         }
     )  # fmt: skip
     """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
     it is that of the operator where none of its inputs is constant: it packs them each time; with
-    ``.pixels`` that of convolutions of one pixel in the layout."""
+    ``.pixels`` that of convolutions of one pixel in the layout; with ``.signed`` that where its
+    weights are integers with a sign, for which the runtime may have other kernels."""
     other_peak: float = 35e9
     products: Mapping[str, str] = field(default_factory=lambda: {"Einsum": "MatMul"})
     """Operators that the runtime computes by another one's kernel, with data moved around it."""

@@ -25,6 +25,19 @@ def peaks(constants: Constants) -> Iterator[Probe]:
         ((1, 256, 14, 14), 3),
     ):
         yield convolution("peak.Conv", constants, shape, kernel)
+    for dtype, name in (("UINT8", "peak.ConvInteger"), ("INT8", "peak.ConvInteger.signed")):
+        images = [
+            call(
+                "ConvInteger",
+                constants.input(IMAGE, "UINT8"),
+                constants.codes(dtype, IMAGE[1], IMAGE[1], 3, 3),
+                constants.codes("UINT8"),
+                constants.codes(dtype),
+                pads=(1, 1, 1, 1),
+            )
+            for _ in range(COPIES)
+        ]
+        yield Probe(name, Graph(tuple(images)))
     for name in ("MaxPool", "AveragePool"):
         yield pool(f"peak.{name}", name, constants, IMAGE[1])
     tokens, width, heads = ROWS[1], ROWS[2], SCORES[1]

@@ -70,11 +70,17 @@ class Constants:
             return self.constant(self._random.standard_normal(shape) / math.sqrt(inner))
         return self.constant(self._random.uniform(0.5, 1.5, shape))
 
+    def codes(self, dtype: str, *shape: int) -> Value:
+        """New codes of quantized weights, or of a zero point."""
+        return self._new(np.asarray(self._random.integers(0, 128, shape), dtype.lower()), dtype)
+
     def constant(self, data: Array | float) -> Value:
         """A new constant of 32-bit floats."""
-        array = np.asarray(data, np.float32)
+        return self._new(np.asarray(data, np.float32), "FLOAT")
+
+    def _new(self, array: Array, dtype: str) -> Value:
         self._count += 1
-        made = leaf(f"c{self._count}", TensorType("FLOAT", array.shape), constant=True)
+        made = leaf(f"c{self._count}", TensorType(dtype, array.shape), constant=True)
         self._arrays[made] = array
         return made
 
