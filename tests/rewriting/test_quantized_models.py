@@ -144,6 +144,7 @@ def test_weights_that_are_computed_are_left_as_they_are(monkeypatch: pytest.Monk
     [
         ("(x, w, z, v)", "(x, w, , v)"),  # a zero point for the weights alone
         ("int8 v =  {3}", "int8[4] v = {1, 2, 3, 4}"),  # one for each channel
+        ("uint8[2,3,7,6] x, uint8 z", "int8[2,3,7,6] x, int8 z"),  # kernels would cut sums off
     ],
 )
 def test_what_the_registry_does_not_describe_stays_opaque(change: tuple[str, str]) -> None:

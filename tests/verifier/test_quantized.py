@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from places import CORPUS
@@ -15,6 +16,7 @@ from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.verdicts import Confirmed
 from xflow.verifier.refutation.refute import Survived
+from xflow.verifier.refutation.runnable import save_counterexample
 
 GOOD = parse_rules((CORPUS / "quantized-good.rules").read_text(), "quantized-good.rules")
 BAD = parse_rules((CORPUS / "quantized-bad.rules").read_text(), "quantized-bad.rules")
@@ -52,3 +54,20 @@ def test_nothing_is_computed_of_codes(sum_of: str) -> None:
     )
     with pytest.raises(RuleFileError, match="CODE"):
         parse_rules(text)
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16", "INT8", "UINT8", "INT64"])
+def test_rules_speak_of_no_single_element_type(dtype: str) -> None:
+    """Each rounds or wraps around in its own way, of which a proof about numbers says nothing."""
+    side = f"Add(Cast(b, to='{dtype}'), Cast(b, to='{dtype}'))"
+    with pytest.raises(RuleFileError, match="single element type"):
+        parse_rules(f"rule r\n  in b[n]:bool\n  from {side}\n  to {side}\n")
+
+
+@pytest.mark.parametrize("name", ["zero-point-not-recoded", "zero-points-exchanged"])
+def test_a_counterexample_can_be_run(name: str, tmp_path: Path) -> None:
+    (rule,) = (rule for rule in BAD if rule.name == name)
+    verdict = prove(rule, both_ways=False, infer=False)
+    assert isinstance(verdict, Refuted)
+    saved = save_counterexample(verdict.counterexample, tmp_path)
+    assert saved.confirmed == (name == "zero-points-exchanged")  # ONNX has no other codes

@@ -23,7 +23,7 @@ from xflow.core.graph import requirements, walk
 from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.core.size import Expr, Quotient, Size, Symbol, evaluate, product
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.core.value_conditions import NONZERO, POSITIVE, SIGNS, Fact
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.rule import Rule
@@ -433,6 +433,8 @@ def random_elements(
     extents = [evaluate(size, {}) for size in shape]
     if dtype == BOOL:
         return generator.integers(0, 2, extents).astype(bool)
+    if dtype == CODE:
+        return generator.integers(0, 6, extents, np.int16)  # a type by which codes are known
     low, high = span or (-2, 3)
     return generator.integers(low, max(high, low + 1), extents)
 

@@ -10,15 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from xflow.core.errors import OutputError
+from xflow.core.errors import OutputError, ShapeError
 from xflow.core.fold import numpy_dtype
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, TensorType, Value, apply, leaf
-from xflow.core.registry import Array, Operator
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.registry import Operator
+from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
-from xflow.verifier.refutation.counterexample import Counterexample, read_expression
+from xflow.verifier.refutation.counterexample import (
+    Counterexample,
+    read_expression,
+    sort_of_array,
+)
 
 OPSETS = (20, 23, 24)
 """Opsets in the order in which they are tried; some operators need a late one."""
@@ -81,11 +85,11 @@ def save_counterexample(found: Counterexample, folder: Path) -> Saved:
 
 
 def _save(found: Counterexample, folder: Path, real: str) -> Saved:
-    elements = {REAL: real, INT: "INT64", BOOL: "BOOL"}
+    elements = {REAL: real, INT: "INT64", CODE: "UINT8", BOOL: "BOOL"}
     remarks: list[str] = []
     files = ["inputs.npz"]
     inputs = {
-        name: array.astype(numpy_dtype(elements[_sort(array)]))
+        name: array.astype(numpy_dtype(elements[sort_of_array(array)]))
         for name, array in found.inputs.items()
     }
     np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
@@ -97,11 +101,11 @@ def _save(found: Counterexample, folder: Path, real: str) -> Saved:
     for name, expression in sides.items():
         path = folder / f"{name}.onnx"
         path.unlink(missing_ok=True)
-        values = _typed(read_expression(expression, found.inputs), elements)
         try:
+            values = _typed(read_expression(expression, found.inputs), elements)
             path.write_bytes(_model(values))
             files.append(path.name)
-        except UnwritableError as error:
+        except (UnwritableError, ShapeError) as error:  # codes may need to be of two types
             remarks.append(f"there is no {path.name}: {error}")
     program = folder / "run.py"
     program.unlink(missing_ok=True)
@@ -116,10 +120,6 @@ def _save(found: Counterexample, folder: Path, real: str) -> Saved:
             remarks.append(f"ONNX Runtime does not run it: {said[-1] if said else 'it crashed'}")
         return Saved(tuple(files), done.returncode == 0, tuple(remarks))
     return Saved(tuple(files), False, tuple(remarks))
-
-
-def _sort(array: Array) -> str:
-    return {"b": BOOL, "i": INT}.get(array.dtype.kind, REAL)
 
 
 def _model(values: Sequence[Value]) -> bytes:

@@ -55,7 +55,7 @@ def admits(types: str, dtype: str) -> bool:
 
 def is_of_sort(dtype: str, sort: str) -> bool:
     """Whether an element type of a model is one for which a sort other than ``REAL`` stands."""
-    return dtype in _OF_ONE_SORT[sort]
+    return dtype in _OF_ONE_SORT.get(sort, ())
 
 
 @cache

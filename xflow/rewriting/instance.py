@@ -13,7 +13,7 @@ from xflow.core.graph import requirements, walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import RealSymbol
 from xflow.core.size import free_symbols, symbol
-from xflow.core.sorts import REAL, REALS_ONLY
+from xflow.core.sorts import BOOL, CODE, INT, REALS_ONLY
 from xflow.core.value_conditions import Fact
 
 ANY_SHAPE = (symbol("any"),)
@@ -58,7 +58,7 @@ class Instance:
     def is_discrete(self) -> bool:
         """Whether all values on either side are integers or Booleans, of which nothing rounds."""
         nodes = walk((*self.lhs, *self.rhs))
-        return all(kind.dtype != REAL for node in nodes for kind in node.types)
+        return all(kind.dtype in (INT, CODE, BOOL) for node in nodes for kind in node.types)
 
     @cached_property
     def requirements(self) -> tuple[Constraint, ...]:

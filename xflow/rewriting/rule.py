@@ -36,7 +36,7 @@ from xflow.core.errors import RuleFileError
 from xflow.core.graph import walk
 from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Operator
-from xflow.core.sorts import REALS_ONLY
+from xflow.core.sorts import REALS_ONLY, SORTS
 from xflow.core.value_conditions import fact_of
 from xflow.rewriting.declarations import Names, declared_names, parse_inputs, parse_sorts
 from xflow.rewriting.instance import ANY_SHAPE, Instance, leaves_of
@@ -237,6 +237,11 @@ def _instance(rule: Rule, rank: int) -> Instance:
             ):
                 raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
     for node in walk((*lhs, *rhs)):
+        for kind in node.types:
+            if kind.dtype not in SORTS:
+                raise RuleFileError(
+                    f"{kind.dtype} is a single element type", do="write REAL, INT, CODE or BOOL"
+                )
         if node.is_schematic and not leaves_of(node.inputs):
             raise RuleFileError(f"{node.op} of constants is no value: it stands for any operator")
     if any(a.type.dtype != b.type.dtype for a, b in zip(lhs, rhs, strict=True)):
