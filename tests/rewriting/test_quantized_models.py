@@ -98,7 +98,7 @@ class Signless(EstimatedCost):
 
     def estimate(self, graph: Graph) -> float:
         computed = (node for node in graph.nodes if not node.constant)
-        return 2.0 if any("INT8" in node.read_types for node in computed) else 1.0
+        return 2.0 if any("INT8" in node.codes for node in computed) else 1.0
 
 
 def test_a_model_is_rewritten_checked_and_certified(

@@ -15,7 +15,7 @@ from enum import Enum
 from xflow.core.errors import ShapeError
 from xflow.core.intervals import Range
 from xflow.core.registry import Attribute, Attributes, Need, Operator, Shape, operator
-from xflow.core.sorts import REAL
+from xflow.core.sorts import CODES, REAL
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Node:
         return self.op.role if isinstance(self.op, Operator) else ""
 
     @property
-    def read_types(self) -> tuple[str, ...]:
-        """The element types of its inputs."""
-        return tuple(value.type.dtype for value in self.inputs)
+    def codes(self) -> tuple[str, ...]:
+        """The types of codes of quantized numbers among its inputs, by which kernels differ."""
+        return tuple([v.type.dtype for v in self.inputs if v.type.dtype in CODES])
 
     @property
     def is_schematic(self) -> bool:

@@ -18,7 +18,6 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.registry import Operator
 from xflow.core.size import Size, product, substitute, with_all
-from xflow.core.sorts import INTEGERS
 from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
@@ -99,7 +98,7 @@ class Estimator:
             (
                 kernels[node].name if node in kernels else operator_name(node),
                 node.types,
-                tuple(kind for kind in node.read_types if kind in INTEGERS),
+                node.codes,
             )
             for node in graph.nodes
             if node not in inside and not node.constant and not isinstance(node.op, Leaf)

@@ -471,4 +471,4 @@ def _computed(graph: Graph) -> tuple[object, ...]:
 
 
 def _doing(node: Node) -> object:
-    return node.kind, node.types, node.read_types
+    return node.kind, node.types, node.codes

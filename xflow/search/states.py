@@ -15,8 +15,7 @@ from xflow.rewriting.derivation import Application, application
 from xflow.search.steps import Step
 
 Signature: TypeAlias = frozenset[tuple[object, int]]
-"""Equal for graphs that the runtime runs alike: operators, with the types of what they read and
-give, counted."""
+"""Equal for graphs that the runtime runs alike: operators and their types, counted."""
 
 MULTIPLYING = frozenset({"attention", "contraction", "convolution"})
 """Roles of operators in whose kernels most of a model's time goes."""
@@ -60,7 +59,7 @@ class State:
     def signature(self) -> Signature:
         """Equal for states that the runtime runs alike."""
         counts = Counter(
-            (node.op, node.types, node.read_types)
+            (node.op, node.types, node.codes)
             for node in self.graph.nodes
             if not node.constant and isinstance(node.op, Operator)
         )
