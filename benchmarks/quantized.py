@@ -86,7 +86,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def row(found: dict[str, Any]) -> str:
     """Return a line of the table."""
     if found["code"]:
-        return f"| {found['model']} | exit code {found['code']} | | | |"
+        return f"| {found['model']} | exit code {found['code']} | | | | |"
     after, plain = found["after"], found["plain"]
     ratio = f"{after['ratio']:.2f} ({after['low']:.2f} to {after['high']:.2f})"
     times = (plain["after_s"], after["before_s"], after["after_s"])
