@@ -12,8 +12,6 @@ random inputs, bit by bit.
 import argparse
 import json
 import logging
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from hydrate import hydrate
 from judge import figures, load, time_in_passes
+from tools import optimize
 from xflow.feeds.inputs import random_inputs
 
 MODELS = Path(__file__).parent / "models"
@@ -64,17 +63,15 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         folder = Path(made)
         plain, before = make(name, folder)
         after, report = folder / "after.onnx", folder / "report.json"
-        command = [sys.executable, "-m", "xflow", "optimize", before, after, "-q"]
-        limits = ["--budget", options.budget, "--threads", options.threads, "--report", report]
-        done = subprocess.run([*map(str, [*command, *limits])], check=False)
-        if done.returncode:
-            return {"model": name, "code": done.returncode}
+        attempt = optimize(before, after, report, options)
+        if attempt.fault:
+            return {"model": name, "fault": f"{attempt.fault}: {attempt.wrong}"}
         paths = [before, after, plain]
         feeds = random_inputs(onnx.load(before), 101)
         passes = time_in_passes(paths, feeds, options.threads, "cpu", options.seconds)
         return {
             "model": name,
-            "code": 0,
+            "fault": "",
             "rules": [use["name"] for use in json.loads(report.read_text())["rules"]],
             "differ": differences(before, after, options.threads, options.runs),
             "runs": options.runs,
@@ -85,8 +82,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def row(found: dict[str, Any]) -> str:
     """Return a line of the table."""
-    if found["code"]:
-        return f"| {found['model']} | exit code {found['code']} | | | | |"
+    if found["fault"]:
+        return f"| {found['model']} | {found['fault']} | | | | |"
     after, plain = found["after"], found["plain"]
     ratio = f"{after['ratio']:.2f} ({after['low']:.2f} to {after['high']:.2f})"
     times = (plain["after_s"], after["before_s"], after["after_s"])
@@ -105,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of timing for each model")
     parser.add_argument("--runs", type=int, default=100, help="random inputs to compare on")
     parser.add_argument("--out", type=Path, help="write the results here, as JSON")
+    parser.set_defaults(provider="cpu")
     options = parser.parse_args(arguments)
     logging.disable(logging.WARNING)  # the quantizer advises each time
     print("| model | fp32, ms | int8, ms | by xflow, ms | times as fast | differ in a bit |")
@@ -113,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.models:
         results.append(measure(name, options))
         print(row(results[-1]), flush=True)
-    ratios = [found["after"]["ratio"] for found in results if not found["code"]]
+    ratios = [found["after"]["ratio"] for found in results if not found["fault"]]
     if ratios:
         print(f"| geometric mean | | | | {geometric_mean(ratios):.2f} | |")
     if options.out is not None:

@@ -15,10 +15,11 @@ from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
 from xflow.core.size import Expr, Size, free_symbols, substitute, symbol
-from xflow.core.sorts import BOOL, CODE, INT, REAL, sort_of
+from xflow.core.sorts import REAL, sort_of
 from xflow.generator.generalization.skeleton import Skeleton
 from xflow.generator.generalization.typing import Typing
 from xflow.generator.vocabulary import Vocabulary
+from xflow.rewriting.declarations import SUFFIXES
 from xflow.rewriting.rule import Rule
 
 PADDING = ("e", "f")
@@ -35,8 +36,6 @@ PREFERRED = {
     "scales": ("s",),
 }
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "kernel"})
-SUFFIX = {BOOL: ":bool", INT: ":int", CODE: ":code"}
-"""How a rule says that an input holds no reals."""
 UPPER = "CDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = "nmklijhpqrtuvefgdsabc"
 
@@ -83,7 +82,7 @@ class Wording:
                 self._item(size, starred) for size, starred in zip(shape, item.vector, strict=True)
             ]
             text = "..." if item.any_shape else ", ".join(dims)
-            inputs.append(f"{leaves[f't{i}']}[{text}]{SUFFIX.get(sort_of(item.dtype) or REAL, '')}")
+            inputs.append(f"{leaves[f't{i}']}[{text}]{SUFFIXES[sort_of(item.dtype) or REAL]}")
         lhs, rhs = (self._value(value, leaves) for value in (built.source, built.target))
         declared = {n for shape in self.typing.shapes for size in shape for n in free_symbols(size)}
         bare = {

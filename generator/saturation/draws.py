@@ -15,7 +15,7 @@ from xflow.core.constraint import at_least
 from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Shape
 from xflow.core.size import Expr, evaluate
-from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, CODE, INT, REAL, REALS_ONLY
+from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, BOOL, INT, REAL, REALS_ONLY
 from xflow.rewriting.instance import Instance, attribute_symbols, leaf_name
 from xflow.rewriting.match import Match
 from xflow.verifier.preconditions import left_conditions, lower_bounds, size_names
@@ -88,7 +88,7 @@ def _leaves(instance: Instance, sizes: Mapping[str, int], rng: random.Random) ->
         else:
             shape = tuple(evaluate(size, sizes) for size in value.shape)
         name, sort = leaf_name(value), value.type.dtype
-        dtype = {REAL: ELEMENTS[instance.types], INT: "INT64", CODE: "INT8"}.get(sort, sort)
+        dtype = {REAL: ELEMENTS[instance.types], INT: "INT64"}.get(sort, sort)
         leaves[name] = leaf(name, TensorType(dtype, shape))
     return leaves
 

@@ -8,13 +8,11 @@ two are not equal there.
 
 from __future__ import annotations
 
-from xflow.core.sorts import CODES
 from xflow.generator.vocabularies.common import X
 from xflow.generator.vocabularies.convolutions import KERNEL, SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.quantized import TYPES
+from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
 
-SIGNED, UNSIGNED = CODES
 ZERO, SHIFT, OUT = "zero", "shift", "out"
 RECODED = choices(to=tuple(TYPES))
 
@@ -24,10 +22,10 @@ QUANTIZED = Family(
         Vocabulary(
             "images of codes",
             (
-                Input("x", X, "N C *S", (2, C, S), dtype=UNSIGNED),
-                Input("w", KERNEL, "O I *R", (C, C, 3), dtype=SIGNED),
-                Input("z", ZERO, "", (), dtype=UNSIGNED),
-                Input("v", SHIFT, "", (), dtype=SIGNED),
+                Input("x", X, "N C *S", (2, C, S), dtype=TYPES[UNSIGNED]),
+                Input("w", KERNEL, "O I *R", (C, C, 3), dtype=TYPES[SIGNED]),
+                Input("z", ZERO, "", (), dtype=TYPES[UNSIGNED]),
+                Input("v", SHIFT, "", (), dtype=TYPES[SIGNED]),
             ),
             (
                 *(Production("Recoded", (sort,), sort, RECODED) for sort in (KERNEL, SHIFT)),

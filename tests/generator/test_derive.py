@@ -237,6 +237,17 @@ def test_a_rule_derives_itself_in_one_step_whatever_the_names_are() -> None:
     assert (found.steps, found.rules) == (1, ("associative",))
 
 
+def test_a_rule_on_codes_derives_what_is_made_of_it() -> None:
+    inputs = "x[N, C, H, W]:code w[O, C, R, S]:code z[]:code v[]:code"
+    plain = "ConvInteger(x, w, z, v)"
+    other = "ConvInteger(x, Recoded(w, to='unsigned'), z, Recoded(v, to='unsigned'))"
+    found = derive(
+        equation(inputs, f"Neg({plain})", f"Neg({other})"),
+        [equation(inputs, other, plain, "reverse always")],
+    )
+    assert isinstance(found, Derived), str(found)
+
+
 def test_two_rules_are_applied_one_after_the_other() -> None:
     rule = equation(
         "a[n, m] b[m, k] c[k, l] d[k, l]",

@@ -15,6 +15,7 @@ from xflow.core.graph import walk
 from xflow.core.node import Leaf, Value, format_attribute, format_value
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import BOOL, CODE, INT, REAL
+from xflow.rewriting.declarations import SUFFIXES
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
 
@@ -104,10 +105,6 @@ def _source(array: Array) -> str:
     return f"np.array({' '.join(values.split())}, {str(array.dtype)!r})"
 
 
-_SUFFIXES = {BOOL: ":bool", INT: ":int", CODE: ":code", REAL: ""}
-"""How an input declares its elements."""
-
-
 def sort_of_array(array: Array) -> str:
     """The sort of an input whose elements were drawn: codes are held in 16 bits."""
     if array.dtype == np.int16:
@@ -121,7 +118,7 @@ def read_expression(expression: str, inputs: Mapping[str, Array]) -> tuple[Value
     Raises RuleFileError and ShapeError.
     """
     declared = " ".join(
-        f"{name}[{', '.join(map(str, array.shape))}]{_SUFFIXES[sort_of_array(array)]}"
+        f"{name}[{', '.join(map(str, array.shape))}]{SUFFIXES[sort_of_array(array)]}"
         for name, array in inputs.items()
     )
     return Rule("expression", declared, expression, expression).instance(0).lhs

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
+from xflow.core.constraint import Constraint
 from xflow.core.node import Value
 from xflow.core.registry import Attribute, Need, Operator, Reader
 from xflow.core.size import Size, opaque_integers, symbol
@@ -73,6 +74,14 @@ def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scala
     return found
 
 
+def orders(conditions: Iterable[Constraint]) -> Iterator[Order]:
+    """The comparisons of numbers in the conditions of a choice."""
+    for condition in conditions:
+        for atom in opaque_integers(condition.difference):
+            if isinstance(atom, Order):
+                yield atom
+
+
 @cache
 def approximates(op: Operator, attributes: tuple[tuple[str, Attribute], ...], count: int) -> bool:
     """Whether an elementwise operator of `count` inputs calls one of `APPROXIMATED`."""
@@ -92,13 +101,7 @@ def _approximates(scalar: Scalar) -> bool:
         case Plus(args) | Times(args):
             return any(map(_approximates, args))
         case If(conditions, then, other):
-            compared = (
-                side
-                for condition in conditions
-                for atom in opaque_integers(condition.difference)
-                if isinstance(atom, Order)
-                for side in (atom.left, atom.right)
-            )
+            compared = (side for found in orders(conditions) for side in (found.left, found.right))
             return any(map(_approximates, (then, other, *compared)))
     return False
 

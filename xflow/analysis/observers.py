@@ -13,15 +13,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import NamedTuple
 
-from xflow.analysis.elements import element_of, names_of
+from xflow.analysis.elements import element_of, names_of, orders
 from xflow.analysis.opaque import ACCUMULATING, MOVES, decides_by, is_steady
 from xflow.analysis.ranges import sums
-from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
-from xflow.core.size import opaque_integers
 from xflow.core.sorts import FLOATS
 from xflow.core.spec import (
     LOSING,
@@ -30,7 +28,6 @@ from xflow.core.spec import (
     If,
     Literal,
     MaxOver,
-    Order,
     Plus,
     ProductOver,
     Scalar,
@@ -297,7 +294,7 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
         case MaxOver(_, extent, body):
             yield from _reads(body, way | Way(lost=extent != 1))
         case If(conditions, then, other):
-            compared = list(_orders(conditions))
+            compared = list(orders(conditions))
             for order in compared:
                 for side in (order.left, order.right):
                     yield from _reads(side, Way(lost=True, decides=True))
@@ -326,13 +323,6 @@ PASSING = frozenset({"abs", "max", "min", "exp", "sqrt", "power", "floor"})
 """Functions that may be large where their argument is."""
 KEEPING = frozenset({"abs", "max", "min", "tanh", "erf", "sin"})
 """Functions whose values are small where their argument is, with the same error."""
-
-
-def _orders(conditions: Iterable[Constraint]) -> Iterable[Order]:
-    for condition in conditions:
-        for atom in opaque_integers(condition.difference):
-            if isinstance(atom, Order):
-                yield atom
 
 
 def _is_positive(e: Scalar) -> bool:

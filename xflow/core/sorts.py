@@ -36,7 +36,7 @@ INDICES = ("INT32", "INT64")
 CODES = ("INT8", "UINT8")
 """Element types that ``CODE`` stands for."""
 
-_OF_ONE_SORT = {INT: INDICES, CODE: CODES, BOOL: (BOOL,)}
+_OF_ONE_SORT = {INT: INDICES, CODE: CODES}
 
 REALS_ONLY = "reals"
 AND_INTEGERS = "reals, integers"
@@ -54,8 +54,8 @@ def admits(types: str, dtype: str) -> bool:
 
 
 def is_of_sort(dtype: str, sort: str) -> bool:
-    """Whether an element type of a model is one for which a sort other than ``REAL`` stands."""
-    return dtype in _OF_ONE_SORT.get(sort, ())
+    """Whether an element type is one for which a sort other than ``REAL`` stands, or is itself."""
+    return dtype == sort or dtype in _OF_ONE_SORT.get(sort, ())
 
 
 @cache

@@ -32,7 +32,6 @@ from xflow.ops.shape import Understood
 
 SIGNED, UNSIGNED = "signed", "unsigned"
 TYPES = dict(zip((SIGNED, UNSIGNED), CODES, strict=True))
-KINDS: dict[str, type[np.generic]] = {SIGNED: np.int8, UNSIGNED: np.uint8}
 SHIFT = 128
 """The difference of the two codes, with and without sign, of one number."""
 OPERANDS = 2
@@ -115,7 +114,7 @@ def _difference(inputs: Sequence[Reader], position: int, index: Index) -> Scalar
 
 
 def _is_code(array: Array) -> bool:
-    return array.dtype in (np.int8, np.uint8)
+    return array.dtype.name.upper() in CODES
 
 
 def _wide(array: Array) -> Array:
@@ -164,7 +163,7 @@ class Recoded(Elementwise):
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         (codes,) = arrays
         made = np.asarray(_wide(codes) + _shift(attributes))
-        return [made.astype(KINDS[str(attributes["to"])]) if _is_code(codes) else made]
+        return [made.astype(TYPES[str(attributes["to"])].lower()) if _is_code(codes) else made]
 
 
 def _shift(attributes: Attributes) -> int:

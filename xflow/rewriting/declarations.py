@@ -18,6 +18,9 @@ RESERVED = ("axis", "any", "inf", "finite")
 SORT_NAMES = {None: REAL, "real": REAL, "bool": BOOL, "int": INT, "code": CODE}
 """How inputs say what their elements are."""
 
+SUFFIXES = {sort: f":{name}" for name, sort in SORT_NAMES.items()} | {REAL: ""}
+"""How an input of each sort is written."""
+
 _INPUT = re.compile(r"([A-Za-z]\w*)\s*\[([^\]]*)\](?::(\w+))?\s*")
 
 

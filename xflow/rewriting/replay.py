@@ -425,13 +425,14 @@ def _stand_ins(pattern: Operator, count: int, nodes: Iterable[Node]) -> list[Sta
     """
     found: list[StandIn] = []
     for node in nodes:
-        if len(node.inputs) == count and isinstance(node.op, Operator):
-            if not pattern.stands_for(node.op, node.attributes, node.types[0].dtype):
-                continue
-            for turned in (False, True)[:count]:
-                there = StandIn(node.op, node.attributes, turned)
-                if there not in found:
-                    found.append(there)
+        if len(node.inputs) != count or not isinstance(node.op, Operator):
+            continue
+        if not pattern.stands_for(node.op, node.attributes, node.types[0].dtype):
+            continue
+        for turned in (False, True)[:count]:
+            there = StandIn(node.op, node.attributes, turned)
+            if there not in found:
+                found.append(there)
     return found
 
 
