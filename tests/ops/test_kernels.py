@@ -21,7 +21,15 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from operator_cases import POSITIVE, case_id, cases, exact_inputs, has_inputs, sorts_of
+from operator_cases import (
+    POSITIVE,
+    case_id,
+    cases,
+    element_types,
+    exact_inputs,
+    has_inputs,
+    sorts_of,
+)
 from planting import EXTREME, ORDINARY, SPECIAL, UNEVEN
 from runtime import Runtime
 from suites import Suite, node_models
@@ -34,11 +42,10 @@ from xflow.core.fold import no_constants
 from xflow.core.intervals import Range
 from xflow.core.node import Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Example, Operator
-from xflow.core.sorts import BOOL, CODE, INT, REAL
+from xflow.core.sorts import REAL
 from xflow.onnx.importer import import_model
 from xflow.verifier.rounding.rounded import FP32
 
-TYPES = {REAL: "FLOAT", BOOL: "BOOL", INT: "INT64", CODE: "UINT8"}
 CASES = [
     (op, example)
     for op, example in cases()
@@ -73,9 +80,10 @@ class Case:
 
     def values(self, known: Mapping[str, Range]) -> tuple[Value, ...]:
         """The operator's outputs; `known` is what is known of its inputs."""
+        kinds, _ = element_types(self.op, self.example, "FLOAT")
         leaves = [
-            leaf(f"x{k}", TensorType(TYPES[sort], shape), known=known.get(f"x{k}"))
-            for k, (sort, shape) in enumerate(zip(self.sorts, self.example.shapes, strict=True))
+            leaf(f"x{k}", TensorType(kind, shape), known=known.get(f"x{k}"))
+            for k, (kind, shape) in enumerate(zip(kinds, self.example.shapes, strict=True))
         ]
         return apply(self.op, leaves, self.example.attributes, dtype="FLOAT")
 

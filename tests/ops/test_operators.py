@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -280,7 +281,10 @@ def check_runtime(op: Operator, example: Example, opset: int) -> None:
     arrays = as_floats(exact_inputs(op, example), np.float32)
     found = run_onnxruntime(model, arrays)
     assert_equal(found, op.numpy(arrays, example.attributes), rtol=1e-5)
-    understood = op.from_onnx(read_node(model))
+    call = read_node(model)
+    if op.name == "Cast" and call.types == (example.attributes["to"],):
+        call = replace(call, types=())  # known to keep the type, it would be read as Identity
+    understood = op.from_onnx(call)
     assert understood is not None
     attributes, positions = understood
     assert complete_attributes(op, attributes, example.shapes) == example.attributes

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
+from xflow.core.errors import ShapeError
 from xflow.core.node import complete_attributes
 from xflow.core.registry import (
     Array,
@@ -94,7 +95,7 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
             assert isinstance(high, int)
             places = rng.integers(low, max(high, low + 1), shape)
             if sort == CODE:
-                places = np.asarray(places + 2, numpy_type(code_type(example)))
+                places = np.asarray(places + 2, numpy_type(code_type(op, example)))
             arrays.append(places if sort == CODE else places.astype(KINDS[sort]))
             continue
         quarters = rng.integers(1, 8, shape)
@@ -110,9 +111,16 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
 KINDS = {BOOL: np.bool_, INT: np.int64}
 
 
-def code_type(example: Example) -> str:
-    """The type of the codes in an example: one that can be recoded to another."""
-    return CODES[0] if example.attributes.get("to") == "unsigned" else CODES[1]
+def code_type(op: Operator, example: Example) -> str:
+    """The type of the codes in an example: one that the operator takes there."""
+    for kind in reversed(CODES):
+        inputs = [kind if sort == CODE else sort for sort in sorts_of(op, example)]
+        try:
+            op.element_types(inputs, example.attributes, REAL)
+        except ShapeError:
+            continue
+        return kind
+    raise AssertionError(f"{op.name} takes no codes")
 
 
 def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
@@ -121,8 +129,11 @@ def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
 
 def element_types(op: Operator, example: Example, real: str) -> tuple[list[str], list[str]]:
     """The ONNX element types of an example's inputs and outputs, where reals are of type `real`."""
-    onnx_names = {REAL: real, BOOL: "BOOL", INT: "INT64", CODE: code_type(example)}
-    inputs = [onnx_names[sort] for sort in sorts_of(op, example)]
+    onnx_names = {REAL: real, BOOL: "BOOL", INT: "INT64"}
+    sorts = sorts_of(op, example)
+    if CODE in sorts:
+        onnx_names[CODE] = code_type(op, example)
+    inputs = [onnx_names[sort] for sort in sorts]
     outputs = len(op.shape(example.shapes, example.attributes, Need()))
     given = op.element_types(inputs, example.attributes, real)
     return inputs, [given[min(k, len(given) - 1)] for k in range(outputs)]
@@ -292,7 +303,12 @@ def read_node(model: onnx.ModelProto) -> OnnxCall:
         value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
         for value in model.graph.input
     }
+    types: dict[str, str] = {
+        value.name: TensorProto.DataType.Name(value.type.tensor_type.elem_type)
+        for value in model.graph.input
+    }
     constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    types.update({t.name: TensorProto.DataType.Name(t.data_type) for t in model.graph.initializer})
     shapes.update({name: array.shape for name, array in constants.items()})
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -306,6 +322,7 @@ def read_node(model: onnx.ModelProto) -> OnnxCall:
         tuple(shapes.get(name) for name in node.input),
         {k: constants[name] for k, name in enumerate(node.input) if name in constants},
         len(node.output),
+        tuple(types.get(name) for name in node.input),
     )
 
 

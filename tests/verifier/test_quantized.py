@@ -27,7 +27,7 @@ def test_a_true_rule_is_proved_to_hold_to_the_bit_and_confirmed(rule: Rule) -> N
     verdict = prove(rule, both_ways=False)
     assert isinstance(verdict, Proved), str(verdict)
     assert verdict.exact == BITS
-    assert not verdict.where
+    assert verdict.where == rule.where
     claimed = replace(rule, exact=verdict.exact, types=verdict.types)
     assert isinstance(recheck_rule(claimed, verdict.certificate), Confirmed)
 

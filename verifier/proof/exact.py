@@ -7,6 +7,8 @@ same elements. Only operations that agree for all floats count as the same: eith
 summands or factors, ``x - y`` and ``x + (-y)``, ``Relu(x)`` and ``Max(x, 0)``. So the sides agree
 whatever the elements are, infinities and NaN among them (but for the sign of a zero).
 
+Sums of a few codes are integers that every float holds, and are the same in any order.
+
 ``numbers``: no operation on either side rounds. What is equal as real numbers is equal as
 floating-point numbers then, where the elements are numbers.
 
@@ -24,10 +26,11 @@ from fractions import Fraction
 from xflow.core.constraint import Constraint, equal
 from xflow.core.errors import ShapeError
 from xflow.core.evaluation import read, read_leaf
+from xflow.core.graph import walk
 from xflow.core.node import Leaf, Value, format_attribute
 from xflow.core.registry import Attributes, Operator, Reader, broadcast_index
 from xflow.core.size import OpaqueInteger, Size, atom_size, replace_opaque, symbol
-from xflow.core.sorts import BOOL
+from xflow.core.sorts import BOOL, CODE, INT, sort_of
 from xflow.core.spec import (
     ARBITRARY,
     FIXING_ZERO,
@@ -54,10 +57,11 @@ from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.comparisons import orders
 from xflow.verifier.algebra.terms import Guards
+from xflow.verifier.proof.codes import marked_sums
 
-EXACT_FUNCTIONS = frozenset({"max", "min", "abs", "sign", "floor"})
+EXACT_FUNCTIONS = frozenset({"max", "min", "abs", "sign", "floor", "round"})
 """Functions whose value is a floating-point number where the arguments are."""
-JUMPS = ARBITRARY | {"sign", "floor"}
+JUMPS = ARBITRARY | {"sign", "floor", "round"}
 """Functions with jumps: a rounding of the argument can change the result by 1."""
 LATTICE = frozenset({"max", "min"})
 """Functions of a set of arguments: neither order nor repetition counts."""
@@ -146,8 +150,10 @@ def read_operations(value: Value, index: Index) -> Scalar:
             return at(readers)
         except ShapeError:  # a choice by results of a kernel
             pass
+    if _reads_codes(op):
+        return _on_codes(value, index)
     if not op.elementwise:
-        return Element(f"{id(node)}.{value.index}", tuple(index))
+        return _unread(value, index)
     args = [r(broadcast_index(s, index)) for r, s in zip(readers, shapes, strict=True)]
     if value.type.dtype == BOOL:
         compared = _comparison(plain, args)
@@ -159,6 +165,58 @@ def read_operations(value: Value, index: Index) -> Scalar:
             return made
     attributes = ", ".join(f"{k}={format_attribute(v)}" for k, v in node.attributes.items())
     return Call(f"{op.name} {attributes}", tuple(args))
+
+
+def _unread(value: Value, index: Index) -> Scalar:
+    """An element of what is computed in a way of which nothing is known."""
+    return Element(f"{id(value.node)}.{value.index}", tuple(index))
+
+
+def _reads_codes(op: Operator) -> bool:
+    """Whether an operator reads codes as the numbers that they are; sums of many are no codes."""
+    return CODE in op.takes and INT not in op.gives
+
+
+def _on_codes(value: Value, index: Index) -> Scalar:
+    """`read_operations` of an operator that reads codes, whose sums round nothing."""
+    node = value.node
+    op = node.op
+    assert isinstance(op, Operator)
+    shapes = [source.shape for source in node.inputs]
+    marks: list[Scalar] = []
+
+    def marked(scalar: Scalar) -> Scalar:
+        marks.append(scalar)
+        return Element(f"#{len(marks) - 1}", ())
+
+    def reader(source: Value) -> Reader:
+        if sort_of(source.type.dtype) == CODE:
+            return lambda i: read_operations(source, i)
+        return lambda i: marked(read_operations(source, i))
+
+    roundings_inside = 0
+
+    def counted(scalar: Scalar) -> Scalar:
+        nonlocal roundings_inside
+        roundings_inside += roundings(scalar)
+        return scalar
+
+    def at(readers: Sequence[Reader]) -> Scalar:
+        return op.at(readers, shapes, node.attributes, value.index, tuple(index))
+
+    plain = at([_marker(position, source) for position, source in enumerate(node.inputs)])
+    own = {f"#{k}" for k, v in enumerate(node.inputs) if sort_of(v.type.dtype) == CODE}
+    outside = roundings(marked_sums(plain, frozenset(own), counted, lambda _: ZERO))
+    if outside + roundings_inside > 1:
+        return _unread(value, index)
+    leaves = (found.outputs[0] for found in walk([value]) if isinstance(found.op, Leaf))
+    codes = frozenset(str(leaf) for leaf in leaves if sort_of(leaf.type.dtype) == CODE)
+    scalar = at([reader(source) for source in node.inputs])
+    try:
+        sums = marked_sums(scalar, codes, lambda part: _operations(part, marks), marked)
+        return _operations(sums, marks)
+    except ShapeError:
+        return _unread(value, index)
 
 
 def _single_operation(
@@ -348,6 +406,10 @@ def same_bits(left: Scalar, right: Scalar, arithmetic: Arithmetic, path: Guards 
         case (Call(f, args), Literal() as zero) | (Literal() as zero, Call(f, args)):
             zeros = f in FIXING_ZERO and zero == ZERO
             return zeros and all(same_bits(arg, ZERO, arithmetic, path) for arg in args)
+        case (Plus(args), Plus(others)) | (Times(args), Times(others)):  # exact sums of codes
+            return len(args) == len(others) and all(
+                same_bits(a, b, arithmetic, path) for a, b in zip(args, others, strict=True)
+            )
         case Element(a, i), Element(b, j):
             return a == b and len(i) == len(j) and _same_sizes(i, j, arithmetic, path)
         case Call(f, args), Call(g, others) if f == g and len(args) == len(others):

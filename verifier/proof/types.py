@@ -21,6 +21,9 @@ elements in the place of ``REAL``, equal for all real numbers. That carries over
 Order, functions and rings do not mix. Everything else is about reals. A condition on the signs of
 inputs would spoil the argument, so that a rule with one is about reals as well; that elements are
 no infinities is true of all integers.
+
+Codes are integers of 8 bits, which operators read exactly: they do not wrap around where nothing
+that is computed from them is of the sort ``INT``.
 """
 
 from __future__ import annotations
@@ -152,8 +155,12 @@ def _compared(choice: If) -> Iterator[Scalar]:
 
 def _under_arithmetic(scalar: Scalar, instance: Instance) -> bool:
     """Whether an element of an input of integers is an operand of arithmetic in `scalar`."""
-    leaves = (node for node in walk((*instance.lhs, *instance.rhs)) if isinstance(node.op, Leaf))
-    integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype in (INT, CODE)}
+    nodes = list(walk((*instance.lhs, *instance.rhs)))
+    leaves = [node for node in nodes if isinstance(node.op, Leaf)]
+    wraps = {INT}
+    if any(kind.dtype == INT for node in nodes if node.inputs for kind in node.types):
+        wraps.add(CODE)
+    integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype in wraps}
 
     def found(e: Scalar, inside: bool) -> bool:
         match e:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from xflow.core.constraint import Constraint
 from xflow.core.evaluation import read
+from xflow.core.graph import walk
 from xflow.core.size import Lookup, opaque_integers, symbol
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, CODE, INT, REALS_ONLY
 from xflow.core.spec import (
@@ -57,9 +58,13 @@ def unshown_types(rule: Rule, instances: Iterable[Instance]) -> str | None:
 def wraps_around(instance: Instance) -> bool:
     """Whether inputs of integers are computed with in a way that only real numbers allow.
 
-    What is shown over the reals then says nothing: integers wrap around.
+    What is shown over the reals then says nothing: integers wrap around. So do codes, as far as
+    integers are computed from them; what gives reals or codes reads them as the numbers they are.
     """
-    tensors = {str(value) for value in instance.inputs if value.type.dtype in (INT, CODE)}
+    nodes = walk((*instance.lhs, *instance.rhs))
+    given = {kind.dtype for node in nodes if node.inputs for kind in node.types}
+    wrapping = (INT, CODE) if INT in given else (INT,)
+    tensors = {str(value) for value in instance.inputs if value.type.dtype in wrapping}
     if not tensors:
         return False
     sides = list(_sides(instance))

@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
     "power": lambda x, y: x**y,
     "sign": lambda x: Enclosure(int(x > 0) - int(x < 0)),
     "floor": math.floor,
+    "round": round,
     "any": lambda *args: _any_of_zero(*args) + 7,
     "any_of_zero": _any_of_zero,
 }

@@ -31,7 +31,7 @@ from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, Reader, RealSymbol
 from xflow.core.size import Expr, evaluate, symbol
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.core.spec import (
     Call,
     Element,
@@ -61,7 +61,7 @@ DRAWS = 8
 LEAST = 2
 TRIES = 12
 MAX_ELEMENTS = 4000
-ROUNDING_FREE = ("max", "min", "abs", "sign", "floor")
+ROUNDING_FREE = ("max", "min", "abs", "sign", "floor", "round")
 """Functions that give a float for floats."""
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0)
 
@@ -212,6 +212,8 @@ class _Sides:
             elif value.type.dtype == INT:
                 low, high = self._spans.get(name, (-2, 3))
                 drawn = generator.integers(low, max(high, low + 1), shape)
+            elif value.type.dtype == CODE:
+                drawn = generator.integers(-128, 128, shape)
             else:
                 drawn = _numbers(generator, shape, relations)
                 if special and set(relations) <= {BELOW_INFINITY}:
@@ -240,6 +242,10 @@ def _role(node: Node) -> _Role:
     assert isinstance(op, Operator)
     if not node.inputs or all(map(_selects, _specified(node))):
         return _Role.MOVES
+    codes = frozenset(f"#{k}" for k, v in enumerate(node.inputs) if v.type.dtype == CODE)
+    if codes and all(kind.dtype != INT for kind in node.types):  # they are read as numbers
+        once = sum(_operations(scalar, codes) for scalar in _specified(node)) <= 1
+        return _Role.ONCE if once else _Role.KERNEL
     if not op.elementwise:
         return _Role.KERNEL
     return _Role.ONCE if _roundings(node) <= 1 else _Role.FUNCTION
@@ -416,24 +422,46 @@ def _roundings(node: Node) -> int:
     return sum(map(_operations, _specified(node)))
 
 
-def _operations(scalar: Scalar) -> int:
+def _operations(scalar: Scalar, codes: frozenset[str] = frozenset()) -> int:
+    """How many operations may round; elements of the tensors `codes` are integers of 8 bits."""
+
+    def inside(scalars: Iterable[Scalar]) -> int:
+        return sum(_operations(each, codes) for each in scalars)
+
     match scalar:
         case Plus(args):
-            return len(args) - 1 + sum(map(_operations, args))
+            exact = bool(codes) and all(_is_integer(arg, codes) for arg in args)
+            return (0 if exact else len(args) - 1) + inside(args)
         case Times(args):
             factors = [a for a in args if not (isinstance(a, Literal) and abs(a.value) == 1)]
             inverse = [a for a in factors if isinstance(a, Call) and a.function == "reciprocal"]
             # a * (1 / b) is one operation, a quotient
             joined = 1 if inverse and len(factors) > 1 else 0
-            return max(len(factors) - 1, 0) - joined + sum(map(_operations, factors))
+            return max(len(factors) - 1, 0) - joined + inside(factors)
         case If(conditions, then, other):
             compared = [s for found in orders(conditions) for s in (found.left, found.right)]
-            return sum(map(_operations, (then, other, *compared)))
+            return inside((then, other, *compared))
         case Call(function, args):
-            return (function not in ROUNDING_FREE) + sum(map(_operations, args))
+            return (function not in ROUNDING_FREE) + inside(args)
         case SumOver(_, _, body) | ProductOver(_, _, body) | MaxOver(_, _, body):
-            return 2 + _operations(body)
+            return 2 + _operations(body, codes)
     return 0
+
+
+def _is_integer(scalar: Scalar, codes: frozenset[str]) -> bool:
+    """Whether it is a sum of codes, or an integer between two of these: a float of any type."""
+    match scalar:
+        case Literal(value):
+            return value.denominator == 1 and abs(value) < 2**10
+        case Element(tensor, _):
+            return tensor in codes
+        case Plus(args) if len(args) == 2:
+            return all(_is_integer(arg, codes) for arg in args)
+        case Times((Literal(sign), other)) if abs(sign) == 1:
+            return _is_integer(other, codes)
+        case Call("max", (Call("min", (Call("round", _), most)), least)):
+            return _is_integer(most, codes) and _is_integer(least, codes)
+    return False
 
 
 # Making the sides ---------------------------------------------------------------------------------

@@ -120,9 +120,11 @@ def _boundaries(scalar: Scalar, output: int, spans: Spans) -> Iterator[Boundary]
                     yield Boundary(args[0], arg, output, spans)
             elif function == "abs":
                 yield Boundary(args[0], ZERO, output, spans)
-            elif function in ("sign", "floor"):
-                whole = function == "floor"
-                yield Boundary(args[0], ZERO, output, spans, whole=whole, jumps=True)
+            elif function == "sign":
+                yield Boundary(args[0], ZERO, output, spans, jumps=True)
+            elif function in ("floor", "round"):
+                at = args[0] + Fraction(1, 2) if function == "round" else args[0]
+                yield Boundary(at, ZERO, output, spans, whole=True, jumps=True)
             for arg in args:
                 yield from _boundaries(arg, output, spans)
 

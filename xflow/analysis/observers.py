@@ -313,13 +313,13 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
                 yield from _reads(arg, inside)
 
 
-STEPS = frozenset({"sign", "floor"})
+STEPS = frozenset({"sign", "floor", "round"})
 """Functions whose values are integers."""
 DIVIDING = frozenset({"reciprocal", "sqrt", "log", "power"})
 """Functions that are steep where their argument is small."""
 INVERTING = frozenset({"reciprocal", "log", "power"})
 """Functions that are large where their argument is small."""
-PASSING = frozenset({"abs", "max", "min", "exp", "sqrt", "power", "floor"})
+PASSING = frozenset({"abs", "max", "min", "exp", "sqrt", "power", "floor", "round"})
 """Functions that may be large where their argument is."""
 KEEPING = frozenset({"abs", "max", "min", "tanh", "erf", "sin"})
 """Functions whose values are small where their argument is, with the same error."""

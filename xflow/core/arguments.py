@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from xflow.core.registry import Array, Attributes, AttributeSpec, require
 from xflow.core.size import Expr, Size
 from xflow.core.spec import Scalar, times
@@ -86,6 +88,13 @@ def number(value: object, like: Array) -> float | Fraction:
     """A real attribute in the arithmetic of the elements of `like`: exact beside exact ones."""
     assert isinstance(value, Fraction), f"the real {value} has no value"
     return value if like.dtype == object else float(value)
+
+
+def nearest(array: Array) -> Array:
+    """The nearest integers, the even ones of two that are as near; exact for exact elements."""
+    if array.dtype == object:
+        return np.asarray(np.frompyfunc(round, 1, 1)(array), object)
+    return np.asarray(np.rint(array))
 
 
 def quotient(numerator: Scalar, denominator: Size) -> Scalar:

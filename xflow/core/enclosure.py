@@ -158,6 +158,16 @@ class Enclosure:
             raise UndecidedError("the integer below is not decided")
         return Enclosure(low)
 
+    def __round__(self) -> Enclosure:
+        if not self.is_defined:
+            return UNDEFINED
+        if self.exact is not None:
+            return Enclosure(round(self.exact))
+        low, high = (round(_rational(end)) for end in _ends(self.bounds))
+        if low != high:
+            raise UndecidedError("the nearest integer is not decided")
+        return Enclosure(low)
+
     def __ceil__(self) -> Enclosure:
         return -math.floor(-self)
 

@@ -436,10 +436,11 @@ def _sign(x: Range, floats: Floats) -> Range:
     return Range(-1.0 if negative else 0.0, 1.0 if positive else 0.0, None, False, x.nan)
 
 
-def _floor(x: Range, floats: Floats) -> Range:
+def _whole(x: Range, to_integer: Callable[[float], int]) -> Range:
+    """The range of a function that does not fall and gives integers."""
     blank = _is_blank(x)
-    low = x.low if blank or math.isinf(x.low) else float(math.floor(x.low))
-    high = x.high if blank or math.isinf(x.high) else float(math.floor(x.high))
+    low = x.low if blank or math.isinf(x.low) else float(to_integer(x.low))
+    high = x.high if blank or math.isinf(x.high) else float(to_integer(x.high))
     return Range(low, high, NOWHERE if x.minus else None, x.plus, x.nan)
 
 
@@ -517,6 +518,7 @@ FUNCTIONS: Mapping[str, Callable[..., Range]] = {
     "pi": lambda floats: Range(math.pi, math.pi, nonzero=True),
     "power": _raised,
     "sign": _sign,
-    "floor": _floor,
+    "floor": lambda x, floats: _whole(x, math.floor),
+    "round": lambda x, floats: _whole(x, round),
 }
 """What ranges of the arguments, and the type of floats, say of a function's value."""

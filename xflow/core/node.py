@@ -195,6 +195,8 @@ def _made(
         node.constant = all(value.is_constant for value in inputs)
         if isinstance(op, Opaque):
             node.constant = node.constant and bool(inputs) and op.pure
+        else:
+            node.constant = node.constant and op.folds
     node.outputs = tuple([_output(node, index) for index in range(len(types))])
     _nodes[kind, inputs] = node
     return node

@@ -203,6 +203,8 @@ class Operator:
     operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""
     steps: ClassVar[bool] = False
     """Whether it makes integers, as floats, of floats, which a rounding of its input may change."""
+    folds: ClassVar[bool] = True
+    """Whether it is computed once, when the model is written, where its inputs are constants."""
     schematic: ClassVar[bool] = False
     """Whether it stands in rules for any operator with some property, and no model has it."""
     examples: ClassVar[Sequence[Example]] = ()

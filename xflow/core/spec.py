@@ -463,12 +463,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "power": _power,
     "sign": lambda x: Fraction((x > 0) - (x < 0)),
     "floor": lambda x: Fraction(math.floor(x)),
+    "round": lambda x: Fraction(round(x)),
     "any": lambda *args: _any_of_zero(*args) + 7,
     "any_of_zero": _any_of_zero,
 }
 """The real functions of the language, each with a concrete reading that is exact on fractions
 where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an
-integer y. Those called `ARBITRARY` are read as one of the functions that they may be."""
+integer y, and `round` takes the even one of two integers that are as near. Those called `ARBITRARY`
+are read as one of the functions that they may be."""
 
 
 FIXING_ZERO = frozenset({"any_of_zero"})
@@ -485,7 +487,7 @@ APPROXIMATED = ARBITRARY | {"exp", "log", "tanh", "erf", "sin", "cos", "power"}
 that the last digit of an element may depend on where it stands."""
 MONOTONE = frozenset({"max", "min"})
 """Functions through which a summand that is -inf stays one, or is lost as any lesser number is."""
-JUMPING = ARBITRARY | {"sign", "floor", "power"}
+JUMPING = ARBITRARY | {"sign", "floor", "round", "power"}
 """Functions that are not continuous everywhere."""
 
 

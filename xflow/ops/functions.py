@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xflow.core.arguments import nearest
 from xflow.core.intervals import Floats, Range, saturating
 from xflow.core.registry import Array, Attributes, Example, OnnxCall, Shape, register
 from xflow.core.sorts import NUMBERS, SORTS
@@ -291,3 +292,18 @@ class Ceil(Unary):
 
     def compute(self, *arrays: Array) -> Array:
         return np.asarray(np.ceil(arrays[0]))
+
+
+@register
+class Round(Unary):
+    """The nearest integer, the even one of two that are as near."""
+
+    name = op_type = "Round"
+    steps = True
+    since = 11
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return call("round", elements[0])
+
+    def compute(self, *arrays: Array) -> Array:
+        return nearest(arrays[0])

@@ -1,14 +1,15 @@
-"""Operators on the codes of quantized numbers: convolutions of 8-bit integers."""
+"""Operators on the codes of quantized numbers: from and to reals, and convolutions of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from xflow.core.arguments import declare
+from xflow.core.arguments import axis, declare, nearest, word
+from xflow.core.constraint import equal
 from xflow.core.errors import ShapeError
 from xflow.core.registry import (
     Array,
@@ -18,20 +19,23 @@ from xflow.core.registry import (
     Kind,
     Need,
     OnnxCall,
+    Operator,
     Reader,
     Shape,
     register,
     require,
 )
 from xflow.core.size import Size
-from xflow.core.sorts import CODE, CODES, INT
-from xflow.core.spec import Index, Scalar
+from xflow.core.sorts import CODE, CODES, ELEMENT, INT
+from xflow.core.spec import Index, Scalar, call
 from xflow.ops.conv import Conv
 from xflow.ops.elementwise import Elementwise
 from xflow.ops.shape import Understood
 
 SIGNED, UNSIGNED = "signed", "unsigned"
 TYPES = dict(zip((SIGNED, UNSIGNED), CODES, strict=True))
+LIMITS = {SIGNED: (-128, 127), UNSIGNED: (0, 255)}
+"""The least and the greatest code of each type."""
 SHIFT = 128
 """The difference of the two codes, with and without sign, of one number."""
 OPERANDS = 2
@@ -168,3 +172,178 @@ class Recoded(Elementwise):
 
 def _shift(attributes: Attributes) -> int:
     return SHIFT if attributes["to"] == UNSIGNED else -SHIFT
+
+
+class Scaled(Operator):
+    """Reals and their codes: input 1 is a scale and input 2 the zero point, of the type of codes.
+
+    Both are one number each, or a vector with one for each place along `axis`. What is computed
+    from constants is not folded: the runtime fuses these operators into what is beside them, and
+    the model would grow.
+    """
+
+    since = 10
+    arity = (3, 3)
+    folds = False
+    attributes: ClassVar[Mapping[str, AttributeSpec]] = declare(
+        axis=AttributeSpec(Kind.AXIS, lambda shapes: 1 if shapes[1] else 0)
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        x, scale, zero = shapes
+        require(len(scale) <= 1, f"the scale of {self.name} is a number or a vector")
+        require(len(zero) == len(scale), "there are as many zero points as scales")
+        if scale:
+            along = x[axis(attributes, "axis", len(x))]
+            need(equal(scale[0], along), f"{scale[0]} scales for {along} places")
+            need(equal(zero[0], along), f"{zero[0]} zero points for {along} places")
+        return [x]
+
+    def canonical(self, attributes: Attributes, shapes: Sequence[Shape]) -> Attributes:
+        return attributes if shapes[1] else {**attributes, "axis": 0}
+
+    def parameters_at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        index: Index,
+    ) -> tuple[Scalar, Scalar]:
+        """The scale and the zero point of an element."""
+        place = (index[axis(attributes, "axis", len(shapes[0]))],) if shapes[1] else ()
+        return inputs[1](place), inputs[2](place)
+
+    def along(self, arrays: Sequence[Array], attributes: Attributes) -> tuple[Array, Array, Array]:
+        """The inputs, scale and zero point shaped so that they broadcast."""
+        x, scale, zero = arrays
+        if scale.ndim:
+            behind = x.ndim - 1 - int(str(attributes["axis"]))
+            scale, zero = (part.reshape(-1, *(1,) * behind) for part in (scale, zero))
+        return x, scale, _wide(zero)
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        if len(call.shapes) != self.arity[0] or None in call.shapes:
+            return None
+        plain = {"saturate": 1, "block_size": 0, "precision": 0, "output_dtype": 0}
+        given = {name: value for name, value in call.attributes.items() if name != "axis"}
+        if any(name not in plain or value != plain[name] for name, value in given.items()):
+            return None
+        x, scale, _ = call.shapes
+        if not scale:
+            return {}, (0, 1, 2)
+        assert x is not None
+        along = call.attributes.get("axis", 1)
+        along += len(x) if along < 0 else 0
+        if not 0 <= along < len(x) or x[along] != scale[0]:
+            return None  # the runtime takes a vector of one scale for all places
+        return {"axis": along}, (0, 1, 2)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        vectors = bool(shapes[1])
+        if vectors and opset < AXES_SINCE:
+            return None
+        plain = {"axis": attributes["axis"]} if vectors else {}
+        return OnnxCall(self.op_type, opset, "", plain, tuple(shapes))
+
+
+AXES_SINCE = 13
+"""The first opset that has scales along an axis."""
+
+
+@register
+class DequantizeLinear(Scaled):
+    """The reals ``(x - z) * s`` that codes x are, for a scale s and a zero point z."""
+
+    name = op_type = "DequantizeLinear"
+    takes: ClassVar[tuple[str, ...]] = (CODE, ELEMENT, CODE)
+    examples = (
+        Example(((2, 3), (), ())),
+        Example(((2, 3), (3,), (3,))),
+        Example(((2, 1, 3), (2,), (2,)), {"axis": 0}),
+        Example(((), (), ())),
+        Example(((0, 2), (2,), (2,))),
+    )
+
+    def element_types(
+        self, inputs: Sequence[str], attributes: Attributes, dtype: str
+    ) -> tuple[str, ...]:
+        if inputs[0] != inputs[2]:
+            raise ShapeError(f"the zero point is {inputs[2]}, the codes are {inputs[0]}")
+        return super().element_types(inputs, attributes, dtype)
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        scale, zero = self.parameters_at(inputs, shapes, attributes, index)
+        return (inputs[0](index) - zero) * scale
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        x, scale, zero = self.along(arrays, attributes)
+        steps = _wide(x) - zero
+        if scale.dtype.kind == "f":
+            steps = steps.astype(scale.dtype)
+        return [np.asarray(steps * scale)]
+
+
+@register
+class QuantizeLinear(Scaled):
+    """The codes of reals: ``x / s``, rounded to even, and z, cut off at the ends of the type `to`.
+
+    The zero point is of that type.
+    """
+
+    name = op_type = "QuantizeLinear"
+    takes: ClassVar[tuple[str, ...]] = (ELEMENT, ELEMENT, CODE)
+    gives: ClassVar[tuple[str, ...]] = (CODE,)
+    attributes = declare(**Scaled.attributes, to=AttributeSpec(Kind.TEXT))
+    examples = (
+        Example(((2, 3), (), ()), {"to": UNSIGNED}),
+        Example(((2, 3), (3,), (3,)), {"to": SIGNED}),
+        Example(((2, 1, 3), (2,), (2,)), {"axis": 0, "to": SIGNED}),
+        Example(((), (), ()), {"to": SIGNED}),
+        Example(((0, 2), (2,), (2,)), {"to": UNSIGNED}),
+    )
+
+    def element_types(
+        self, inputs: Sequence[str], attributes: Attributes, dtype: str
+    ) -> tuple[str, ...]:
+        super().element_types(inputs, attributes, dtype)
+        target = TYPES[word(attributes, "to", tuple(TYPES))]
+        if inputs[2] not in (CODE, target):
+            raise ShapeError(f"the zero point is {inputs[2]}, the codes are {target}")
+        return (inputs[2],)
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Scalar:
+        scale, zero = self.parameters_at(inputs, shapes, attributes, index)
+        least, most = LIMITS[word(attributes, "to", tuple(TYPES))]
+        # Cut off before the zero point is added, as the runtime's kernels do: these sums are exact.
+        steps = call("round", inputs[0](index) / scale)
+        return call("max", call("min", steps, most - zero), least - zero) + zero
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        x, scale, zero = self.along(arrays, attributes)
+        least, most = LIMITS[word(attributes, "to", tuple(TYPES))]
+        steps = nearest(np.asarray(x / scale))
+        codes = np.asarray(np.maximum(np.minimum(steps, most - zero), least - zero) + zero)
+        return [codes.astype(arrays[2].dtype) if _is_code(arrays[2]) else codes]
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        found = super().from_onnx(call)
+        named = {kind: name for name, kind in TYPES.items()}
+        if found is None or call.types[2] not in named:
+            return None
+        return {**found[0], "to": named[call.types[2]]}, found[1]

@@ -72,10 +72,11 @@ MONOTONE: Mapping[str, tuple[Callable[[float], float], float, float]] = {
     "Exp": (_exp, 0.0, math.inf),
     "Floor": (math.floor, -math.inf, math.inf),
     "Ceil": (math.ceil, -math.inf, math.inf),
+    "Round": (round, -math.inf, math.inf),
     "Sign": (lambda x: math.copysign(1.0, x) if x else 0.0, -1.0, 1.0),
 }
 """Functions that do not fall, with their values at both infinities."""
-STEPS = frozenset({"Floor", "Ceil", "Sign", "Relu"})
+STEPS = frozenset({"Floor", "Ceil", "Round", "Sign", "Relu"})
 """Those that round nothing."""
 
 
