@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from xflow.core.value_conditions import is_need
+from xflow.core.value_conditions import NONZERO, SIGNS, Fact, fact_of
 from xflow.generator.generalization.generalize import plausible, reads_all, split_rules
 from xflow.generator.generalization.wording import rule_name
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import BITS, Rule
 from xflow.rewriting.text import parse_rules
-from xflow.verifier.prove import Proved, Refuted, prove
+from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 
 NOT_EMPTY = re.compile(r"\w+ >= 1")
 """A condition that a size is at least 1."""
@@ -51,7 +51,9 @@ def settle(rule: Rule, seed: int) -> Settled:
     """Prove `rule`, and what follows from it."""
     (rule,) = parse_rules(str(replace(rule, any_rank=False)))
     verdict = prove(rule)
-    if isinstance(verdict, Refuted) and verdict.counterexample.is_of_nothing:
+    if isinstance(verdict, Unknown) or (
+        isinstance(verdict, Refuted) and verdict.counterexample.is_of_nothing
+    ):
         verdict = _of_something(rule) or verdict
     if isinstance(verdict, Refuted):
         return Settled(rule, Fate.REFUTED, str(verdict))
@@ -77,13 +79,21 @@ def _of_something(rule: Rule) -> Proved | None:
     """A proof under the condition that sizes are not 0, as all drawn ones are, if that suffices.
 
     Others, such as that an input is positive, would make a rule of an accidental equality; that it
-    has numbers alone is what the rule needs wherever it holds.
+    has numbers alone is what the rule needs wherever it holds. That an input is not 0 makes none
+    where both sides compute the same, to the bit: they divide by it.
     """
     verdict = prove(rule, weaken=True)
     if not isinstance(verdict, Proved):
         return None
-    others = (text for text in verdict.where if not is_need(text, rule.value_names))
-    return verdict if all(map(NOT_EMPTY.fullmatch, others)) else None
+    facts = {text: fact_of(text, rule.value_names) for text in verdict.where}
+    exact = verdict.exact == BITS
+
+    def suits(text: str, fact: Fact | None) -> bool:
+        if fact is None:
+            return NOT_EMPTY.fullmatch(text) is not None
+        return fact.relation not in SIGNS or (exact and fact.relation == NONZERO)
+
+    return verdict if all(suits(text, fact) for text, fact in facts.items()) else None
 
 
 def settle_first(rules: Iterator[Rule], seed: int) -> tuple[tuple[Settled, ...], tuple[str, ...]]:

@@ -1,6 +1,7 @@
-"""Vocabularies of convolutions of 8-bit integers, whose weights have a sign or none.
+"""Vocabularies of 8-bit integers, which have a sign or none: codes of reals, and convolutions.
 
-The runtime has kernels for both: those for weights with a sign are much slower on some processors.
+The runtime has kernels for both: those for weights with a sign are much slower on some processors,
+and there what is quantized with a sign is not fused into the operators that compute with codes.
 Products of matrices are left out: where 16 bits hold the sum of two products of bytes, as on
 processors with AVX2 alone, the runtime's kernel for weights with a sign cuts sums off, so that the
 two are not equal there.
@@ -14,7 +15,33 @@ from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, ch
 from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
 
 ZERO, SHIFT, OUT = "zero", "shift", "out"
+SCALE, STEP, CODED = "scale", "step", "coded"
 RECODED = choices(to=tuple(TYPES))
+RANKS = (0, 1, 2, 3)
+N = 3
+
+
+def _weights(name: str, dims: str, channels: str, axis: int) -> Vocabulary:
+    """Codes of constants, with a scale for all of them or one for each channel."""
+    axes = len(dims.split())
+    each = (N,) if channels else ()
+    return Vocabulary(
+        name,
+        (
+            Input("w", KERNEL, dims, (N,) * (axes - 1) + (S,), dtype=TYPES[SIGNED]),
+            Input("s", SCALE, channels, each),
+            Input("z", ZERO, channels, each, dtype=TYPES[SIGNED]),
+        ),
+        (
+            *(Production("Recoded", (sort,), sort, RECODED) for sort in (KERNEL, ZERO)),
+            Production("DequantizeLinear", (KERNEL, SCALE, ZERO), OUT, choices(axis=[axis])),
+        ),
+        (1, 2),
+        free=frozenset({KERNEL, ZERO}),
+        ranks=RANKS[: len(RANKS) - axes + 1],
+        roots=frozenset({OUT}),
+    )
+
 
 QUANTIZED = Family(
     "quantized",
@@ -38,6 +65,29 @@ QUANTIZED = Family(
             ranks=SPATIAL,
             roots=frozenset({OUT}),
         ),
+        Vocabulary(
+            "codes of images",
+            (
+                Input("x", X, "*S", (S,)),
+                Input("s", SCALE, "", ()),
+                Input("z", ZERO, "", (), dtype=TYPES[SIGNED]),
+                Input("t", STEP, "", ()),
+                Input("v", SHIFT, "", (), dtype=TYPES[SIGNED]),
+            ),
+            (
+                *(Production("Recoded", (sort,), sort, RECODED) for sort in (ZERO, SHIFT)),
+                Production("QuantizeLinear", (X, SCALE, ZERO), CODED, RECODED),
+                Production("DequantizeLinear", (CODED, STEP, SHIFT), OUT),
+            ),
+            (1, 1, 2),
+            free=frozenset({ZERO, SHIFT}),
+            exact=False,
+            ranks=RANKS,
+            roots=frozenset({OUT}),
+        ),
+        _weights("codes of weights", "*S", "", 0),
+        _weights("codes of weights, channels first", "O *S", "O", 0),
+        _weights("codes of weights, channels second", "I O *S", "O", 1),
     ),
-    about="convolutions of 8-bit integers",
+    about="quantized numbers: codes of reals, and convolutions of 8-bit integers",
 )
