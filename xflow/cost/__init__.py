@@ -45,6 +45,9 @@ class Layouts(Protocol):
     def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
         """The nodes of a whole graph that the runtime computes by one kernel, for each such."""
 
+    def cut_off(self, graph: Graph) -> int:
+        """The number of products on codes whose sums the runtime may cut off at 16 bits."""
+
     def served(self, graph: Graph) -> Hashable:
         """The operators and fused kernels that a whole graph ends in, counted."""
 

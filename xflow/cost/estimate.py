@@ -21,9 +21,11 @@ from xflow.core.size import Size, product, substitute, with_all
 from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
+from xflow.cost.quantized import Codes
 from xflow.cost.target import Stage, TargetModel
 
-BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1}
+BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1,
+         "UINT8": 1}  # fmt: skip
 """Bytes per element where they are not 4."""
 
 
@@ -40,6 +42,7 @@ class Estimator:
         self.sizes = dict(sizes or {})
         self.fusions = Fusions(self.target.fusions)
         self.layouts = LayoutModel(self.target.layout)
+        self.codes = Codes(self.target.coded_products, self.target.coded)
         self._seconds: dict[Node, float] = {}
         self._alike: dict[object, float] = {}
         self._call = self.target.overhead + self.target.cold_overhead
@@ -53,14 +56,19 @@ class Estimator:
         }
         kernels = self.fusions.chosen(graph, readers, results)
         inside = {node for kernel in kernels.values() for node in kernel.inside}
+        units = self.codes.units(graph, results)
+        inside |= units.absorbed
         transposed = self.layouts.transposed(graph, readers)
-        converted = self.layouts.converted(graph, inside, wanted, transposed)
+        converted = self.layouts.converted(graph, inside | units.fused, wanted, transposed)
         total = sum(self._conversion(image, image.node in transposed) for image in converted)
         total += len(transposed) * self.target.fused_overhead
         chains: dict[Value, tuple[str, Stage]] = {}
         """For values that may be fused into: the first operator of the chain, and its stage."""
         for node in graph.nodes:
             if node.constant or isinstance(node.op, Leaf) or node in inside or node in transposed:
+                continue
+            if node in units.fused:
+                total += self._on_codes(node)
                 continue
             if node in kernels:
                 total += self._kernel(kernels[node], node)
@@ -84,8 +92,13 @@ class Estimator:
         return self.layouts.wants_blocks(node)
 
     def fused(self, graph: Graph) -> Iterable[frozenset[Node]]:
-        """The nodes of each fused kernel of a whole graph."""
-        return [kernel.inside | {node} for node, kernel in self._kernels(graph).items()]
+        """The nodes of each fused kernel of a whole graph, present or possible."""
+        kernels = [kernel.inside | {node} for node, kernel in self._kernels(graph).items()]
+        return [*kernels, *self.codes.ties(graph)]
+
+    def cut_off(self, graph: Graph) -> int:
+        """The number of products on codes whose sums the runtime may cut off at 16 bits."""
+        return self.codes.units(graph).cut_off
 
     def served(self, graph: Graph) -> Hashable:
         """The operators and fused kernels that compute a whole graph: names, types, how many.
@@ -116,6 +129,22 @@ class Estimator:
         # Of two spellings that end in the same kernel the shorter one is the better one.
         fused = len(kernel.inside) * target.fused_overhead
         return self._moving(moved * target.slow.get(kernel.name, 1.0)) + self._call + fused
+
+    def _on_codes(self, node: Node) -> float:
+        """The seconds that an operator takes that is computed on codes."""
+        target = self.target
+        types = (*(value.type for value in node.inputs), *node.types)
+        moved = sum(self._int(product(kind.shape)) for kind in types)
+        name = operator_name(node)
+        seconds = self._moving(moved)
+        if name in target.coded_products:
+            assert isinstance(node.op, Operator)
+            shapes = [value.shape for value in node.inputs]
+            flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
+            peak = target.peak[name] * target.coded_products[name]
+            peak *= self._threads(node.op.tasks(shapes, node.attributes))
+            seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
+        return seconds + self._call
 
     def _fused_into(self, node: Node, name: str) -> float:
         """The seconds that an operator adds to the one before it, into which it is fused.

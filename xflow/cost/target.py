@@ -150,6 +150,16 @@ class TargetModel:
     ``.pixels`` that of convolutions of one pixel in the layout; with ``.signed`` that where its
     weights are integers with a sign, for which the runtime may have other kernels."""
     other_peak: float = 35e9
+    coded_products: Mapping[str, float] = field(
+        default_factory=lambda: {"Conv": 1.7, "MatMul": 1.7, "Gemm": 1.7}
+    )
+    """Products that the runtime computes on codes where they stand between conversions from codes
+    and to codes, and how many times as fast as in floats."""
+    coded: frozenset[str] = frozenset(
+        {"Add", "Mul", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax",
+         "Concat", "MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"}
+    )  # fmt: skip
+    """Other operators that it computes on codes."""
     products: Mapping[str, str] = field(default_factory=lambda: {"Einsum": "MatMul"})
     """Operators that the runtime computes by another one's kernel, with data moved around it."""
     bandwidth: float = 45e9

@@ -51,6 +51,7 @@ class Decider:
         load the region's weights may take seconds by itself: at most a part of those left, which
         is the part of the model's time that the region is `worth` times `Policy.loading`.
         """
+        states = self._within_range(states)
         if not self._cost.measures:
             original, *others = states
             return Decision(self._estimated(original, others))
@@ -79,6 +80,17 @@ class Decider:
             if gains and state.trail is not None:  # without a trail it cannot be checked
                 return _solution(state, original.cost - state.cost)
         return None
+
+    def _within_range(self, states: Sequence[State]) -> Sequence[State]:
+        """The first state, and those that cut off no more sums than it does.
+
+        That is no matter of time alone: the runtime would compute other numbers.
+        """
+        layouts = self._cost.layouts
+        if layouts is None:
+            return states
+        most = layouts.cut_off(states[0].graph)
+        return [s for s in states if s is states[0] or layouts.cut_off(s.graph) <= most]
 
     def _distinct(self, states: Sequence[State]) -> Sequence[State]:
         """The first state, and of others that end in the same kernels the one that costs least.

@@ -395,6 +395,23 @@ class _Search:
         self.constants.careful.update(dict.fromkeys(region.nodes, avoided))
         return False
 
+    def within_range(self, graph: Graph, made: list[Replacement]) -> list[Replacement]:
+        """Those replacements that lead to no more products whose sums the runtime cuts off.
+
+        In a region, what lies outside is not known. Another one may have to be rewritten first.
+        """
+        layouts = self.cost.layouts
+        if layouts is None or not made:
+            return made
+        most = layouts.cut_off(graph)
+        if layouts.cut_off(apply_replacements(graph, made)) <= most:
+            return made
+        kept: list[Replacement] = []
+        for item in made:
+            if layouts.cut_off(apply_replacements(graph, [*kept, item])) <= most:
+                kept.append(item)
+        return kept
+
     def rewrite(
         self,
         graph: Graph,
@@ -429,6 +446,7 @@ class _Search:
                 continue
             origin = (region.inputs, solution.trail, fact)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
+        made = self.within_range(graph, made)
         if not made:
             return graph
         after = apply_replacements(graph, made)

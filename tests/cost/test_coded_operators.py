@@ -1,0 +1,76 @@
+"""What the estimate takes to be computed on codes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from coded_networks import Builder, residual_network
+
+from xflow.core.graph import Graph
+from xflow.cost.estimate import Estimator
+from xflow.cost.quantized import Codes, Units
+from xflow.onnx.importer import import_model
+
+
+def graph_of(net: Builder, result: str) -> Graph:
+    return import_model(ir.from_proto(net.model(result))).graph
+
+
+def units_of(graph: Graph) -> Units:
+    target = Estimator().target
+    return Codes(target.coded_products, target.coded).units(graph)
+
+
+def names(units: Units) -> list[str]:
+    return sorted(str(node.op) for node in units.fused)
+
+
+@pytest.mark.parametrize(
+    ("images", "weights", "fused", "cut_off"),
+    [
+        ("uint8", "uint8", ["Add", "Conv", "Conv", "Conv"], 0),
+        ("uint8", "int8", ["Add"], 3),
+        # The first convolution's result has a sign and is read twice.
+        ("int8", "uint8", ["Conv"], 0),
+        ("int8", "int8", [], 1),
+    ],
+)
+def test_products_are_on_codes_without_a_sign_alone(
+    images: str, weights: str, fused: list[str], cut_off: int
+) -> None:
+    units = units_of(import_model(ir.from_proto(residual_network(images, weights))).graph)
+    assert (names(units), units.cut_off) == (fused, cut_off)
+
+
+def test_a_result_that_is_also_read_as_floats_is_not_on_codes() -> None:
+    net = Builder("uint8", "uint8")
+    first = net.convolution(net.quantized("x"), 3, 16)
+    plain = next(n for n in net.nodes if n.op_type == "Conv").output[0]
+    graph = graph_of(net, net.node("Add", first, net.node("Relu", plain)))
+    assert not units_of(graph).fused
+
+
+def test_floats_are_not_on_codes() -> None:
+    net = Builder("uint8", "uint8")
+    assert units_of(graph_of(net, net.node("Relu", "x"))) == Units()
+
+
+def test_operators_on_codes_take_less_time() -> None:
+    estimates = [
+        Estimator()(import_model(ir.from_proto(residual_network(images, "uint8"))).graph)
+        for images in ("int8", "uint8")
+    ]
+    assert estimates[1] < estimates[0]
+
+
+def test_weights_that_are_quantized_once_have_the_type_that_they_get() -> None:
+    """The runtime makes codes with a sign of constants once, and turns no such codes."""
+    net = Builder("uint8", "int8")
+    x = net.quantized("x")
+    signed = Builder("int8", "int8")
+    signed.nodes, signed.constants = net.nodes, net.constants
+    kernel = signed.quantized(net.constant(np.ones((8, 3, 3, 3), np.float32)))
+    result = net.quantized(net.node("Conv", x, kernel))
+    units = units_of(graph_of(net, result))
+    assert (names(units), units.cut_off) == ([], 1)

@@ -1,0 +1,157 @@
+"""What ONNX Runtime fuses around the codes of quantized numbers, by their types.
+
+An operator between DequantizeLinear and QuantizeLinear is computed on codes where the runtime has a
+kernel for that: on x86, products on codes without a sign alone, others where all have one type.
+QuantizeLinear and DequantizeLinear with a sign that have one reader each it turns into those
+without, so that a value that is read twice keeps operators beside it from being fused. Of weights
+with a sign it has a fast kernel, too, but sums of two products are cut off at 16 bits there on
+processors with AVX2 alone, so that it is not counted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from xflow.core.graph import Graph
+from xflow.core.node import Node, Opaque, Value
+from xflow.core.registry import Operator
+
+FROM_CODES, TO_CODES = "DequantizeLinear", "QuantizeLinear"
+SIGNED, UNSIGNED = "INT8", "UINT8"
+WEIGHTS = "constants with a sign"
+
+
+@dataclass(frozen=True)
+class Units:
+    """The operators of a graph that are computed on codes, and what is not computed for that."""
+
+    fused: frozenset[Node] = frozenset()
+    absorbed: frozenset[Node] = frozenset()
+    """Conversions from codes and to codes that nothing else reads."""
+    cut_off: int = 0
+    """The number of products on codes whose sums may be cut off, which count as not fused."""
+
+
+NONE = Units()
+
+
+class Codes:
+    """Finds such operators: `products` and `others` are those of which the runtime has kernels."""
+
+    def __init__(self, products: Collection[str], others: Collection[str]) -> None:
+        self._products = products
+        self._others = others
+
+    def units(self, graph: Graph, results: Collection[Value] = ()) -> Units:
+        """The operators of a graph that are computed on codes; `results` are read elsewhere."""
+        ends = [node for node in graph.nodes if _is(node, TO_CODES)]
+        if not ends:
+            return NONE
+        readers: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for value in dict.fromkeys(node.inputs):
+                readers.setdefault(value, []).append(node)
+        kept = {*graph.outputs, *results}
+        fused: set[Node] = set()
+        absorbed: set[Node] = set()
+        cut_off = 0
+        for end in ends:
+            result = end.inputs[0]
+            if result in kept or len(readers[result]) > 1:
+                continue
+            types = self._types(result.node, end, readers)
+            if types == {UNSIGNED} or (len(types) == 1 and not self._is_product(result.node)):
+                fused.add(result.node)
+                absorbed.add(end)
+            elif types == {UNSIGNED, WEIGHTS}:
+                cut_off += 1
+        for node in graph.nodes:
+            if _is(node, FROM_CODES) and node.outputs[0] not in kept:
+                read = readers.get(node.outputs[0], ())
+                if read and all(reader in fused for reader in read):
+                    absorbed.add(node)
+        return Units(frozenset(fused), frozenset(absorbed), cut_off)
+
+    def ties(self, graph: Graph) -> list[frozenset[Node]]:
+        """Sets of nodes that are computed as one, or are once codes have other types.
+
+        An operator with the conversions beside it, and a conversion to codes with a sign with those
+        that read it.
+        """
+        found: list[frozenset[Node]] = []
+        for end in graph.nodes:
+            if not _is(end, TO_CODES):
+                continue
+            node = end.inputs[0].node
+            read = self._read(node)
+            if read:
+                found.append(frozenset({node, end, *(value.node for value in read)}))
+            codes = end.outputs[0]
+            if codes.type.dtype == SIGNED:
+                found.append(frozenset({end, *graph.users.get(codes, ())}))
+        return found
+
+    def _read(self, node: Node) -> Sequence[Value]:
+        """What an operator computes with, if that is all converted from codes; else nothing."""
+        if not isinstance(node.op, Operator) or node.constant:
+            return ()
+        if node.op.name in self._products:
+            read: Sequence[Value] = node.inputs[:2]
+        elif node.op.name in self._others:
+            read = [value for value in node.inputs if not value.is_constant]
+        else:
+            return ()
+        return read if all(map(_is_converted, read)) else ()
+
+    def _is_product(self, node: Node) -> bool:
+        return isinstance(node.op, Operator) and node.op.name in self._products
+
+    def _types(
+        self, node: Node, end: Node, readers: Mapping[Value, Sequence[Node]]
+    ) -> frozenset[str]:
+        """The types of the codes that an operator computes with, and that `end` makes of them.
+
+        Constants with a sign stand for themselves beside others. Nothing for what computes with
+        anything else.
+        """
+        read = self._read(node)
+        if not read:
+            return frozenset()
+        codes = [value.node.inputs[0] for value in read if _is(value.node, FROM_CODES)]
+        types = {served(code, readers) for code in codes if not _is_known(code)}
+        if len(codes) < len(read):
+            types.add(WEIGHTS)  # in a form that is not described
+        signed = WEIGHTS if self._is_product(node) else SIGNED
+        types |= {signed if c.type.dtype == SIGNED else UNSIGNED for c in codes if _is_known(c)}
+        return frozenset(types | {served(end.outputs[0], readers)})
+
+
+def served(codes: Value, readers: Mapping[Value, Sequence[Node]]) -> str:
+    """The type of codes as the runtime serves them; without a sign where others give or read them.
+
+    What is outside of a part of a graph is not known, and may be what it should be.
+    """
+    if codes.type.dtype != SIGNED or _is_known(codes):
+        return codes.type.dtype
+    read = readers.get(codes, ())
+    if codes.is_leaf or not read:
+        return UNSIGNED
+    once = len(read) == 1 and _is(read[0], FROM_CODES)
+    alone = once and len(readers.get(read[0].outputs[0], ())) <= 1
+    return UNSIGNED if alone else SIGNED
+
+
+def _is_known(codes: Value) -> bool:
+    """Whether codes are constants, or made of constants, which the runtime computes once."""
+    return codes.is_constant or (_is(codes.node, TO_CODES) and codes.node.inputs[0].is_constant)
+
+
+def _is_converted(value: Value) -> bool:
+    """Whether a value is converted from codes, if only in a form that is not described."""
+    op = value.node.op
+    return _is(value.node, FROM_CODES) or (isinstance(op, Opaque) and op.op_type == FROM_CODES)
+
+
+def _is(node: Node, name: str) -> bool:
+    return isinstance(node.op, Operator) and node.op.name == name
