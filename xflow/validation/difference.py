@@ -37,6 +37,9 @@ EXACTLY = 1e-6
 """By how much results in float64 that are the same may differ, relative to an element."""
 NEARER = 1e-4
 """Or relative to how far they are apart in their own type: 64 bits have 29 digits more than 32."""
+CODES = 4 / 255
+"""By how much of its largest element an output of a model with codes of 8 bits may differ where the
+runtime fuses other operators: some of what it rounds to codes lies half-way between two."""
 TOP = 5
 """Largest elements of a row whose order is compared."""
 
@@ -146,6 +149,48 @@ def is_by_rounding(before: Any, after: Any, exact: Any, other: Any) -> bool:
     floor = ROUNDINGS**2 * np.finfo(np.float64).eps * size.max(initial=0.0)
     allowed = np.maximum(np.maximum(EXACTLY * size, NEARER * np.abs(a - b)), floor)
     return bool((np.abs(one - two) <= allowed).all())
+
+
+def error_of(value: Any, exact: Any) -> float:
+    """The largest error of an output, relative to its largest exact element; 0 for no numbers."""
+    if isinstance(value, list | dict) or value is None or isinstance(exact, list | dict):
+        return 0.0
+    a, e = np.asarray(value), np.asarray(exact)
+    if a.shape != e.shape or a.dtype.kind not in "fiu":
+        return 0.0
+    both = np.isfinite(a) & np.isfinite(e)
+    a, e = (np.where(both, each, 0).astype(np.float64) for each in (a, e))
+    largest = _extent(e, np.asarray(value).dtype)
+    return float(np.abs(a - e).max(initial=0.0)) / largest if largest else 0.0
+
+
+def _extent(exact: np.ndarray, dtype: np.dtype) -> float:
+    """The largest magnitude of an output; of codes of 8 bits, how many there are."""
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        return 255.0
+    return float(np.abs(exact).max(initial=0.0))
+
+
+def is_served_otherwise(before: Any, after: Any, one: Any, other: Any, error: float) -> bool:
+    """Whether two values of an output differ since the runtime fuses other operators alone.
+
+    `one` and `other` are those of the two models without the runtime's optimizations, and are the
+    same to the bit. With them, the model before is off by up to `error`, see `error_of`: the one
+    after may be so by `AS_NEAR` times as much, or by `CODES`.
+    """
+    if any(isinstance(each, list | dict) or each is None for each in (before, after, one, other)):
+        return False
+    a, b, e, o = map(np.asarray, (before, after, one, other))
+    if e.dtype != o.dtype or e.shape != o.shape or e.tobytes() != o.tobytes():
+        return False
+    if not a.dtype == b.dtype == e.dtype or not a.shape == b.shape == e.shape:
+        return False
+    if a.dtype.kind not in "fiu" or (a.dtype.kind != "f" and a.dtype.itemsize > 1):
+        return bool(((b == a) | (b == e)).all())
+    finite = np.isfinite(e)
+    if not np.isfinite(b[finite]).all() or (~_same_kind(b, e) & ~_same_kind(b, a)).any():
+        return False
+    return error_of(b, e) <= max(AS_NEAR * error, CODES) or bool((b == e).all())
 
 
 def is_another(value: Any, exact: Any) -> bool:

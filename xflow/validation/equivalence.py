@@ -25,7 +25,9 @@ from xflow.validation.difference import (
     Allowance,
     Difference,
     compare,
+    error_of,
     is_by_rounding,
+    is_served_otherwise,
 )
 from xflow.validation.reference import CHEAP_BYTES, Outputs, Plan, Reference
 
@@ -197,6 +199,8 @@ class _Check:
             found[number] = self.compare(number, outputs[number], values)
         for number in self._rounded(found, outputs, exact):
             found[number] = replace(found[number], reason="", tolerated=False)
+        for number in self._served_otherwise(found, outputs):
+            found[number] = replace(found[number], reason="", tolerated=False)
         for number in differ:
             if number not in exact and reference.sets[number].extreme:
                 del found[number]
@@ -243,6 +247,39 @@ class _Check:
                     theirs[name],
                 )
                 for name in theirs
+            )
+        ]
+
+    def _served_otherwise(
+        self, found: Mapping[int, _Found], outputs: Mapping[int, Outputs]
+    ) -> Sequence[int]:
+        """Sets on which both models are the same to the bit without the runtime's optimizations.
+
+        What differs with them is what it fuses around codes, see `is_served_otherwise`. The error
+        of the input model is the largest on all those sets, and on an ordinary one.
+        """
+        reference = self.reference
+        differ = [number for number, each in found.items() if each.reason and each.named]
+        if not differ or not reference.has_codes:
+            return []
+        numbers = list(dict.fromkeys((*differ, *(n for n in (0,) if n in outputs))))
+        one = reference.unfused(reference.model, numbers, self.deadline)
+        other = reference.unfused(self.after, differ, self.deadline)
+        errors = [
+            error_of(reference.outputs[number][name], value)
+            for number, results in one.items()
+            for name, value in results.items()
+        ]
+        most = max(errors, default=0.0)
+        return [
+            number
+            for number in differ
+            if number in one
+            and number in other
+            and all(
+                is_served_otherwise(value, outputs[number][name], *both, most)
+                for name, value in reference.outputs[number].items()
+                for both in ((one[number].get(name), other[number].get(name)),)
             )
         ]
 

@@ -68,6 +68,9 @@ OPERATOR_FAILED = re.compile(
 )
 """The runtime's message that an operator failed."""
 
+CODED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+"""Operators that make codes."""
+
 FLOAT64, UNOPTIMIZED = "float64", "the model without optimizations"
 """The names of the sources of more exact results."""
 
@@ -275,6 +278,18 @@ class Reference:
             elif not deadline.passed:
                 self.no_exact = "it does not run without optimizations"
         return found or {}
+
+    def unfused(
+        self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
+    ) -> Mapping[int, Outputs]:
+        """The results of a model on some of the sets, operator by operator, as it is written."""
+        runner = replace(self.runner(model), options=_unoptimized(self.target))
+        return self._run_exactly(runner, numbers, deadline, wide=False) or {}
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether the model computes with codes of quantized numbers."""
+        return any(node.op_type in CODED for node in load_proto(self.model).graph.node)
 
     def _run_exactly(
         self, runner: Runner, numbers: Sequence[int], deadline: Deadline, *, wide: bool
