@@ -109,9 +109,9 @@ many: $(VENV)/dev
 large: $(VENV)/installed
 	$(BIN)/python benchmarks/large.py
 
-# Networks for images, quantized by the runtime's own quantizer, beside what they were before.
+# Networks for images, quantized by the runtime's own quantizers, beside what they were before.
 quantized: $(VENV)/installed
-	$(BIN)/python benchmarks/quantized.py --budget $(BUDGET)
+	for form in dynamic tensor channel; do $(BIN)/python benchmarks/quantized.py --form $$form --budget $(BUDGET) || exit 1; done
 
 # Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
 # sizes.

@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 """Quantized models: how many times as fast as the input, and as the model before it was quantized.
 
-The networks for images in `models/` are quantized here by ONNX Runtime's own `quantize_dynamic`, as
-it does by default, and optimized by the command line.  The input, the output and the model in
-32-bit floats are timed in turns in one process, see `judge`; input and output are compared on
-random inputs, bit by bit.
+The networks for images in `models/` are quantized here by ONNX Runtime's own quantizers, with the
+types that they take by default, and optimized by the command line.  The input, the output and the
+model in 32-bit floats are timed in turns in one process, see `judge`; input and output are compared
+on random inputs, bit by bit.
 
-    python quantized.py [MODEL ...] [--threads N] [--budget S] [--seconds S] [--runs N] [--out FILE]
+`--form dynamic` are convolutions of integers (`quantize_dynamic`), compared as they are served.
+`--form tensor` and `--form channel` have QuantizeLinear and DequantizeLinear between all operators
+(`quantize_static`), with one scale for the weights of a convolution, or one for each channel.  What
+the runtime fuses there rounds other ties; so these are compared operator by operator, and by how
+far both are from that as they are served.
+
+    python quantized.py [MODEL ...] [--form FORM] [--threads N] [--budget S] [--seconds S]
+                        [--runs N] [--out FILE]
 """
 
 import argparse
@@ -15,12 +22,18 @@ import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
 import onnx
-from onnxruntime.quantization import QuantType, quantize_dynamic
+import onnxruntime
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
 
 from hydrate import hydrate
 from judge import figures, load, time_in_passes
@@ -35,20 +48,73 @@ NETWORKS = (
 """Those with convolutions, by name."""
 
 
-def make(name: str, folder: Path) -> tuple[Path, Path]:
+FORMS = ("dynamic", "tensor", "channel")
+CALIBRATION = 3
+"""Random inputs by which scales are chosen."""
+
+
+class Drawn(CalibrationDataReader):  # type: ignore[misc]
+    """Random inputs of a model, by which its quantizer chooses scales."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._sets = iter([random_inputs(model, seed) for seed in range(CALIBRATION)])
+
+    def get_next(self) -> Any:
+        """The next inputs; None behind the last."""
+        return next(self._sets, None)
+
+
+def make(name: str, form: str, folder: Path) -> tuple[Path, Path]:
     """Write a model with weights and its quantized form; return both paths."""
     model = hydrate(onnx.load(MODELS / f"{name}.onnx"))
     del model.graph.value_info[:]  # some exports have shapes in it that are not those
     plain, quantized = folder / f"{name}.onnx", folder / f"{name}.int8.onnx"
     onnx.save(model, plain)
-    quantize_dynamic(plain, quantized, weight_type=QuantType.QInt8)
+    if form == "dynamic":
+        quantize_dynamic(plain, quantized, weight_type=QuantType.QInt8)
+    else:
+        quantize_static(plain, quantized, Drawn(model), per_channel=form == "channel")
     return plain, quantized
 
 
-def differences(before: Path, after: Path, threads: int, runs: int) -> int:
+def one_by_one(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """A session that runs a model operator by operator, as it is written."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def errors(before: Path, after: Path, threads: int, runs: int) -> tuple[float, float]:
+    """How far the models are from the input operator by operator, as they are served.
+
+    The median of the largest errors, relative to the largest element of an output.
+    """
+    graph = onnx.load(before)
+    exact = one_by_one(before, threads)
+    sessions = [load(path, threads, "cpu") for path in (before, after)]
+    found: list[list[float]] = [[], []]
+    for seed in range(runs):
+        feeds = random_inputs(graph, seed)
+        right = exact.run(None, feeds)
+        for session, each in zip(sessions, found, strict=True):
+            each.append(
+                max(
+                    float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
+                    for a, b in zip(session.run(None, feeds), right, strict=True)
+                )
+            )
+    return median(found[0]), median(found[1])
+
+
+def differences(before: Path, after: Path, form: str, threads: int, runs: int) -> int:
     """Return on how many of so many random inputs the models differ in any bit."""
     graph = onnx.load(before)
-    one, other = (load(path, threads, "cpu") for path in (before, after))
+    one, other = (
+        load(path, threads, "cpu") if form == "dynamic" else one_by_one(path, threads)
+        for path in (before, after)
+    )
     found = 0
     for seed in range(runs):
         feeds = random_inputs(graph, seed)
@@ -61,7 +127,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return what came of one model, as plain data."""
     with tempfile.TemporaryDirectory(prefix="xflow-quantized-") as made:
         folder = Path(made)
-        plain, before = make(name, folder)
+        plain, before = make(name, options.form, folder)
         after, report = folder / "after.onnx", folder / "report.json"
         attempt = optimize(before, after, report, options)
         if attempt.fault:
@@ -73,7 +139,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             "model": name,
             "fault": "",
             "rules": [use["name"] for use in json.loads(report.read_text())["rules"]],
-            "differ": differences(before, after, options.threads, options.runs),
+            "differ": differences(before, after, options.form, options.threads, options.runs),
+            "errors": errors(before, after, options.threads, options.runs),
             "runs": options.runs,
             "after": figures(passes, 1),
             "plain": figures(passes, 2),
@@ -83,12 +150,13 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def row(found: dict[str, Any]) -> str:
     """Return a line of the table."""
     if found["fault"]:
-        return f"| {found['model']} | {found['fault']} | | | | |"
+        return f"| {found['model']} | {found['fault']} | | | | | |"
     after, plain = found["after"], found["plain"]
     ratio = f"{after['ratio']:.2f} ({after['low']:.2f} to {after['high']:.2f})"
     times = (plain["after_s"], after["before_s"], after["after_s"])
     shown = " | ".join(f"{1e3 * seconds:.1f}" for seconds in times)
-    return f"| {found['model']} | {shown} | {ratio} | {found['differ']} of {found['runs']} |"
+    differ, errors = f"{found['differ']} of {found['runs']}", found["errors"]
+    return f"| {found['model']} | {shown} | {ratio} | {differ} | {errors[0]:.2%}, {errors[1]:.2%} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -97,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="*", default=NETWORKS, choices=[*NETWORKS, []])
+    parser.add_argument("--form", choices=FORMS, default="dynamic", help="how they are quantized")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each model")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timing for each model")
@@ -105,15 +174,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(provider="cpu")
     options = parser.parse_args(arguments)
     logging.disable(logging.WARNING)  # the quantizer advises each time
-    print("| model | fp32, ms | int8, ms | by xflow, ms | times as fast | differ in a bit |")
-    print("|---|---:|---:|---:|---:|---:|", flush=True)
+    heads = ("fp32, ms", "int8, ms", "by xflow, ms", "times as fast", "differ in a bit", "errors")
+    print(f"| model | {' | '.join(heads)} |")
+    print(f"|---|{'---:|' * len(heads)}", flush=True)
     results = []
     for name in options.models:
         results.append(measure(name, options))
         print(row(results[-1]), flush=True)
     ratios = [found["after"]["ratio"] for found in results if not found["fault"]]
     if ratios:
-        print(f"| geometric mean | | | | {geometric_mean(ratios):.2f} | |")
+        print(f"| geometric mean | | | | {geometric_mean(ratios):.2f} | | |")
     if options.out is not None:
         options.out.write_text(json.dumps(results, indent=1) + "\n")
 
