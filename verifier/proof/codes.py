@@ -65,8 +65,20 @@ def _terms(scalar: Scalar, codes: frozenset[str]) -> Terms | None:
             found[part] = found.get(part, 0) + factor
         else:
             return None
-    size = sum(abs(n) * (1 if part == ONE else 2 * MOST) for part, n in found.items())
-    return {part: n for part, n in found.items() if n} if size <= EXACT else None
+    if sum(abs(n) * _largest(part, codes) for part, n in found.items()) > EXACT:
+        return None
+    return {part: n for part, n in found.items() if n}
+
+
+def _largest(term: Scalar, codes: frozenset[str]) -> int:
+    """The largest absolute value of a term: of what is cut off, that of the two ends."""
+    match term:
+        case Literal():
+            return 1
+        case Call("max", (Call("min", (_, most)), least)):
+            ends = [_terms(end, codes) or {} for end in (most, least)]
+            return max(sum(abs(n) * _largest(part, codes) for part, n in e.items()) for e in ends)
+    return MOST
 
 
 def _summands(scalar: Scalar, factor: int) -> Iterator[tuple[Scalar, int]]:

@@ -152,11 +152,14 @@ def is_by_rounding(before: Any, after: Any, exact: Any, other: Any) -> bool:
 
 
 def error_of(value: Any, exact: Any) -> float:
-    """The largest error of an output, relative to its largest exact element; 0 for no numbers."""
+    """The largest error of an output of reals or codes, relative to its largest exact element.
+
+    0 for what is neither.
+    """
     if isinstance(value, list | dict) or value is None or isinstance(exact, list | dict):
         return 0.0
     a, e = np.asarray(value), np.asarray(exact)
-    if a.shape != e.shape or a.dtype.kind not in "fiu":
+    if a.shape != e.shape or not (a.dtype.kind == "f" or _are_codes(a)):
         return 0.0
     both = np.isfinite(a) & np.isfinite(e)
     a, e = (np.where(both, each, 0).astype(np.float64) for each in (a, e))
@@ -164,9 +167,14 @@ def error_of(value: Any, exact: Any) -> float:
     return float(np.abs(a - e).max(initial=0.0)) / largest if largest else 0.0
 
 
+def _are_codes(array: np.ndarray) -> bool:
+    """Whether an output is integers of 8 bits."""
+    return array.dtype.kind in "iu" and array.dtype.itemsize == 1
+
+
 def _extent(exact: np.ndarray, dtype: np.dtype) -> float:
     """The largest magnitude of an output; of codes of 8 bits, how many there are."""
-    if dtype.kind in "iu" and dtype.itemsize == 1:
+    if _are_codes(np.empty(0, dtype)):
         return 255.0
     return float(np.abs(exact).max(initial=0.0))
 
@@ -185,7 +193,7 @@ def is_served_otherwise(before: Any, after: Any, one: Any, other: Any, error: fl
         return False
     if not a.dtype == b.dtype == e.dtype or not a.shape == b.shape == e.shape:
         return False
-    if a.dtype.kind not in "fiu" or (a.dtype.kind != "f" and a.dtype.itemsize > 1):
+    if a.dtype.kind != "f" and not _are_codes(a):
         return bool(((b == a) | (b == e)).all())
     finite = np.isfinite(e)
     if not np.isfinite(b[finite]).all() or (~_same_kind(b, e) & ~_same_kind(b, a)).any():

@@ -256,7 +256,7 @@ class _Check:
         """Sets on which both models are the same to the bit without the runtime's optimizations.
 
         What differs with them is what it fuses around codes, see `is_served_otherwise`. The error
-        of the input model is the largest on all those sets, and on an ordinary one.
+        of an output of the input model is the largest on all those sets, and on an ordinary one.
         """
         reference = self.reference
         differ = [number for number, each in found.items() if each.reason and each.named]
@@ -265,19 +265,18 @@ class _Check:
         numbers = list(dict.fromkeys((*differ, *(n for n in (0,) if n in outputs))))
         one = reference.unfused(reference.model, numbers, self.deadline)
         other = reference.unfused(self.after, differ, self.deadline)
-        errors = [
-            error_of(reference.outputs[number][name], value)
-            for number, results in one.items()
-            for name, value in results.items()
-        ]
-        most = max(errors, default=0.0)
+        most: dict[str, float] = {}
+        for number, results in one.items():
+            for name, value in results.items():
+                error = error_of(reference.outputs[number][name], value)
+                most[name] = max(most.get(name, 0.0), error)
         return [
             number
             for number in differ
             if number in one
             and number in other
             and all(
-                is_served_otherwise(value, outputs[number][name], *both, most)
+                is_served_otherwise(value, outputs[number][name], *both, most.get(name, 0.0))
                 for name, value in reference.outputs[number].items()
                 for both in ((one[number].get(name), other[number].get(name)),)
             )
