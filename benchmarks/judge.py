@@ -55,13 +55,19 @@ class Fault(StrEnum):
     WRONG = "wrong"
 
 
-def load(path: Path, threads: int, provider: str, *, profile: str = "") -> Any:
+def load(
+    path: Path, threads: int, provider: str, *, profile: str = "", optimized: bool = True
+) -> Any:
     """Return a session as a server would have it, but that threads sleep between two runs.
 
-    With `profile`, the start of a file's name, it notes the time of every node.
+    With `profile`, the start of a file's name, it notes the time of every node. Unless `optimized`,
+    it runs the model operator by operator, as it is written.
     """
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = (
+        levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    )
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     if profile:

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnxruntime.quantization import (
     CalibrationDataReader,
     QuantType,
@@ -36,7 +35,7 @@ from onnxruntime.quantization import (
 )
 
 from hydrate import hydrate
-from judge import figures, load, time_in_passes
+from judge import error, figures, load, time_in_passes
 from tools import optimize
 from xflow.feeds.inputs import random_inputs
 
@@ -46,8 +45,6 @@ NETWORKS = (
     *("mobilenetv3_large_100", "efficientnet_b0", "repvgg_a0", "convnext_tiny", "nasnetalarge"),
 )
 """Those with convolutions, by name."""
-
-
 FORMS = ("dynamic", "tensor", "channel")
 CALIBRATION = 3
 """Random inputs by which scales are chosen."""
@@ -77,34 +74,20 @@ def make(name: str, form: str, folder: Path) -> tuple[Path, Path]:
     return plain, quantized
 
 
-def one_by_one(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A session that runs a model operator by operator, as it is written."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
 def errors(before: Path, after: Path, threads: int, runs: int) -> tuple[float, float]:
     """How far the models are from the input operator by operator, as they are served.
 
     The median of the largest errors, relative to the largest element of an output.
     """
     graph = onnx.load(before)
-    exact = one_by_one(before, threads)
+    exact = load(before, threads, "cpu", optimized=False)
     sessions = [load(path, threads, "cpu") for path in (before, after)]
     found: list[list[float]] = [[], []]
     for seed in range(runs):
         feeds = random_inputs(graph, seed)
         right = exact.run(None, feeds)
         for session, each in zip(sessions, found, strict=True):
-            each.append(
-                max(
-                    float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
-                    for a, b in zip(session.run(None, feeds), right, strict=True)
-                )
-            )
+            each.append(error(right, session.run(None, feeds)))
     return median(found[0]), median(found[1])
 
 
@@ -112,8 +95,7 @@ def differences(before: Path, after: Path, form: str, threads: int, runs: int) -
     """Return on how many of so many random inputs the models differ in any bit."""
     graph = onnx.load(before)
     one, other = (
-        load(path, threads, "cpu") if form == "dynamic" else one_by_one(path, threads)
-        for path in (before, after)
+        load(path, threads, "cpu", optimized=form == "dynamic") for path in (before, after)
     )
     found = 0
     for seed in range(runs):

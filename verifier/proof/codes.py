@@ -65,9 +65,14 @@ def _terms(scalar: Scalar, codes: frozenset[str]) -> Terms | None:
             found[part] = found.get(part, 0) + factor
         else:
             return None
-    if sum(abs(n) * _largest(part, codes) for part, n in found.items()) > EXACT:
+    if _extent(found, codes) > EXACT:
         return None
     return {part: n for part, n in found.items() if n}
+
+
+def _extent(terms: Terms, codes: frozenset[str]) -> int:
+    """What the absolute value of a sum is at most."""
+    return sum(abs(factor) * _largest(term, codes) for term, factor in terms.items())
 
 
 def _largest(term: Scalar, codes: frozenset[str]) -> int:
@@ -76,8 +81,7 @@ def _largest(term: Scalar, codes: frozenset[str]) -> int:
         case Literal():
             return 1
         case Call("max", (Call("min", (_, most)), least)):
-            ends = [_terms(end, codes) or {} for end in (most, least)]
-            return max(sum(abs(n) * _largest(part, codes) for part, n in e.items()) for e in ends)
+            return max(_extent(_terms(end, codes) or {}, codes) for end in (most, least))
     return MOST
 
 
@@ -104,14 +108,6 @@ def _is_code(scalar: Scalar, codes: frozenset[str]) -> bool:
 
 def _written(terms: Terms, convert: Callable[[Scalar], Scalar]) -> Scalar:
     """A sum in the one way in which it is written: sorted terms with their factors."""
-    made: list[tuple[Scalar, int]] = []
-    for part, factor in terms.items():
-        if isinstance(part, Call):
-            made.append((convert(part), factor))
-        else:
-            made.append((part, factor))
-    return plus(*(times(factor, part) for part, factor in sorted(made, key=_order)))
-
-
-def _order(term: tuple[Scalar, int]) -> str:
-    return repr(term[0])
+    made = [(convert(t) if isinstance(t, Call) else t, factor) for t, factor in terms.items()]
+    made.sort(key=lambda term: repr(term[0]))
+    return plus(*(times(factor, term) for term, factor in made))

@@ -149,23 +149,20 @@ class Enclosure:
         raise TypeError("an enclosed number is not rounded by the way")
 
     def __floor__(self) -> Enclosure:
-        if not self.is_defined:
-            return UNDEFINED
-        if self.exact is not None:
-            return Enclosure(math.floor(self.exact))
-        low, high = (math.floor(_rational(end)) for end in _ends(self.bounds))
-        if low != high:
-            raise UndecidedError("the integer below is not decided")
-        return Enclosure(low)
+        return self._whole(math.floor, "the integer below is not decided")
 
     def __round__(self) -> Enclosure:
+        return self._whole(round, "the nearest integer is not decided")
+
+    def _whole(self, to_integer: Callable[[Fraction], int], undecided: str) -> Enclosure:
+        """What a function is that does not fall and gives integers."""
         if not self.is_defined:
             return UNDEFINED
         if self.exact is not None:
-            return Enclosure(round(self.exact))
-        low, high = (round(_rational(end)) for end in _ends(self.bounds))
+            return Enclosure(to_integer(self.exact))
+        low, high = (to_integer(_rational(end)) for end in _ends(self.bounds))
         if low != high:
-            raise UndecidedError("the nearest integer is not decided")
+            raise UndecidedError(undecided)
         return Enclosure(low)
 
     def __ceil__(self) -> Enclosure:

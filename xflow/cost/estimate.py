@@ -138,12 +138,8 @@ class Estimator:
         name = operator_name(node)
         seconds = self._moving(moved)
         if name in target.coded_products:
-            assert isinstance(node.op, Operator)
-            shapes = [value.shape for value in node.inputs]
-            flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
             peak = target.peak[name] * target.coded_products[name]
-            peak *= self._threads(node.op.tasks(shapes, node.attributes))
-            seconds = max(seconds, self._int(flops) / (peak * self._efficiency(node)))
+            seconds = max(seconds, self._computing(node, peak))
         return seconds + self._call
 
     def _fused_into(self, node: Node, name: str) -> float:
@@ -232,10 +228,7 @@ class Estimator:
         seconds = self._moving(moved * target.slow.get(name, 1.0))
         kernel = target.products.get(name, name)
         if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):
-            shapes = [value.shape for value in node.inputs]
-            flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-            peak = self._peak(node, kernel) * self._threads(node.op.tasks(shapes, node.attributes))
-            computing = self._int(flops) / (peak * self._efficiency(node))
+            computing = self._computing(node, self._peak(node, kernel))
             seconds = max(seconds, computing) if kernel == name else seconds + computing
         if target.layout is not None and not self.layouts.is_blocked(node):
             if not _is_product(node):
@@ -243,6 +236,14 @@ class Estimator:
             group = node.attributes.get("group", 1)
             seconds += target.group_overhead * (group - 1 if isinstance(group, int) else 0)
         return seconds + self._call * target.calls.get(name, 1)
+
+    def _computing(self, node: Node, peak: float) -> float:
+        """The seconds for an operator's arithmetic, at so many operations a second and thread."""
+        assert isinstance(node.op, Operator)
+        shapes = [value.shape for value in node.inputs]
+        flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
+        threads = self._threads(node.op.tasks(shapes, node.attributes))
+        return self._int(flops) / (peak * threads * self._efficiency(node))
 
     def _peak(self, node: Node, name: str) -> float:
         """The operations per second and thread of an operator."""

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
+from xflow.core.sorts import CODES
+from xflow.cost.fusion import operator_name
 
 FROM_CODES, TO_CODES = "DequantizeLinear", "QuantizeLinear"
-SIGNED, UNSIGNED = "INT8", "UINT8"
+SIGNED, UNSIGNED = CODES
 WEIGHTS = "constants with a sign"
 
 
@@ -48,10 +50,7 @@ class Codes:
         ends = [node for node in graph.nodes if _is(node, TO_CODES)]
         if not ends:
             return NONE
-        readers: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for value in dict.fromkeys(node.inputs):
-                readers.setdefault(value, []).append(node)
+        readers = graph.users
         kept = {*graph.outputs, *results}
         fused: set[Node] = set()
         absorbed: set[Node] = set()
@@ -96,7 +95,7 @@ class Codes:
         """What an operator computes with, if that is all converted from codes; else nothing."""
         if not isinstance(node.op, Operator) or node.constant:
             return ()
-        if node.op.name in self._products:
+        if self._is_product(node):
             read: Sequence[Value] = node.inputs[:2]
         elif node.op.name in self._others:
             read = [value for value in node.inputs if not value.is_constant]
@@ -105,7 +104,7 @@ class Codes:
         return read if all(map(_is_converted, read)) else ()
 
     def _is_product(self, node: Node) -> bool:
-        return isinstance(node.op, Operator) and node.op.name in self._products
+        return operator_name(node) in self._products
 
     def _types(
         self, node: Node, end: Node, readers: Mapping[Value, Sequence[Node]]
@@ -154,4 +153,4 @@ def _is_converted(value: Value) -> bool:
 
 
 def _is(node: Node, name: str) -> bool:
-    return isinstance(node.op, Operator) and node.op.name == name
+    return operator_name(node) == name

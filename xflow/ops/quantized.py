@@ -26,7 +26,7 @@ from xflow.core.registry import (
     require,
 )
 from xflow.core.size import Size
-from xflow.core.sorts import CODE, CODES, ELEMENT, INT
+from xflow.core.sorts import CODE, CODES, ELEMENT, INT, integer_range
 from xflow.core.spec import Index, Scalar, call
 from xflow.ops.conv import Conv
 from xflow.ops.elementwise import Elementwise
@@ -34,8 +34,6 @@ from xflow.ops.shape import Understood
 
 SIGNED, UNSIGNED = "signed", "unsigned"
 TYPES = dict(zip((SIGNED, UNSIGNED), CODES, strict=True))
-LIMITS = {SIGNED: (-128, 127), UNSIGNED: (0, 255)}
-"""The least and the greatest code of each type."""
 SHIFT = 128
 """The difference of the two codes, with and without sign, of one number."""
 OPERANDS = 2
@@ -217,7 +215,7 @@ class Scaled(Operator):
         """The inputs, scale and zero point shaped so that they broadcast."""
         x, scale, zero = arrays
         if scale.ndim:
-            behind = x.ndim - 1 - int(str(attributes["axis"]))
+            behind = x.ndim - 1 - axis(attributes, "axis", x.ndim)
             scale, zero = (part.reshape(-1, *(1,) * behind) for part in (scale, zero))
         return x, scale, _wide(zero)
 
@@ -315,7 +313,7 @@ class QuantizeLinear(Scaled):
         self, inputs: Sequence[str], attributes: Attributes, dtype: str
     ) -> tuple[str, ...]:
         super().element_types(inputs, attributes, dtype)
-        target = TYPES[word(attributes, "to", tuple(TYPES))]
+        target = _target(attributes)
         if inputs[2] not in (CODE, target):
             raise ShapeError(f"the zero point is {inputs[2]}, the codes are {target}")
         return (inputs[2],)
@@ -329,14 +327,14 @@ class QuantizeLinear(Scaled):
         index: Index,
     ) -> Scalar:
         scale, zero = self.parameters_at(inputs, shapes, attributes, index)
-        least, most = LIMITS[word(attributes, "to", tuple(TYPES))]
+        least, most = _limits(attributes)
         # Cut off before the zero point is added, as the runtime's kernels do: these sums are exact.
         steps = call("round", inputs[0](index) / scale)
         return call("max", call("min", steps, most - zero), least - zero) + zero
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         x, scale, zero = self.along(arrays, attributes)
-        least, most = LIMITS[word(attributes, "to", tuple(TYPES))]
+        least, most = _limits(attributes)
         steps = nearest(np.asarray(x / scale))
         codes = np.asarray(np.maximum(np.minimum(steps, most - zero), least - zero) + zero)
         return [codes.astype(arrays[2].dtype) if _is_code(arrays[2]) else codes]
@@ -347,3 +345,13 @@ class QuantizeLinear(Scaled):
         if found is None or call.types[2] not in named:
             return None
         return {**found[0], "to": named[call.types[2]]}, found[1]
+
+
+def _target(attributes: Attributes) -> str:
+    """The type of the codes that reals become."""
+    return TYPES[word(attributes, "to", tuple(TYPES))]
+
+
+def _limits(attributes: Attributes) -> tuple[int, int]:
+    """The least and the greatest code that reals become."""
+    return integer_range(_target(attributes))

@@ -162,21 +162,15 @@ def error_of(value: Any, exact: Any) -> float:
     if a.shape != e.shape or not (a.dtype.kind == "f" or _are_codes(a)):
         return 0.0
     both = np.isfinite(a) & np.isfinite(e)
+    codes = _are_codes(a)
     a, e = (np.where(both, each, 0).astype(np.float64) for each in (a, e))
-    largest = _extent(e, np.asarray(value).dtype)
+    largest = 255.0 if codes else float(np.abs(e).max(initial=0.0))
     return float(np.abs(a - e).max(initial=0.0)) / largest if largest else 0.0
 
 
 def _are_codes(array: np.ndarray) -> bool:
     """Whether an output is integers of 8 bits."""
     return array.dtype.kind in "iu" and array.dtype.itemsize == 1
-
-
-def _extent(exact: np.ndarray, dtype: np.dtype) -> float:
-    """The largest magnitude of an output; of codes of 8 bits, how many there are."""
-    if _are_codes(np.empty(0, dtype)):
-        return 255.0
-    return float(np.abs(exact).max(initial=0.0))
 
 
 def is_served_otherwise(before: Any, after: Any, one: Any, other: Any, error: float) -> bool:

@@ -262,7 +262,7 @@ class _Check:
         differ = [number for number, each in found.items() if each.reason and each.named]
         if not differ or not reference.has_codes:
             return []
-        numbers = list(dict.fromkeys((*differ, *(n for n in (0,) if n in outputs))))
+        numbers = list(dict.fromkeys((*differ, *({0} & outputs.keys()))))
         one = reference.unfused(reference.model, numbers, self.deadline)
         other = reference.unfused(self.after, differ, self.deadline)
         most: dict[str, float] = {}

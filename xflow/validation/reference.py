@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ class Reference:
     """Whether the model may give other results for the same inputs, if that is known."""
     _exact: dict[int, Outputs] = field(default_factory=dict)
     _exact_models: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
+    _own_unfused: dict[int, Outputs] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -271,8 +273,7 @@ class Reference:
             if self.size > LARGE:
                 self.no_exact = "its weights are too large"
                 return {}
-            runner = replace(self.runner(self.model), options=_unoptimized(self.target))
-            found = self._run_exactly(runner, numbers, deadline, wide=False)
+            found = self._unfused(self.model, numbers, deadline)
             if found is not None:
                 self.yardstick = UNOPTIMIZED
             elif not deadline.passed:
@@ -282,11 +283,25 @@ class Reference:
     def unfused(
         self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
     ) -> Mapping[int, Outputs]:
-        """The results of a model on some of the sets, operator by operator, as it is written."""
-        runner = replace(self.runner(model), options=_unoptimized(self.target))
-        return self._run_exactly(runner, numbers, deadline, wide=False) or {}
+        """The results of a model on some of the sets, operator by operator, as it is written.
 
-    @property
+        As far as there is time. Those of the model itself are kept.
+        """
+        if model is not self.model:
+            return self._unfused(model, numbers, deadline) or {}
+        known = self._own_unfused
+        missing = [number for number in numbers if number not in known]
+        if missing:
+            known.update(self._unfused(model, missing, deadline) or {})
+        return {number: known[number] for number in numbers if number in known}
+
+    def _unfused(
+        self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
+    ) -> dict[int, Outputs] | None:
+        runner = replace(self.runner(model), options=_unoptimized(self.target))
+        return self._run_exactly(runner, numbers, deadline, wide=False)
+
+    @cached_property
     def has_codes(self) -> bool:
         """Whether the model computes with codes of quantized numbers."""
         return any(node.op_type in CODED for node in load_proto(self.model).graph.node)
