@@ -12,6 +12,7 @@ import pytest
 from small_models import small_model
 
 if TYPE_CHECKING:
+    from idle_processes import IdleProcesses
     from suites import Kept
 
 # A worker keeps all rules at all ranks, some gigabytes of objects.  To look for garbage among them
@@ -54,6 +55,22 @@ def run_xflow() -> Callable[..., "subprocess.CompletedProcess[str]"]:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def idle_processes() -> "Iterator[IdleProcesses]":
+    """Measuring processes that tests have done with."""
+    from idle_processes import IdleProcesses  # noqa: PLC0415 - takes a while to load
+
+    idle = IdleProcesses()
+    with idle.used():
+        yield idle
+
+
+@pytest.fixture(autouse=True)
+def measuring_process(idle_processes: "IdleProcesses", request: pytest.FixtureRequest) -> None:
+    """Each test finds the process that the one before it left, unless it is to have its own."""
+    idle_processes.next_test(request.node.get_closest_marker("own_process") is None)
 
 
 @pytest.fixture

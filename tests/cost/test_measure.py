@@ -21,6 +21,8 @@ from xflow.cost.measure import Measurer, Target, check_provider
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
 from xflow.feeds.inputs import default_shapes, load_proto, random_inputs
 
+pytestmark = pytest.mark.own_process
+
 
 def model(text: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(
