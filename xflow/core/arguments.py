@@ -42,6 +42,11 @@ def integers(attributes: Attributes, name: str, length: int | None = None) -> tu
     return tuple(v for v in values if isinstance(v, int))
 
 
+def divisor(extent: Size) -> Size:
+    """An extent by which an index is divided; 1 where it is 0, since nothing is read there."""
+    return 1 if extent == 0 else extent
+
+
 def flag(attributes: Attributes, name: str) -> bool:
     """An attribute that is 0 or 1."""
     value = attributes[name]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xflow.core.arguments import declare, literals, size
+from xflow.core.arguments import declare, divisor, literals, size
 from xflow.core.constraint import at_least, equal
 from xflow.core.registry import (
     Array,
@@ -90,7 +90,7 @@ class Conv(Operator):
     ) -> Scalar:
         window, w, group = self._window(shapes, attributes), shapes[1], size(attributes, "group")
         n, o, *i = index
-        first = 0 if group == 1 else o // (w[0] // group) * w[1]
+        first = 0 if group == 1 else o // divisor(w[0] // group) * w[1]
 
         def product_at(k: Index) -> Scalar:
             c, *offset = k

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xflow.core.arguments import declare, integers, literals, size, sizes
+from xflow.core.arguments import declare, divisor, integers, literals, size, sizes
 from xflow.core.constraint import Constraint, at_least, equal, less
 from xflow.core.registry import (
     Array,
@@ -136,8 +136,8 @@ class ConvTranspose(Operator):
         rank = len(along)
         n, o, *i = index
         depth: Size = x[1] // group
-        first: Size = 0 if group == 1 else o // w[1] * depth
-        column: Size = o if group == 1 else o % w[1]
+        first: Size = 0 if group == 1 else o // divisor(w[1]) * depth
+        column: Size = o if group == 1 else o % divisor(w[1])
 
         def product_at(position: Index) -> Scalar:
             c, k, j = first + position[0], position[1 : 1 + rank], position[1 + rank :]

@@ -276,6 +276,10 @@ class AveragePool(Pool):
         ),
     )
 
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        flag(attributes, "count_include_pad")
+        return super().shape(shapes, attributes, need)
+
     def at(
         self,
         inputs: Sequence[Reader],

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from xflow.core.arguments import declare, integers, sizes
+from xflow.core.arguments import declare, divisor, integers, sizes
 from xflow.core.composite import Composite
 from xflow.core.constraint import at_least, equal
 from xflow.core.node import Value, apply
@@ -130,8 +130,9 @@ class Reshape(Movement):
                 flat = flat * target[axis] + index[axis]
             # The first axis takes the rest, so that a single axis needs no quotient.
             for axis in before[:0:-1]:
-                position[axis] = flat % source[axis]
-                flat = flat // source[axis]
+                extent = divisor(source[axis])
+                position[axis] = flat % extent
+                flat = flat // extent
             if before:
                 position[before[0]] = flat
         return inputs[0](tuple(position))

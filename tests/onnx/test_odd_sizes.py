@@ -1,0 +1,148 @@
+"""Models with empty tensors, or with attributes that say nothing sensible, are read or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper
+from operator_cases import cases, element_types, onnx_model, run_onnxruntime
+
+from xflow.analysis.observers import Observed, contexts
+from xflow.analysis.ranges import Ranges
+from xflow.core.errors import ModelError
+from xflow.core.registry import Operator
+from xflow.onnx.importer import import_model
+from xflow.ops import operators
+from xflow.pipeline.api import optimize
+
+CASES = cases()
+EXAMPLES = 3
+"""Examples of each operator, spread over all of them."""
+STRANGE = (0, -1, 10**6)
+Dimension = onnx.TensorShapeProto.Dimension
+
+
+def models(op: Operator) -> Iterator[onnx.ModelProto]:
+    """The operator at some of its examples as a model of one node, at the newest opset."""
+    examples = [example for one, example in CASES if one is op]
+    for example in examples[:: -(-len(examples) // EXAMPLES)]:
+        call = op.to_onnx(example.attributes, example.shapes, 1 if op.domain else 24)
+        if call is not None:
+            types, results = element_types(op, example, "FLOAT")
+            yield onnx_model(call, len(results), types, results)
+
+
+def changed(model: onnx.ModelProto, change: Callable[[onnx.ModelProto], None]) -> onnx.ModelProto:
+    made = onnx.ModelProto.FromString(model.SerializeToString())
+    change(made)
+    return made
+
+
+def dimensions(model: onnx.ModelProto) -> list[Dimension]:
+    return [d for item in model.graph.input for d in item.type.tensor_type.shape.dim]
+
+
+def emptied(model: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
+    """The model with one dimension of its inputs as 0, or all of one extent."""
+    extents = [d.dim_value for d in dimensions(model)]
+    places = [[k] for k in range(len(extents))]
+    places += [[k for k, n in enumerate(extents) if n == extent] for extent in {*extents}]
+    for chosen in places:
+
+        def empty(made: onnx.ModelProto, chosen: list[int] = chosen) -> None:
+            found = dimensions(made)
+            for place in chosen:
+                found[place].dim_value = 0
+
+        yield changed(model, empty)
+
+
+def distorted(model: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
+    """The model with another integer in one of its attributes or parameters."""
+    (node,) = model.graph.node
+    for value in STRANGE:
+        for place in range(len(node.attribute)):
+
+            def state(made: onnx.ModelProto, place: int = place, value: int = value) -> None:
+                attribute = made.graph.node[0].attribute[place]
+                if attribute.type == onnx.AttributeProto.INT:
+                    attribute.i = value
+                elif attribute.ints:
+                    attribute.ints[0] = value
+
+            yield changed(model, state)
+        for place, tensor in enumerate(model.graph.initializer):
+            array = numpy_helper.to_array(tensor).copy()
+            if array.dtype.kind in "iu" and array.size:
+                array.reshape(-1)[0] = value
+
+                def give(made: onnx.ModelProto, place: int = place, data: object = array) -> None:
+                    name = made.graph.initializer[place].name
+                    made.graph.initializer[place].CopyFrom(
+                        numpy_helper.from_array(np.asarray(data), name)
+                    )
+
+                yield changed(model, give)
+
+
+def analyse(model: onnx.ModelProto) -> None:
+    """What a run does with any model, whether or not there is a rewrite. May raise ModelError."""
+    imported = import_model(ir.from_proto(model))
+    ranges = Ranges(imported.constants)
+    for value in imported.graph.outputs:
+        ranges.of(value)
+    contexts(imported.graph, [Observed.NOWHERE] * len(imported.graph.outputs))
+    for node in imported.graph.nodes:
+        if isinstance(node.op, Operator):
+            shapes = [value.shape for value in node.inputs]
+            node.op.flops(shapes, node.attributes, [value.shape for value in node.outputs])
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.op_type], ids=str)
+def test_models_with_empty_tensors_are_read(op: Operator) -> None:
+    for model in models(op):
+        for each in emptied(model):
+            try:
+                analyse(each)
+            except ModelError:  # in one sentence: the shapes do not fit
+                continue
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.op_type], ids=str)
+def test_models_with_strange_attributes_are_read_or_refused(op: Operator) -> None:
+    for model in models(op):
+        for each in distorted(model):
+            try:
+                analyse(each)
+            except ModelError:
+                continue
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "g (float[2, 0, 3] x) => (float[6, 0] y) "
+        "{ a = Relu(x) b = Flatten<axis=3>(a) s = Constant<value_ints=[6, 0]>() "
+        "y = Reshape<allowzero=1>(b, s) }",
+        "g (float[2, 0] x, float[0, 3] w) => (float[2, 3] y) "
+        '{ a = Relu(x) y = Einsum<equation="ik,kj->ij">(a, w) }',
+        "g (float[1, 4, 0, 2] x) => (float[1, 16, 0, 1] y) "
+        "{ a = Relu(x) b = Relu(a) y = SpaceToDepth<blocksize=2>(b) }",
+    ],
+)
+def test_a_model_with_empty_tensors_is_optimized(body: str) -> None:
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 20]> ' + body)
+    result = optimize(model, objective="nodes", budget=2)
+    arrays = [
+        np.ones([d.dim_value for d in item.type.tensor_type.shape.dim], np.float32)
+        for item in model.graph.input
+    ]
+    after = onnx.ModelProto.FromString(ir.to_proto(result.model).SerializeToString())
+    for old, new in zip(
+        run_onnxruntime(model, arrays), run_onnxruntime(after, arrays), strict=True
+    ):
+        np.testing.assert_array_equal(old, new)
