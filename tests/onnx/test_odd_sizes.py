@@ -23,7 +23,6 @@ CASES = cases()
 EXAMPLES = 3
 """Examples of each operator, spread over all of them."""
 STRANGE = (0, -1, 10**6)
-Dimension = onnx.TensorShapeProto.Dimension
 
 
 def models(op: Operator) -> Iterator[onnx.ModelProto]:
@@ -42,7 +41,7 @@ def changed(model: onnx.ModelProto, change: Callable[[onnx.ModelProto], None]) -
     return made
 
 
-def dimensions(model: onnx.ModelProto) -> list[Dimension]:
+def dimensions(model: onnx.ModelProto) -> list[onnx.TensorShapeProto.Dimension]:
     return [d for item in model.graph.input for d in item.type.tensor_type.shape.dim]
 
 
