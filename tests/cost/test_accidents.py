@@ -14,6 +14,8 @@ from xflow.cost import child, model
 from xflow.cost.worker import Worker
 from xflow.pipeline import api
 
+pytestmark = pytest.mark.own_process
+
 Wreck = Callable[[str, str], None]
 CHILD = """
 import importlib.util, os, signal, sys, time
