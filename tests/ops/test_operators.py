@@ -18,6 +18,7 @@ from operator_cases import (
     BROADCASTING,
     as_floats,
     assert_equal,
+    build,
     case_id,
     cases,
     element_types,
@@ -25,7 +26,6 @@ from operator_cases import (
     has_inputs,
     neighbours,
     numpy_type,
-    onnx_model,
     outputs_by_specification,
     read_node,
     run_onnxruntime,
@@ -67,13 +67,6 @@ CONSTANTS = {op.name for op in operators() if op.arity == (0, 0)}
 OPSET = 20
 OTHER_OPSETS = (24, 18)
 """Where operators are tried that have no form at OPSET."""
-
-
-def build(op: Operator, example: Example, opset: int) -> onnx.ModelProto | None:
-    """The operator as a model of one node; None where it has no form at `opset`."""
-    call = op.to_onnx(example.attributes, example.shapes, opset)
-    outputs = len(op.shape(example.shapes, example.attributes, Need()))
-    return None if call is None else onnx_model(call, outputs, *element_types(op, example, "FLOAT"))
 
 
 def build_anywhere(op: Operator, example: Example) -> onnx.ModelProto:

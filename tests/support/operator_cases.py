@@ -284,6 +284,13 @@ def onnx_model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
+def build(op: Operator, example: Example, opset: int) -> onnx.ModelProto | None:
+    """The operator as a model of one node; None where it has no form at `opset`."""
+    call = op.to_onnx(example.attributes, example.shapes, opset)
+    outputs = len(op.shape(example.shapes, example.attributes, Need()))
+    return None if call is None else onnx_model(call, outputs, *element_types(op, example, "FLOAT"))
+
+
 def run_onnxruntime(model: onnx.ModelProto, arrays: Sequence[Array]) -> list[Array]:
     """The outputs by ONNX Runtime on the processor."""
     options = ort.SessionOptions()

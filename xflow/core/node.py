@@ -284,7 +284,7 @@ def complete_attributes(
 ) -> dict[str, Attribute]:
     """`attributes` with defaults filled in, in canonical form.
 
-    Raises ShapeError for unknown or missing ones.
+    Raises ShapeError for unknown or missing ones, and for flags that are neither 0 nor 1.
     """
     unknown = set(attributes) - set(op.attributes)
     if unknown:
@@ -298,6 +298,10 @@ def complete_attributes(
             if default is None:
                 raise ShapeError(f"{op.name} needs the attribute {name}")
             complete[name] = default
+        if spec.flag:
+            value = complete[name]  # a symbol in rules that hold for both
+            if isinstance(value, int) and value not in (0, 1):
+                raise ShapeError(f"{name} must be 0 or 1, not {value}")
     return dict(op.canonical(complete, shapes))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xflow.core.arguments import declare, flag, integers, literals, quotient, size, sizes
+from xflow.core.arguments import declare, flag, integers, literals, quotient, sizes
 from xflow.core.constraint import at_least, less
 from xflow.core.intervals import Floats, Range
 from xflow.core.registry import (
@@ -275,11 +275,6 @@ class AveragePool(Pool):
             },
         ),
     )
-
-    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        counted = size(attributes, "count_include_pad")  # a symbol in rules that hold for both
-        require(counted in (0, 1) or not isinstance(counted, int), f"a flag of {counted}")
-        return super().shape(shapes, attributes, need)
 
     def at(
         self,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from xflow.core.arguments import declare, integers, sizes
+from xflow.core.arguments import declare, divisor, integers, sizes
 from xflow.core.constraint import at_least
 from xflow.core.registry import (
     Array,
@@ -68,5 +68,4 @@ def _source(i: Size, extent: Size, repeats: Size) -> Size:
     """Where element `i` comes from; the remainder is left out where it changes nothing."""
     if extent == 1:
         return 0
-    # Of an empty axis nothing is read, and a remainder by 0 has no meaning.
-    return i if repeats == 1 or extent == 0 else i % extent
+    return i if repeats == 1 else i % divisor(extent)
