@@ -29,11 +29,16 @@ from xflow.cost.worker import Failed
 from xflow.onnx.region import region_model
 from xflow.ops import operators
 
+TARGET = TargetModel()
 PLACE = Platform("a processor", "cpu", 2, "1.0")
 
 
 class FakeMeasurer(Measurer):
-    """Times models by the operators in them, of which small ones take a hundredth."""
+    """Times models by the operators in them, of which small ones take a hundredth.
+
+    Those of which no time is given are as slow as in the default target: `default` is the time of
+    one that reads and writes three tensors as fast as memory allows.
+    """
 
     def __init__(
         self, seconds: Mapping[str, float], default: float = 1e-4, provider: str = "cpu"
@@ -52,9 +57,15 @@ class FakeMeasurer(Measurer):
             math.prod(dim.dim_value for dim in each.type.tensor_type.shape.dim)
             for each in model.graph.input
         ]
-        operators = [node.op_type for node in model.graph.node]
-        total = sum(self.seconds_of.get(op, self.default) for op in operators)
-        return Timing((1e-5 + total * (1.0 if max(sizes) > 1000 else 0.01),) * 10)
+        is_small = max(sizes) <= 1000
+
+        def seconds(node: onnx.NodeProto) -> float:
+            tensors = len(node.input) + len(node.output)
+            factor = 1.0 if is_small else default_of(TARGET, f"slow.{node.op_type}") * tensors / 3
+            return self.seconds_of.get(node.op_type, self.default * factor)
+
+        total = sum(map(seconds, model.graph.node))
+        return Timing((1e-5 + total * (0.01 if is_small else 1.0),) * 10)
 
 
 class BrokenMeasurer(FakeMeasurer):
@@ -167,6 +178,15 @@ class TestNumbers:
         elements = sum(math.prod(shape) for shape in (probes.ROWS, probes.IMAGE)) / 2
         found = numbers(FakeMeasurer({"Mul": 1e-4}))
         assert found["bandwidth"] == pytest.approx(3 * 4 * elements / 1e-4 / 2, rel=0.05)
+
+    @pytest.mark.parametrize("factor", [0.7, 1.3])
+    def test_kernels_that_all_differ_from_the_reference_stay_alike(self, factor: float) -> None:
+        """What is unusual then is the reference, and the others are as fast as they were."""
+        plain, other = (numbers(FakeMeasurer({"Mul": 1e-4 * each})) for each in (1, factor))
+        assert other["slow.Max"] == pytest.approx(plain["slow.Max"], rel=0.01)
+        assert other["bandwidth"] == pytest.approx(plain["bandwidth"], rel=0.01)
+        slow = [with_numbers(TargetModel(), found).slow for found in (other, plain)]
+        assert slow[0] == pytest.approx(slow[1], rel=0.02)
 
     def test_peak_is_the_arithmetic_in_a_second_of_one_thread(self) -> None:
         _, tokens, width = probes.ROWS

@@ -20,7 +20,7 @@ from xflow.core.graph import Graph
 from xflow.core.progress import Progress
 from xflow.core.registry import Operator
 from xflow.cost.calibration import peak_probes, probes
-from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
+from xflow.cost.calibration.numbers import ALIKE, BLOCKS, default_of, is_sane, with_numbers
 from xflow.cost.calibration.probes import Constants, Probe
 from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
@@ -152,8 +152,9 @@ class _Calibrator:
     def run(self) -> Calibration:
         """Time all probes, and compute the numbers, first those that others depend on."""
         calls, views = probes.calls(self.constants), probes.views(self.constants)
+        elementwise = list(probes.elementwise(self.default, self.constants))
         moved = [
-            *probes.elementwise(self.default, self.constants),
+            *elementwise,
             *probes.moved(self.constants),
             *probes.fused(self.default, self.constants),
         ]
@@ -170,6 +171,7 @@ class _Calibrator:
         self.set("bandwidth", [bandwidth])
         for name, group in _by_name(moved).items():
             self.set(name, [self.slowness(probe) for probe in group])
+        self.rebase(_by_name(elementwise), _by_name(moved))
         for name, group in _by_name(peaks).items():
             self.set(name, [self.rate(probe, _flops) for probe in group])
         if is_cpu:
@@ -245,6 +247,25 @@ class _Calibrator:
         """How many times as long as a product of tensors a probe takes for the same bytes."""
         rate = self.rate(probe, _bytes)
         return rate if isinstance(rate, Failed) else self.value("bandwidth") / rate
+
+    def rebase(self, elementwise: Iterable[str], slow: Iterable[str]) -> None:
+        """Scale the bandwidth, and what is relative to it, by kernels that memory limits.
+
+        The reference is one of them, which may take longer beside the others here than where the
+        defaults were measured. All others would seem to be faster then: those for which that is a
+        little more than `ALIKE` would be told apart from those for which it is a little less. So
+        the one in the middle is taken for as slow as by default.
+        """
+        known = [self.numbers[name] for name in elementwise]
+        ratios = [n.measured / n.default for n in known if n.measured and n.default < ALIKE]
+        bandwidth = self.numbers["bandwidth"].measured
+        if bandwidth is None or not ratios:
+            return
+        middle = statistics.median(ratios)
+        for name in ("bandwidth", *slow):
+            measured = self.numbers[name].measured
+            if measured is not None:
+                self.set(name, [measured / middle])
 
     def set_layout(self, found: Mapping[str, Probe]) -> None:
         """Set whether the runtime has its own layout, and the cost of computing outside of it."""
