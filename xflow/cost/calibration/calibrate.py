@@ -167,11 +167,9 @@ class _Calibrator:
         for probe in (calls, views):
             self.set(probe.name, [self.took(probe, per=_count)])
         self.overhead = self.value("overhead")
-        bandwidth = self.rate(Probe("bandwidth", self.reference), _bytes)
-        self.set("bandwidth", [bandwidth])
+        self.set("bandwidth", [self.bandwidth(elementwise)])
         for name, group in _by_name(moved).items():
             self.set(name, [self.slowness(probe) for probe in group])
-        self.rebase(_by_name(elementwise), _by_name(moved))
         for name, group in _by_name(peaks).items():
             self.set(name, [self.rate(probe, _flops) for probe in group])
         if is_cpu:
@@ -243,29 +241,26 @@ class _Calibrator:
             return seconds
         return self.amount(probe, measure) / (seconds * self.threads)
 
-    def slowness(self, probe: Probe) -> float | Failed:
-        """How many times as long as a product of tensors a probe takes for the same bytes."""
-        rate = self.rate(probe, _bytes)
-        return rate if isinstance(rate, Failed) else self.value("bandwidth") / rate
-
-    def rebase(self, elementwise: Iterable[str], slow: Iterable[str]) -> None:
-        """Scale the bandwidth, and what is relative to it, by kernels that memory limits.
+    def bandwidth(self, elementwise: Sequence[Probe]) -> float | Failed:
+        """The bytes in a second at which kernels that memory limits are as slow as by default.
 
         The reference is one of them, which may take longer beside the others here than where the
         defaults were measured. All others would seem to be faster then: those for which that is a
         little more than `ALIKE` would be told apart from those for which it is a little less. So
         the one in the middle is taken for as slow as by default.
         """
-        known = [self.numbers[name] for name in elementwise]
-        ratios = [n.measured / n.default for n in known if n.measured and n.default < ALIKE]
-        bandwidth = self.numbers["bandwidth"].measured
-        if bandwidth is None or not ratios:
-            return
-        middle = statistics.median(ratios)
-        for name in ("bandwidth", *slow):
-            measured = self.numbers[name].measured
-            if measured is not None:
-                self.set(name, [measured / middle])
+        reference = self.rate(Probe("bandwidth", self.reference), _bytes)
+        if isinstance(reference, Failed):
+            return reference
+        limited = [(default_of(self.default, each.name), each) for each in elementwise]
+        rates = [(slow, self.rate(each, _bytes)) for slow, each in limited if slow < ALIKE]
+        ratios = [reference / rate / slow for slow, rate in rates if not isinstance(rate, Failed)]
+        return reference / statistics.median(ratios) if ratios else reference
+
+    def slowness(self, probe: Probe) -> float | Failed:
+        """How many times as long a probe takes as the bandwidth tells for the same bytes."""
+        rate = self.rate(probe, _bytes)
+        return rate if isinstance(rate, Failed) else self.value("bandwidth") / rate
 
     def set_layout(self, found: Mapping[str, Probe]) -> None:
         """Set whether the runtime has its own layout, and the cost of computing outside of it."""
