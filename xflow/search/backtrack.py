@@ -1,15 +1,17 @@
 """Backtracking search in one region: states are graphs, steps are applications of rules.
 
-A state survives if its cost is at most alpha times the best plus a few calls. A path is local:
-after its first step each step has to touch nodes that the path has made, or their inputs, since
-steps elsewhere are found on their own; a state that beats all others starts a new path. How steps
-are found, and which states count as the same, see `steps`.
+A state survives if its cost is at most alpha times the best plus a few calls. The first states
+are those in which one rule is applied wherever it can be: some rules gain only then. A path is
+local: after its first step each step has to touch nodes that the path has made, or their inputs,
+since steps elsewhere are found on their own; a state that beats all others starts a new path. How
+steps are found, and which states count as the same, see `steps`.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -128,9 +130,13 @@ class Explorer:
         """
         graph, best = root.graph, root.cost
         queue = _Queue(self.random)
-        queue.push(root)
         seen = {self.steps.key(graph)}
         found = {root.signature: root}
+        for state in (root, *self._sweeps(root, limits, doubted)):
+            queue.push(state)
+            seen.add(self.steps.key(state.graph))
+            _keep_cheaper(found, state)
+            best = min(best, state.cost)
         delayed: dict[State, list[_Successor]] = {}
         considered = expanded = 0
         while expanded < limits.expansions:
@@ -177,6 +183,45 @@ class Explorer:
             if state in delayed:
                 queue.push(state)
         return found, False
+
+    def _sweeps(self, root: State, limits: Limits, doubted: Sequence[Step]) -> Iterator[State]:
+        """States with one rule applied at all of its places, and then another, while that gains."""
+        state = root
+        for _ in range(self.policy.sweeps):
+            places = Counter(each.step.rule for each in self.steps.candidates(state.graph))
+            swept = [
+                self._swept(state, rule, limits, doubted)
+                for rule, count in places.items()
+                if count >= self.policy.swept
+            ]
+            best = min(swept, key=lambda each: each.cost, default=state)
+            if best.cost >= state.cost or not self._is_writable(best.graph):
+                return
+            state = best
+            yield state
+
+    def _swept(self, state: State, rule: str, limits: Limits, doubted: Sequence[Step]) -> State:
+        """The state after a rule is applied wherever it can be, but not to what it has made."""
+        made: set[Node] = set()
+        while not self._is_over(limits):
+            for candidate in self.steps.candidates(state.graph):
+                step = candidate.step
+                if step.rule != rule or not made.isdisjoint(step.match.nodes):
+                    continue
+                if any(map(step.is_like, doubted)):
+                    continue
+                admitted = self.steps.admitted(candidate, state.graph)
+                if admitted is not None:
+                    break
+            else:
+                break
+            mapping = dict(zip(admitted.before, admitted.after, strict=True))
+            after, moved = replaced(state.graph, mapping)
+            made = {moved.get(node, node) for node in made} | set(admitted.made)
+            path = (*state.path, rule)
+            cost = self._price(after) + self.policy.step_s * len(path)
+            state = State(after, cost, path, hope=cost, origin=(state, admitted))
+        return state
 
     def _best_behind(
         self, step: Step, after: Graph, seen: Container[object], *, all_steps: bool

@@ -41,6 +41,10 @@ class Policy:
     """Forms of a region of which all steps are tried, with an effort of 1."""
     states: int = 3000
     """Forms of a region that are kept at the same time, with an effort of 1."""
+    sweeps: int = 4
+    """Most rules that are applied wherever they can be, one after another, before single steps."""
+    swept: int = 3
+    """Least places of a rule for which that is tried."""
     step_s: float = 1e-8
     """Seconds that a step must gain to be worth taking: of forms that cost the same, such as one
     with Clip and one with Relu, the one nearer to the model is the better one."""
