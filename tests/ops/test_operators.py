@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ from operator_cases import (
     outputs_by_specification,
     read_node,
     run_onnxruntime,
+    sorts_of,
     symbolise,
     with_values,
 )
@@ -40,6 +42,7 @@ from xflow.core.registry import Example, Need, Operator, RealSymbol
 from xflow.core.size import Size, substitute, symbol
 from xflow.core.size import evaluate as evaluate_size
 from xflow.core.spec import Element
+from xflow.onnx.importer import import_model
 from xflow.ops import operator, operators
 
 CASES = cases()
@@ -282,6 +285,28 @@ def check_runtime(op: Operator, example: Example, opset: int) -> None:
     attributes, positions = understood
     assert complete_attributes(op, attributes, example.shapes) == example.attributes
     assert positions == tuple(range(len(example.shapes)))
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.op_type and not op.domain], ids=str)
+def test_attributes_that_say_what_holds_anyway_change_nothing(op: Operator) -> None:
+    """A model in which all defaults of ONNX are written out is read as the one without them."""
+    for example in op.examples:
+        case = Example(
+            example.shapes,
+            complete_attributes(op, example.attributes, example.shapes),
+            sorts_of(op, example),
+        )
+        model = build_anywhere(op, case)
+        (node,) = model.graph.node
+        schema = onnx.defs.get_schema(node.op_type, model.opset_import[0].version, "")
+        stated = onnx.ModelProto.FromString(model.SerializeToString())
+        given = {attribute.name for attribute in node.attribute}
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.type and name not in given:
+                stated.graph.node[0].attribute.append(attribute.default_value)
+        plain, full = (import_model(ir.from_proto(each)).graph for each in (model, stated))
+        assert full == plain
+        assert all(isinstance(value.node.op, Operator) for value in plain.outputs)
 
 
 @pytest.mark.parametrize("op", [op for op in operators() if op.commutative], ids=str)

@@ -20,6 +20,7 @@ from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.imported import Imported
 from xflow.onnx.known_integers import SMALL, KnownIntegers
 from xflow.onnx.nodes import PLAIN, captured_values, computation_key, constant_tensor
+from xflow.onnx.schema import without_defaults
 from xflow.onnx.types import UNKNOWN, SymbolNames, infer_types, refined, tensor_shape, tensor_type
 from xflow.ops import by_onnx
 
@@ -217,7 +218,7 @@ class _Importer:
             node.op_type,
             version,
             node.domain,
-            attributes,
+            without_defaults(node.op_type, node.domain, version, attributes),
             shapes,
             constants,
             len(node.outputs),

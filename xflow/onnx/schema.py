@@ -1,9 +1,10 @@
-"""What ONNX says of the element types of operators: the schemas of the installed onnx package."""
+"""What ONNX says of operators' types and attributes: the schemas of the installed onnx package."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import onnx
 
@@ -29,6 +30,32 @@ def _schema(op_type: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
         return onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+def without_defaults(
+    op_type: str, domain: str, opset: int, attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Attributes, but for those that say what holds where they are left out.
+
+    Exporters and converters of opsets write out what other models leave out.
+    """
+    known = _defaults(op_type, domain, opset)
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in known or known[name] != value
+    }
+
+
+@cache
+def _defaults(op_type: str, domain: str, opset: int) -> Mapping[str, Any]:
+    schema = _schema(op_type, domain, opset)
+    found = {}
+    for name, attribute in () if schema is None else schema.attributes.items():
+        if attribute.default_value.type:
+            value = onnx.helper.get_attribute_value(attribute.default_value)
+            found[name] = value.decode() if isinstance(value, bytes) else value
+    return found
 
 
 def accepts(
