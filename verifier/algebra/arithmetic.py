@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property
 
 import z3
 
@@ -76,11 +77,7 @@ class Arithmetic:
     obligations: list[dict[str, object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._context = z3.Context()
-        self._solvers = [z3.Solver(ctx=self._context) for _ in range(3)]
-        for solver, limit in zip(self._solvers, RESOURCE_LIMITS, strict=True):
-            solver.set("rlimit", limit)
-        self._asserted = [[0, 0, 0] for _ in self._solvers]
+        self._asserted = [[0, 0, 0] for _ in RESOURCE_LIMITS]
         self._assumed: list[Constraint] = []
         self._names: dict[str, z3.ArithRef] = {}
         self._products: dict[Monomial, z3.ArithRef] = {}
@@ -97,6 +94,20 @@ class Arithmetic:
         self._formulas: dict[Constraint, z3.BoolRef] = {}
         self._assumptions: dict[Guards, z3.BoolRef] = {}
         self._in_vain = 0
+
+    @cached_property
+    def _solvers(self) -> list[z3.Solver]:
+        """A solver for each effort, in a context of their own, which takes some milliseconds to
+        make: many proofs ask nothing."""
+        context = z3.Context()
+        solvers = [z3.Solver(ctx=context) for _ in RESOURCE_LIMITS]
+        for solver, limit in zip(solvers, RESOURCE_LIMITS, strict=True):
+            solver.set("rlimit", limit)
+        return solvers
+
+    @property
+    def _context(self) -> z3.Context:
+        return self._solvers[0].ctx
 
     @property
     def assumed(self) -> tuple[Constraint, ...]:
