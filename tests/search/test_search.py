@@ -245,12 +245,15 @@ class Race(Stopwatch):
         super().__init__([1.0])
         self.known = times
         self.sessions: list[int] = []
+        self.raced: list[list[str]] = []
+        """The operators that were computed last, for each measurement."""
 
     def measure(
         self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
         self.sessions.append(again)
-        known = [self.known[operator_name(graph.outputs[0].node)] for graph in graphs]
+        self.raced.append([operator_name(graph.outputs[0].node) for graph in graphs])
+        known = [self.known[name] for name in self.raced[-1]]
         return [times[min(again, len(times) - 1)] for times in known]
 
 
@@ -364,6 +367,47 @@ rule simpler
     race = Race({"Relu": [1.0], "Abs": times})
     assert winner(graph, rules, race) == last
     assert max(race.sessions) == sessions
+
+
+@pytest.mark.parametrize(
+    ("rule", "time", "sessions"),
+    [("Relu(x)", 0.6, 0), ("Relu(x)", 0.8, 1), ("Neg(Sigmoid(x))", 0.6, 1)],
+    ids=["promised", "too little", "not promised"],
+)
+def test_what_gains_much_as_it_was_promised_needs_no_further_session(
+    rule: str, time: float, sessions: int
+) -> None:
+    rules = parse_rules(f"""
+rule other
+  in       x[...]
+  from     Exp(Sigmoid(x))
+  to       {rule}
+""")
+    graph = Graph((call("Exp", call("Sigmoid", tensor("x", 1024, 1024))),))
+    race = Race({"Exp": [1.0], "Relu": [time], "Neg": [time]})
+    assert winner(graph, rules, race) == rule[: rule.index("(")]
+    assert max(race.sessions) == sessions
+
+
+def test_forms_that_cost_far_more_than_the_best_are_measured_if_that_does_not_gain() -> None:
+    rules = parse_rules("""
+rule a-dear-one
+  in       x[...]
+  from     Exp(Sigmoid(x))
+  to       Sigmoid(x)
+
+rule best
+  in       x[...]
+  from     Exp(Sigmoid(x))
+  to       Relu(x)
+""")
+    graph = Graph((call("Exp", call("Sigmoid", tensor("x", 1024, 1024))),))
+    race = Race({"Exp": [1.0], "Sigmoid": [0.6], "Relu": [0.5]})
+    assert winner(graph, rules, race) == "Relu"
+    assert race.raced == [["Exp", "Relu"]]
+    race = Race({"Exp": [1.0], "Sigmoid": [0.6], "Relu": [1.5]})
+    assert winner(graph, rules, race) == "Sigmoid"
+    assert race.raced == [["Exp", "Relu"], ["Exp", "Sigmoid"]]
 
 
 def test_what_is_spelled_out_gets_a_larger_share_of_the_search(

@@ -2,7 +2,8 @@
 
 An estimate counts from a gain of some percent. A measurement counts if the form gains in new
 sessions of the runtime as well: the fastest of several is so partly by chance, and two sessions of
-one model differ by some percent for as long as they live.
+one model differ by some percent for as long as they live. A large gain that was promised by the
+estimate counts at once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,14 @@ class Decider:
             fitting = int(most / loading)
         if fitting < 2:
             return None
-        return Decision(self._measured(region, states[:fitting], seconds))
+        original, *others = states[:fitting]
+        dearest = self._policy.alpha * min(state.cost for state in others)
+        promising = [state for state in others if state.cost <= dearest]
+        found = self._measured(region, [original, *promising], seconds)
+        rest = [state for state in others if state.cost > dearest]
+        if found is None and rest:  # the estimate was wrong about the others
+            found = self._measured(region, [original, *rest], seconds)
+        return Decision(found)
 
     def _estimated(self, original: State, others: Sequence[State]) -> Solution | None:
         """The cheapest form that gains enough."""
@@ -113,7 +121,7 @@ class Decider:
     def _measured(self, region: Region, forms: Sequence[State], seconds: float) -> Solution | None:
         """The fastest of the forms, of which the first is the original, if it gains enough.
 
-        It has to do so in new sessions, too.
+        It has to do so in new sessions, too, unless it gains much, as the estimate said.
         """
         policy, original = self._policy, forms[0]
         graphs = [region.in_place(state.graph.outputs) for state in forms]
@@ -138,9 +146,13 @@ class Decider:
             for (t, _), (at_first, _) in zip(chosen, wanted, strict=True)
         ):
             return None
-        after = [graphs[forms.index(state)] for _, state in chosen]
         enough = [lasting for _, lasting in wanted]
-        gains = self._gains(graphs[0], after, enough, seconds)
+        gains = [1 - t / times[0] for t, _ in chosen]
+        dearest = (1 - policy.plain) * original.cost
+        promised = all(state.cost <= dearest for _, state in chosen)
+        if not promised or min(gains) < policy.plain:
+            after = [graphs[forms.index(state)] for _, state in chosen]
+            gains = self._gains(graphs[0], after, enough, seconds)
         gaining = [
             (gain, state)
             for gain, (_, state), least in zip(gains, chosen, enough, strict=True)

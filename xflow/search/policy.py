@@ -93,6 +93,9 @@ class Policy:
     measured_gain: float = 0.01
     """Least relative gain for which a region is rewritten where it is measured, at first and then
     in new sessions."""
+    plain: float = 0.25
+    """The relative gain from which a measurement counts by itself where the estimate agrees: two
+    sessions differ by less."""
     sessions: int = 3
     """Most new sessions; more than one only while the result is unclear."""
     surprise: float = 0.08
