@@ -28,6 +28,7 @@ from xflow.verifier.conditions import (
 )
 from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.proof.exact import weakest
+from xflow.verifier.proof.exact_sums import wanting, without_roundings
 from xflow.verifier.proof.instance import Attempt, InstanceProof
 from xflow.verifier.proof.ranks import holds_at_any_rank
 from xflow.verifier.proof.types import computes_with_integers, types_of
@@ -277,9 +278,9 @@ class _Search:
         total = Attempt(None)
         for instance in rule.instances():
             with fresh_names():
-                attempt = InstanceProof(instance, self.thorough).attempt()
+                attempt = InstanceProof(without_roundings(instance), self.thorough).attempt()
             if attempt.failure is not None:
-                return attempt
+                return replace(attempt, facts=(*attempt.facts, *wanting(instance)))
             total.exact = weakest((total.exact, attempt.exact))
             total.jumps |= attempt.jumps
             total.certificate += attempt.certificate

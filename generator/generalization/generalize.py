@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from xflow.core.errors import XflowError
 from xflow.core.size import Size
@@ -19,6 +20,7 @@ from xflow.generator.generalization.skeleton import Point, Skeleton
 from xflow.generator.generalization.typing import slot_symbol, unify
 from xflow.generator.generalization.wording import NotUniformError, Wording
 from xflow.generator.vocabulary import Vocabulary
+from xflow.ops import operator, operators
 from xflow.rewriting.instance import leaves_of
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
@@ -77,7 +79,7 @@ class Generalizer:
         for name in kinds if best is None else ():
             # The same attribute of different operators need not mean the same: a Pad of channels
             # leaves the borders of an image as they are, whatever the padding of a pool is.
-            ops = sorted({slot.op for slot in skeleton.slots if slot.attribute == name})
+            ops = sorted({_plainest(s.op) for s in skeleton.slots if s.attribute == name})
             for among_ops in ((), *((op,) for op in ops if len(ops) > 1)):
                 wider = self._set_free(skeleton, numbers, (name,), among_ops)
                 if wider == numbers:
@@ -98,13 +100,15 @@ class Generalizer:
     ) -> list[Size]:
         """Replace numbers that all nodes of one operator share by a symbol that they share.
 
-        Of `ops` only, if there are any.
+        Of `ops` only, if there are any. An operator that is another one on other types counts as
+        that one.
         """
         result = list(numbers)
         groups: dict[tuple[object, ...], list[int]] = {}
         for j, slot in enumerate(skeleton.slots):
-            if slot.attribute in names and slot.costs and (not ops or slot.op in ops):
-                groups.setdefault((slot.attribute, slot.position, slot.op), []).append(j)
+            op = _plainest(slot.op)
+            if slot.attribute in names and slot.costs and (not ops or op in ops):
+                groups.setdefault((slot.attribute, slot.position, op), []).append(j)
         for key, members in sorted(groups.items(), key=str):
             values = {numbers[j] if isinstance(numbers[j], int) else None for j in members}
             if key[0] == "scales" and values == {1}:
@@ -140,6 +144,13 @@ class Generalizer:
         except NotUniformError:
             return None
         return rule if plausible(rule, self.seed) else None
+
+
+@cache
+def _plainest(name: str) -> str:
+    """The operator that one is on other types, such as Conv for ConvInteger; else itself."""
+    above = [each for each in operators() if isinstance(operator(name), type(each))]
+    return min(above, key=lambda each: len(type(each).__mro__)).name
 
 
 def plausible(rule: Rule, seed: int) -> bool:

@@ -21,7 +21,7 @@ from xflow.core.node import Leaf, Node, TensorType, Value, apply
 from xflow.core.registry import Operator, is_concrete
 from xflow.core.size import Size, free_symbols, symbol
 from xflow.core.spec import evaluate
-from xflow.core.value_conditions import SIGNS, Fact
+from xflow.core.value_conditions import NEEDS, Fact
 from xflow.generator.saturation.directions import Database, Direction
 from xflow.generator.saturation.egraph import Applied, Computed, EGraph, says_its_type
 from xflow.ops import operator
@@ -178,7 +178,7 @@ class Saturation:
 
         They are assumed to be numbers here, since an equation of numbers is derived.
         """
-        if fact.relation not in SIGNS:
+        if fact.relation in NEEDS:
             return True
         known = (f for leaf, f in self._facts if self.egraph.canonical(leaf) is value)
         if any(replace(f, name=fact.name).implies(fact) for f in known):

@@ -9,7 +9,7 @@ two are not equal there.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X
+from xflow.generator.vocabularies.common import X, numbers
 from xflow.generator.vocabularies.convolutions import KERNEL, SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
@@ -17,8 +17,18 @@ from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
 ZERO, SHIFT, OUT = "zero", "shift", "out"
 SCALE, STEP, CODED = "scale", "step", "coded"
 RECODED = choices(to=tuple(TYPES))
+SUMS, IMAGE, WEIGHTS, LEVEL, OFFSET = "sums", "image", "weights", "level", "offset"
+AS_FLOATS = {X: IMAGE, KERNEL: WEIGHTS, ZERO: LEVEL, SHIFT: OFFSET}
+FLOATS = choices(to=["FLOAT"])
 RANKS = (0, 1, 2, 3)
 N = 3
+
+IMAGES = (
+    Input("x", X, "N C *S", (2, C, S), dtype=TYPES[UNSIGNED]),
+    Input("w", KERNEL, "O I *R", (C, C, 3), dtype=TYPES[SIGNED]),
+    Input("z", ZERO, "", (), dtype=TYPES[UNSIGNED]),
+)
+SHIFTED = Input("v", SHIFT, "", (), dtype=TYPES[SIGNED])
 
 
 def _weights(name: str, dims: str, channels: str, axis: int) -> Vocabulary:
@@ -48,12 +58,7 @@ QUANTIZED = Family(
     (
         Vocabulary(
             "images of codes",
-            (
-                Input("x", X, "N C *S", (2, C, S), dtype=TYPES[UNSIGNED]),
-                Input("w", KERNEL, "O I *R", (C, C, 3), dtype=TYPES[SIGNED]),
-                Input("z", ZERO, "", (), dtype=TYPES[UNSIGNED]),
-                Input("v", SHIFT, "", (), dtype=TYPES[SIGNED]),
-            ),
+            (*IMAGES, SHIFTED),
             (
                 *(Production("Recoded", (sort,), sort, RECODED) for sort in (KERNEL, SHIFT)),
                 Production("ConvInteger", (X, KERNEL), OUT),
@@ -82,6 +87,42 @@ QUANTIZED = Family(
             (1, 1, 2),
             free=frozenset({ZERO, SHIFT}),
             exact=False,
+            ranks=RANKS,
+            roots=frozenset({OUT}),
+        ),
+        Vocabulary(
+            "sums of codes in floats",
+            (*IMAGES, SHIFTED),
+            (
+                *(Production("Cast", (sort,), made, FLOATS) for sort, made in AS_FLOATS.items()),
+                Production("Sub", (IMAGE, LEVEL), IMAGE),
+                Production("Sub", (WEIGHTS, OFFSET), WEIGHTS),
+                Production("Conv", (IMAGE, WEIGHTS), OUT),
+                Production("ConvInteger", (X, KERNEL), SUMS),
+                Production("ConvInteger", (X, KERNEL, ZERO), SUMS),
+                Production("ConvInteger", (X, KERNEL, ZERO, SHIFT), SUMS),
+                Production("NearestFloat", (SUMS,), OUT),
+            ),
+            (4, 4, 4, 4),
+            free=frozenset({KERNEL, ZERO, SHIFT, LEVEL, WEIGHTS, OFFSET}),
+            ranks=SPATIAL,
+            roots=frozenset({OUT}),
+        ),
+        Vocabulary(
+            "differences of codes",
+            (
+                Input("x", X, "*S", (S,), dtype=TYPES[UNSIGNED]),
+                Input("z", ZERO, "", (), dtype=TYPES[UNSIGNED]),
+            ),
+            (
+                Production("Cast", (X,), IMAGE, FLOATS),
+                Production("Cast", (ZERO,), LEVEL, FLOATS),
+                Production("Sub", (IMAGE, LEVEL), OUT),
+                numbers(SCALE, 1),
+                Production("DequantizeLinear", (X, SCALE, ZERO), OUT),
+            ),
+            (1, 1, 1),
+            free=frozenset({ZERO, LEVEL, SCALE}),
             ranks=RANKS,
             roots=frozenset({OUT}),
         ),

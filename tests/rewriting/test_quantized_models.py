@@ -105,7 +105,11 @@ def test_a_model_is_rewritten_checked_and_certified(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(attempts, "EstimatedCost", Signless)
-    (rule,) = (rule for rule in load_rules(default_directory()) if "ConvInteger" in rule.operators)
+    (rule,) = (
+        rule
+        for rule in load_rules(default_directory())
+        if {"ConvInteger", "Recoded"} <= set(rule.operators)
+    )
     before, after, report = optimized(model_of("int8", -3), tmp_path, str(rule))
     assert onnx.load(after).graph.initializer[0].data_type == onnx.TensorProto.UINT8
     assert entry.main(["certify", str(before), str(after), str(report)]) == ExitCode.OK

@@ -30,6 +30,7 @@ from xflow.verifier.matching.witness import witness_conditions
 from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.proof.defined import Domain, compares_undefined, demands, read_unfolded
 from xflow.verifier.proof.exact import read_operations, roundings, same_bits, weakest
+from xflow.verifier.proof.exact_sums import is_exact
 from xflow.verifier.proof.fixed_sizes import fixed_sizes
 from xflow.verifier.proof.hidden_inputs import bounded_inputs, hidden_inputs, hides_alike
 from xflow.verifier.proof.index_bounds import out_of_range, take_for_granted
@@ -192,6 +193,8 @@ class InstanceProof:
     ) -> tuple[tuple[str, ...], str | None, frozenset[str]]:
         """`_beyond_numbers`, by arithmetic that nothing else uses."""
         if self.instance.is_discrete:  # what is equal as integers is, however they wrap around
+            return (), BITS, frozenset()
+        if is_exact(self.instance):
             return (), BITS, frozenset()
         names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}

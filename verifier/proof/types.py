@@ -23,7 +23,8 @@ inputs would spoil the argument, so that a rule with one is about reals as well;
 no infinities is true of all integers.
 
 Codes are integers of 8 bits, which operators read exactly: they do not wrap around where nothing
-that is computed from them is of the sort ``INT``.
+that is computed from them is of the sort ``INT``, but for sums that are small enough, see
+`xflow.verifier.proof.exact_sums`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ from xflow.core.spec import (
 from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
+from xflow.verifier.proof.exact_sums import wrapping
 
 
 class Uses(IntFlag):
@@ -158,7 +160,7 @@ def _under_arithmetic(scalar: Scalar, instance: Instance) -> bool:
     nodes = list(walk((*instance.lhs, *instance.rhs)))
     leaves = [node for node in nodes if isinstance(node.op, Leaf)]
     wraps = {INT}
-    if any(kind.dtype == INT for node in nodes if node.inputs for kind in node.types):
+    if wrapping(instance):
         wraps.add(CODE)
     integers = {str(node.outputs[0]) for node in leaves if node.types[0].dtype in wraps}
 

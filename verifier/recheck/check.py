@@ -6,6 +6,7 @@ import ast
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xflow.core.constraint import Constraint, at_least, equal, in_range
 from xflow.core.errors import ShapeError, XflowError
@@ -23,6 +24,7 @@ from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.digits import covers, without_quotients
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
+from xflow.verifier.recheck.exact_sums import ExactSums
 from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.fixed import fixed_sizes
 from xflow.verifier.recheck.floats import OtherBits, find_difference, rounded
@@ -149,7 +151,8 @@ class _Direction:
             with fresh_names():
                 cases = self.cases if part is not None else FURTHER_CASES
                 hints = () if part is not None else changes_in(ranks)
-                questions, points = _Rank(instance, part, cases, hints).check()
+                plain = ExactSums(instance).instance()
+                questions, points = _Rank(plain, part, cases, hints).check()
             total = Confirmed(total.questions + questions, total.points + points)
         return total
 
@@ -214,6 +217,10 @@ class _Rank:
     facts: Mapping[str, str] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
     _differences: dict[object, OtherBits | None] = field(default_factory=dict)
+
+    @cached_property
+    def _sums(self) -> ExactSums:
+        return ExactSums(self.instance)
 
     def check(self) -> tuple[int, int]:
         """How many questions and points it took.
@@ -313,7 +320,7 @@ class _Rank:
     def _difference(
         self, left: Value, right: Value, assumed: Sequence[Constraint], special: bool = True
     ) -> OtherBits | None:
-        if self.instance.is_discrete:
+        if self.instance.is_discrete or self._sums.are_all:
             return None  # integers are not rounded, so that equal ones have equal bits
         key = left, right, special
         if key not in self._differences:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 
 from xflow.core.constraint import Constraint
 from xflow.core.evaluation import read
-from xflow.core.graph import walk
 from xflow.core.size import Lookup, opaque_integers, symbol
 from xflow.core.sorts import AND_INTEGERS, ANY_TYPE, CODE, INT, REALS_ONLY
 from xflow.core.spec import (
@@ -34,6 +33,7 @@ from xflow.core.spec import (
 from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
+from xflow.verifier.recheck.exact_sums import ExactSums
 
 RING, ORDER, FUNCTIONS, REALS = "ring", "order", "functions", "reals"
 ALONE = ({RING}, {ORDER}, {FUNCTIONS})
@@ -59,11 +59,10 @@ def wraps_around(instance: Instance) -> bool:
     """Whether inputs of integers are computed with in a way that only real numbers allow.
 
     What is shown over the reals then says nothing: integers wrap around. So do codes, as far as
-    integers are computed from them; what gives reals or codes reads them as the numbers they are.
+    integers are computed from them; what gives reals or codes reads them as the numbers they are,
+    and sums that are small enough do not wrap around.
     """
-    nodes = walk((*instance.lhs, *instance.rhs))
-    given = {kind.dtype for node in nodes if node.inputs for kind in node.types}
-    wrapping = (INT, CODE) if INT in given else (INT,)
+    wrapping = (INT, CODE) if ExactSums(instance).wraps else (INT,)
     tensors = {str(value) for value in instance.inputs if value.type.dtype in wrapping}
     if not tensors:
         return False

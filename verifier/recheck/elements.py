@@ -52,7 +52,7 @@ from xflow.verifier.recheck.tidy import Tidying, quotients_in
 
 ORDERED = ("max", "min")
 """Functions that give the least that they may be where an argument goes to -inf, or another one."""
-UNSTEADY = ("sign", "floor", "round", "power", *ARBITRARY)
+UNSTEADY = ("sign", "floor", "round", "nearest", "power", *ARBITRARY)
 """Functions that jump."""
 MAX_SOLUTIONS = 24
 """Places on the left side that are tried for each element."""

@@ -36,6 +36,7 @@ from xflow.core.size import (
 )
 from xflow.core.sorts import BOOL, CODE, INT
 from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scalar, SumOver, Times
+from xflow.core.value_conditions import EXACT_SUMS, Fact
 from xflow.rewriting.instance import Instance, attribute_symbols
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
@@ -130,7 +131,7 @@ def _compare(
         return 0
     tensors = _inputs(instance, sizes, rng, few)
     known = [fact for fact in instance.facts if fact.name in tensors]
-    if not all(fact.holds(tensors[fact.name].astype(np.float64)) for fact in known):
+    if not all(_holds(fact, tensors) for fact in known):
         return 0
     compared = 0
     points = {tuple(rng.randrange(n) for n in shape) for _ in range(POINTS)}
@@ -262,6 +263,12 @@ def _inputs(
                 for key in (attribute.name, f"%{attribute.name}"):
                     tensors.setdefault(key, array)
     return tensors
+
+
+def _holds(fact: Fact, tensors: Mapping[str, Any]) -> bool:
+    """Whether a condition holds of elements that are fractions."""
+    kind = np.int64 if fact.relation == EXACT_SUMS else np.float64
+    return fact.holds(*(tensors[name].astype(kind) for name in fact.names))
 
 
 def _element(

@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, Callable[..., Enclosure]] = {
     "sign": lambda x: Enclosure(int(x > 0) - int(x < 0)),
     "floor": math.floor,
     "round": round,
+    "nearest": Enclosure.nearest,
     "any": lambda *args: _any_of_zero(*args) + 7,
     "any_of_zero": _any_of_zero,
 }

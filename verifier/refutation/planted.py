@@ -209,7 +209,7 @@ def compare_on_planted(
     `only_limits`: `inputs` are numbers, but for -inf in inputs of ``limits``.
     """
     values: dict[str, Array | Fraction] = {**reals, **inputs}
-    if not all(fact.holds(values[fact.name]) for fact in instance.facts):
+    if not all(fact.holds(*(values[name] for name in fact.names)) for fact in instance.facts):
         return 0
     shapes: dict[str, Shape] = {name: array.shape for name, array in inputs.items()}
     try:

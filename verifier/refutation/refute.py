@@ -299,7 +299,7 @@ def compare_on(
 ) -> Counterexample | int:
     """A counterexample with these very numbers, or how many cases (0 or 1) were compared."""
     values: dict[str, Array | Fraction] = {**reals, **inputs}
-    if not all(fact.holds(values[fact.name]) for fact in instance.facts):
+    if not all(fact.holds(*(values[name] for name in fact.names)) for fact in instance.facts):
         return 0
     shapes = {name: array.shape for name, array in inputs.items()}
     try:

@@ -319,7 +319,7 @@ DIVIDING = frozenset({"reciprocal", "sqrt", "log", "power"})
 """Functions that are steep where their argument is small."""
 INVERTING = frozenset({"reciprocal", "log", "power"})
 """Functions that are large where their argument is small."""
-PASSING = frozenset({"abs", "max", "min", "exp", "sqrt", "power", "floor", "round"})
+PASSING = frozenset({"abs", "max", "min", "exp", "sqrt", "power", "floor", "round", "nearest"})
 """Functions that may be large where their argument is."""
 KEEPING = frozenset({"abs", "max", "min", "tanh", "erf", "sin"})
 """Functions whose values are small where their argument is, with the same error."""

@@ -154,6 +154,15 @@ class Enclosure:
     def __round__(self) -> Enclosure:
         return self._whole(round, "the nearest integer is not decided")
 
+    def nearest(self) -> Enclosure:
+        """An integer in the 24 bits of a float; of two that are as near the even one."""
+        if not self.is_defined:
+            return UNDEFINED
+        if self.exact is None or self.exact.denominator != 1:
+            raise UndecidedError("the nearest float is not decided")
+        lost = max(abs(self.exact.numerator).bit_length() - 24, 0)
+        return Enclosure(round(self.exact / 2**lost) * 2**lost)
+
     def _whole(self, to_integer: Callable[[Fraction], int], undecided: str) -> Enclosure:
         """What a function is that does not fall and gives integers."""
         if not self.is_defined:

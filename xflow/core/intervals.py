@@ -520,5 +520,6 @@ FUNCTIONS: Mapping[str, Callable[..., Range]] = {
     "sign": _sign,
     "floor": lambda x, floats: _whole(x, math.floor),
     "round": lambda x, floats: _whole(x, round),
+    "nearest": lambda x, floats: x.plain,
 }
 """What ranges of the arguments, and the type of floats, say of a function's value."""

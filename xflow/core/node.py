@@ -44,7 +44,8 @@ class Leaf:
     `key` tells leaves apart; two leaves with the same key are the same tensor. `blocked` says that
     it comes in the layout with blocks of channels that the runtime uses between some operators.
     `known` is what is known of its elements, see `xflow.analysis.ranges`; None: what is taken for
-    granted of inputs that hold what `may_be` says.
+    granted of inputs that hold what `may_be` says. `exact_sums` says that sums of
+    products with codes are exact, less the zero points of their readers, see `xflow.core.value_conditions`.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Leaf:
     blocked: bool = False
     known: Range | None = None
     may_be: MayBe = MayBe.NUMBERS
+    exact_sums: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +212,10 @@ def leaf(
     blocked: bool = False,
     known: Range | None = None,
     may_be: MayBe = MayBe.NUMBERS,
+    exact_sums: bool = False,
 ) -> Value:
     """A leaf: an input of the graph, or a constant; see `Leaf`."""
-    op = Leaf(key, constant, blocked, known, may_be)
+    op = Leaf(key, constant, blocked, known, may_be, exact_sums)
     return _intern(op, (), {}, lambda: (type,), type).outputs[0]
 
 

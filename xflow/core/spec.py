@@ -447,6 +447,18 @@ def _any_of_zero(x: Any, y: Any = 0) -> Any:
     return both * both - both * 5 + x * y * 3
 
 
+def _nearest(x: Any) -> Fraction:
+    """A number in 24 bits; of two that are as near the even one."""
+    exact = Fraction(x)
+    if not exact:
+        return exact
+    exponent = abs(exact.numerator).bit_length() - exact.denominator.bit_length()
+    if abs(exact) < Fraction(2) ** exponent:
+        exponent -= 1
+    unit = Fraction(2) ** (exponent - 23)
+    return round(exact / unit) * unit
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reciprocal": lambda x: 1 / x,
     "max": max,
@@ -464,12 +476,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sign": lambda x: Fraction((x > 0) - (x < 0)),
     "floor": lambda x: Fraction(math.floor(x)),
     "round": lambda x: Fraction(round(x)),
+    "nearest": _nearest,
     "any": lambda *args: _any_of_zero(*args) + 7,
     "any_of_zero": _any_of_zero,
 }
 """The real functions of the language, each with a concrete reading that is exact on fractions
 where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an
-integer y, and `round` takes the even one of two integers that are as near. Those called `ARBITRARY`
+integer y, `round` takes the even one of two integers that are as near, and `nearest` is the nearest
+float of 32 bits to an integer. Those called `ARBITRARY`
 are read as one of the functions that they may be."""
 
 
@@ -487,7 +501,7 @@ APPROXIMATED = ARBITRARY | {"exp", "log", "tanh", "erf", "sin", "cos", "power"}
 that the last digit of an element may depend on where it stands."""
 MONOTONE = frozenset({"max", "min"})
 """Functions through which a summand that is -inf stays one, or is lost as any lesser number is."""
-JUMPING = ARBITRARY | {"sign", "floor", "round", "power"}
+JUMPING = ARBITRARY | {"sign", "floor", "round", "nearest", "power"}
 """Functions that are not continuous everywhere."""
 
 

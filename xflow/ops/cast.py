@@ -1,9 +1,9 @@
-"""Cast: conversions between element types that keep every value."""
+"""Cast: conversions between element types that keep every value, and of integers to near floats."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -21,8 +21,8 @@ from xflow.core.registry import (
     Shape,
     register,
 )
-from xflow.core.sorts import BOOL, FLOATS, INT, INTEGERS, REAL
-from xflow.core.spec import ONE, ZERO, Index, Scalar, choose, is_equal
+from xflow.core.sorts import BOOL, CODE, FLOATS, INDICES, INT, INTEGERS, REAL, SINGLE
+from xflow.core.spec import ONE, ZERO, Index, Scalar, call, choose, is_equal
 from xflow.ops.elementwise import Elementwise
 from xflow.ops.shape import Understood
 
@@ -45,6 +45,8 @@ def keeps_values(source: str, target: str) -> bool:
         a: Any = np.iinfo(source.lower())
         b: Any = np.iinfo(target.lower())
         return bool(b.min <= a.min and a.max <= b.max)
+    if (source, target) == (CODE, REAL):
+        return True  # eight bits are integers of any type of floats
     if source in INTEGERS and target in FLOATS:
         return bool(np.iinfo(source.lower()).bits <= _PRECISION[target])
     wider = {"FLOAT16": ("FLOAT", "DOUBLE"), "BFLOAT16": ("FLOAT", "DOUBLE"), "FLOAT": ("DOUBLE",)}
@@ -80,7 +82,7 @@ class Cast(Elementwise):
         known = target in CODES or target in (REAL, INT)
         if not isinstance(target, str) or not known:
             raise ShapeError(f"there is no element type {target}")
-        numeric = inputs[0] in (*CODES, REAL, INT)
+        numeric = inputs[0] in (*CODES, REAL, INT, CODE)
         if not (keeps_values(inputs[0], target) or (target == BOOL and numeric)):
             raise ShapeError(f"a Cast of {inputs[0]} to {target} may change the value")
         return (target,)
@@ -115,6 +117,74 @@ class Cast(Elementwise):
         if not isinstance(target, str) or target not in CODES:
             return None
         return OnnxCall("Cast", opset, "", {"to": CODES[target]}, tuple(shapes))
+
+
+@register
+class NearestFloat(Elementwise):
+    """Integers as floats of 32 bits: the nearest ones, of two that are as near the even one."""
+
+    name = "NearestFloat"
+    op_type = "Cast"
+    since = 6
+    takes: ClassVar[tuple[str, ...]] = (INT,)
+    gives: ClassVar[tuple[str, ...]] = (REAL,)
+    cost = 0
+    examples = (
+        Example(((2, 3),), {}, (INT,)),
+        Example(((),), {}, (INT,)),
+        Example(((0, 2),), {}, (INT,)),
+    )
+
+    def element_types(
+        self, inputs: Sequence[str], attributes: Attributes, dtype: str
+    ) -> tuple[str, ...]:
+        super().element_types(inputs, attributes, dtype)
+        if inputs[0] == INT:
+            return (REAL,)
+        if inputs[0] not in INDICES or dtype not in (SINGLE, REAL):
+            raise ShapeError(f"{self.name} makes no {dtype} of {inputs[0]}")
+        return (SINGLE,)
+
+    def of(self, *elements: Scalar) -> Scalar:
+        (element,) = elements
+        return call("nearest", element)
+
+    def compute(self, *arrays: Array) -> Array:
+        (integers,) = arrays
+        return integers.astype(np.float32)
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        known = {"to", "saturate", "round_mode"}
+        if call.attributes.get("to") != CODES[SINGLE] or set(call.attributes) - known:
+            return None
+        return ({}, (0,)) if call.types[:1] in [(dtype,) for dtype in INDICES] else None
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        return OnnxCall("Cast", opset, "", {"to": CODES[SINGLE]}, tuple(shapes))
+
+
+@register
+class AsReal(Elementwise):
+    """Integers as the real numbers that they are: floats of which it is known that they hold them.
+
+    It takes the place of `NearestFloat` in proofs, and is in no model.
+    """
+
+    name = "AsReal"
+    takes: ClassVar[tuple[str, ...]] = (INT,)
+    gives: ClassVar[tuple[str, ...]] = (REAL,)
+    cost = 0
+    examples = (Example(((2, 3),), {}, (INT,)),)
+
+    def of(self, *elements: Scalar) -> Scalar:
+        (element,) = elements
+        return element
+
+    def compute(self, *arrays: Array) -> Array:
+        (integers,) = arrays
+        return integers.astype(np.float64)
 
 
 def _numpy_type(target: str) -> Any:

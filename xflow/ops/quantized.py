@@ -11,6 +11,7 @@ import numpy as np
 from xflow.core.arguments import axis, declare, nearest, word
 from xflow.core.constraint import equal
 from xflow.core.errors import ShapeError
+from xflow.core.node import Node, Value
 from xflow.core.registry import (
     Array,
     Attributes,
@@ -107,6 +108,14 @@ class ConvInteger(Conv):
         if None in call.shapes[: len([shape for shape in call.shapes if shape is not None])]:
             return None  # a zero point for the kernel and none for the image
         return super().from_onnx(call)
+
+
+def weights_of(node: Node) -> tuple[Value, Value | None] | None:
+    """The weights of a product of codes and their zero point; None for any other operator."""
+    if not isinstance(node.op, ConvInteger):
+        return None
+    zeros = node.inputs[OPERANDS + 1 :]
+    return node.inputs[1], zeros[0] if zeros else None
 
 
 def _difference(inputs: Sequence[Reader], position: int, index: Index) -> Scalar:

@@ -36,7 +36,7 @@ from xflow.core.intervals import Range
 from xflow.core.node import Node, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import FLOATS
-from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
+from xflow.core.value_conditions import BELOW_INFINITY, EXACT_SUMS, FINITE, Fact
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match
 from xflow.rewriting.rule import BITS
@@ -133,7 +133,12 @@ class Places:
         return True
 
     def holds(self, fact: Fact, value: Value) -> bool:
-        """Whether a condition on values holds of a value."""
+        """Whether a condition on values holds of a value.
+
+        Those on sums of codes, of which data tells alone, have been looked at by the match.
+        """
+        if fact.relation == EXACT_SUMS:
+            return True
         if value.type.dtype not in FLOATS and fact.relation in (FINITE, BELOW_INFINITY):
             return True
         array = self.ranges.data(value) if value.is_constant else None

@@ -23,7 +23,7 @@ from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Attributes, Operator, RealSymbol
 from xflow.core.size import Size, free_symbols, substitute
 from xflow.core.sorts import REAL, admits, is_of_sort
-from xflow.core.value_conditions import SIGNS, Fact
+from xflow.core.value_conditions import EXACT_SUMS, NEEDS, Fact
 from xflow.rewriting.constants import as_fraction, as_number, is_exact, is_same
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.unify import (
@@ -380,11 +380,17 @@ class Matcher:
         """
         if fact.name in match.reals:
             return fact.holds(match.reals[fact.name])
-        value = match.bindings.get(fact.name)
-        array = None if value is None or not value.is_constant else self.constants(value)
-        if array is None:
-            return fact.relation not in SIGNS
-        return fact.holds(array)
+        value, *less = (match.bindings.get(name) for name in fact.names)
+        arrays = [
+            None if each is None or not each.is_constant else self.constants(each)
+            for each in (value, *less)
+        ]
+        if all(array is not None for array in arrays):
+            return fact.holds(*arrays)
+        op = None if value is None else value.node.op
+        if fact.relation == EXACT_SUMS:
+            return isinstance(op, Leaf) and op.exact_sums
+        return fact.relation in NEEDS
 
     def same_data(self, node: Node, target: Value, match: Match) -> bool:
         """Whether a constant of the graph holds what the constant expression `node` is."""

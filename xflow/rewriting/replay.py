@@ -28,7 +28,7 @@ from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import REAL, admits, is_of_sort
-from xflow.core.value_conditions import SIGNS
+from xflow.core.value_conditions import NEEDS
 from xflow.recheck.facts import Facts
 from xflow.rewriting.admission import Places
 from xflow.rewriting.cancellation import hazard_of, loses_digits
@@ -469,14 +469,18 @@ class _Check:
                 return f"it is not known whether {condition}"
         for fact in instance.facts:
             values = match.reals.get(fact.name)
-            bound = match.bindings.get(fact.name)
-            array = None if bound is None or not bound.is_constant else self.constants(bound)
-            known = array if values is None else values
-            if known is None and fact.relation not in SIGNS:
+            known, *less = [self.data(match.bindings.get(name)) for name in fact.names]
+            known = known if values is None else values
+            if known is None and fact.relation in NEEDS:
                 continue  # whether they are numbers, the place tells
-            if known is None or not fact.holds(known):
+            lacking = known is None or any(each is None for each in less)
+            if lacking or not fact.holds(known, *less):
                 return f"it is not known whether {fact}"
         return ""
+
+    def data(self, value: Value | None) -> Array | None:
+        """The data of a constant of the graph; None for another value."""
+        return None if value is None or not value.is_constant else self.constants(value)
 
     def is_value(self, pattern: Value, target: Value) -> bool:
         """Whether a value of the graph is what a value of the left side stands for."""

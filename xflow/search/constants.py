@@ -15,6 +15,8 @@ from xflow.core.graph import Graph
 from xflow.core.node import Node, Value, leaf
 from xflow.core.registry import Array
 from xflow.core.sorts import FLOATS
+from xflow.core.value_conditions import exact_sums
+from xflow.ops.quantized import weights_of
 from xflow.rewriting.numerics import Hazard
 from xflow.search.policy import POLICY, Policy
 from xflow.search.region import Region
@@ -56,7 +58,9 @@ class Constants:
         """
         dtype = value.type.dtype
         if dtype not in FLOATS:
-            return leaf(name, value.type, constant=value.is_constant, blocked=blocked)
+            exact = self._exact_sums(value, readers)
+            constant = value.is_constant
+            return leaf(name, value.type, constant=constant, blocked=blocked, exact_sums=exact)
         known = self.ranges.of(value)
         least = coarse(known, dtype)
         if value.is_constant and known.is_real:
@@ -72,6 +76,21 @@ class Constants:
             blocked=blocked,
             known=least,
         )
+
+    def _exact_sums(self, value: Value, readers: Iterable[Node]) -> bool:
+        """Whether sums of products with a constant of codes are exact.
+
+        That is so for the weights of all products that read it, less their zero points.
+        """
+        codes = self.lookup(value) if value.is_constant else None
+        pairs = [pair for pair in map(weights_of, readers) if pair is not None]
+        zeros = [zero for weights, zero in pairs if weights is value]
+        if codes is None or not zeros:
+            return False
+        less = [None if zero is None else self.lookup(zero) for zero in zeros]
+        if any(zero is not None and data is None for zero, data in zip(zeros, less, strict=True)):
+            return False
+        return all(exact_sums(codes, each) for each in less)
 
     def key(self, value: Value) -> str | None:
         """A key of the data of `value`; None if rules must not depend on it."""

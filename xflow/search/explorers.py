@@ -343,6 +343,7 @@ def _explore_task(task: _Task) -> tuple[list[_Form], Exploration]:
             blocked=op.blocked,
             known=op.known,
             may_be=op.may_be,
+            exact_sums=op.exact_sums,
         )
         leaves[op.key], data[value] = value, array
     outputs = from_plain(task.form, leaves)

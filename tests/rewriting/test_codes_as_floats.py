@@ -1,0 +1,152 @@
+"""Convolutions of 8-bit integers as convolutions of floats: where their sums allow it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from certified import optimized
+from onnx import numpy_helper, parser
+from operator_cases import run_onnxruntime
+
+from xflow.cli import entry
+from xflow.core.errors import ExitCode
+from xflow.core.graph import Graph
+from xflow.core.registry import Array, Operator
+from xflow.core.value_conditions import MOST_SUM
+from xflow.cost.estimate import EstimatedCost
+from xflow.pipeline import attempts
+from xflow.rewriting.store import default_directory, load_rules
+
+BODY = """<ir_version: 8, opset_import: ["" : 13]>
+main (float[{shape}] x) => (float[{outputs}] y) <float s = {{0.01}}> {{
+    c, t, z = DynamicQuantizeLinear(x)
+    i = ConvInteger<{attributes}>(c, w, z{zero})
+    f = Cast<to = 1>(i)
+    m = Mul(t, s)
+    y = Mul(f, m)
+}}"""
+
+
+def network(
+    weights: Array,
+    zero: Array | None,
+    attributes: str = "pads = [1, 1, 1, 1]",
+    shape: Sequence[int] = (2, 3, 7, 6),
+) -> onnx.ModelProto:
+    """A convolution whose images are quantized while it runs, as `quantize_dynamic` makes it."""
+    text = BODY.format(
+        shape=", ".join(map(str, shape)),
+        outputs="N, C, H, W",
+        attributes=attributes,
+        zero="" if zero is None else ", v",
+    )
+    model = parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    if zero is not None:
+        model.graph.initializer.append(numpy_helper.from_array(zero, "v"))
+    return model
+
+
+class Floats(EstimatedCost):
+    """A cost by which only products of integers are dear."""
+
+    def __init__(self, *_: object) -> None:
+        self.layouts = None  # type: ignore[assignment]
+
+    def estimate(self, graph: Graph) -> float:
+        names = [node.op.name for node in graph.nodes if isinstance(node.op, Operator)]
+        return 1.0 + 10 * names.count("ConvInteger") + 0.01 * len(names)
+
+
+def rewritten(
+    model: onnx.ModelProto, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path, Path]:
+    """The model, what the rules for floats make of it, and the report."""
+    monkeypatch.setattr(attempts, "EstimatedCost", Floats)
+    rules = [r for r in load_rules(default_directory()) if "NearestFloat" in r.operators]
+    return optimized(model, folder, "\n\n".join(map(str, rules)))
+
+
+def operators(path: Path) -> set[str]:
+    return {node.op_type for node in onnx.load(path).graph.node}
+
+
+def images(shape: Sequence[int]) -> list[Array]:
+    """Ordinary ones, two values as far apart as codes can be, and one value everywhere."""
+    rng = np.random.default_rng(3)
+    ordinary = rng.normal(0, 3, shape).astype(np.float32)
+    extreme = rng.choice(np.array([0, 1], np.float32), shape)
+    return [ordinary, extreme, -extreme, np.zeros(shape, np.float32), ordinary + 100]
+
+
+def same_bits(before: Path, after: Path, shape: Sequence[int]) -> None:
+    for image in images(shape):
+        ((one,), (other,)) = (run_onnxruntime(onnx.load(p), [image]) for p in (before, after))
+        np.testing.assert_array_equal(one, other)
+
+
+RNG = np.random.default_rng(0)
+SIGNED = RNG.integers(-128, 128, (4, 3, 3, 3)).astype(np.int8)
+UNSIGNED = RNG.integers(0, 256, (4, 3, 3, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("weights", "zero"),
+    [
+        (SIGNED, None),
+        (SIGNED, np.array(0, np.int8)),
+        (SIGNED, np.array(-128, np.int8)),
+        (UNSIGNED, np.array(131, np.uint8)),
+    ],
+    ids=["none", "zero", "extreme", "unsigned"],
+)
+@pytest.mark.parametrize(
+    ("attributes", "channels"),
+    [("pads = [1, 1, 1, 1]", 3), ("pads = [0, 1, 2, 1], strides = [2, 1]", 3), ("group = 2", 6)],
+    ids=["padded", "strided", "grouped"],
+)
+def test_it_gives_the_same_bits_and_is_certified(
+    weights: Array,
+    zero: Array | None,
+    attributes: str,
+    channels: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shape = (2, channels, 7, 6)
+    model = network(weights, zero, attributes, shape)
+    before, after, report = rewritten(model, tmp_path, monkeypatch)
+    assert "Conv" in operators(after)
+    assert "ConvInteger" not in operators(after)
+    same_bits(before, after, shape)
+    assert entry.main(["certify", str(before), str(after), str(report), "-q"]) == ExitCode.OK
+
+
+@pytest.mark.parametrize(("more", "taken"), [(0, True), (1, False)])
+@pytest.mark.parametrize("zero", [None, 0, 3])
+def test_the_largest_sum_that_is_exact(
+    more: int, taken: bool, zero: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more, and a sum of products may have 25 bits."""
+    shift = zero or 0
+    count, last = divmod(MOST_SUM + more, 127 - shift)
+    line = np.array([*[127] * count, last + shift], np.int8)
+    weights = line.reshape(1, -1, 1, 1)
+    shape = (1, weights.shape[1], 2, 2)
+    given = None if zero is None else np.array(zero, np.int8)
+    before, after, _ = rewritten(network(weights, given, shape=shape), tmp_path, monkeypatch)
+    assert ("ConvInteger" not in operators(after)) == taken
+    same_bits(before, after, shape)
+
+
+def test_weights_that_are_given_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network(SIGNED, None)
+    weights = model.graph.initializer.pop()
+    assert weights.name == "w"
+    model.graph.input.append(onnx.helper.make_tensor_value_info("w", 3, SIGNED.shape))
+    _, after, _ = rewritten(model, tmp_path, monkeypatch)
+    assert "ConvInteger" in operators(after)

@@ -1,0 +1,65 @@
+"""Random networks with codes: what becomes of them gives the same codes, bit by bit.
+
+A thousand of them: ``pytest -m many tests/search/test_random_coded.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from random_coded import coded_network, images
+
+import xflow
+from xflow.core.registry import Array
+
+IN_CI, MANY, PART = 50, 1_000, 50
+TOLERANCE = 1e-5
+"""Of floats behind the last codes, relative to the largest of an output."""
+
+
+def run(model: onnx.ModelProto, x: Array) -> list[Array]:
+    """What the runtime gives, operator by operator."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    results: list[Array] = session.run(None, {"x": x})
+    return results
+
+
+def check(seed: int) -> bool:
+    """Whether a network is rewritten; it has to give the same then."""
+    model = coded_network(seed)
+    result = xflow.optimize(model, cost="estimated", budget=20, threads=1, check=1)
+    if not result.report.changed:
+        return False
+    after = ir.to_proto(result.model)
+    for x in images(model, seed):
+        for old, new in zip(run(model, x), run(after, x), strict=True):
+            assert old.dtype == new.dtype
+            if old.dtype.kind in "iu":
+                np.testing.assert_array_equal(new, old, err_msg=f"network {seed}")
+                continue
+            assert np.array_equal(np.isfinite(new), np.isfinite(old)), seed
+            finite = np.where(np.isfinite(old), old, 0)
+            largest = float(np.abs(finite).max(initial=0))
+            np.testing.assert_allclose(
+                np.where(np.isfinite(new), new, 0), finite, rtol=0, atol=TOLERANCE * largest
+            )
+    return True
+
+
+@pytest.mark.parametrize("first", range(0, IN_CI, PART // 5))
+def test_random_networks_give_the_same_codes(first: int) -> None:
+    assert any([check(seed) for seed in range(first, first + PART // 5)])
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("first", range(IN_CI, MANY, PART))
+def test_many_random_networks_give_the_same_codes(first: int) -> None:
+    assert any([check(seed) for seed in range(first, first + PART)])
