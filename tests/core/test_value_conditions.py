@@ -65,9 +65,7 @@ def test_the_bound_is_the_largest_sum_that_24_bits_hold(sign: int, more: int, ex
     st.sampled_from([np.int8, np.uint8]),
     st.integers(0, 255),
 )
-def test_no_part_of_an_exact_sum_is_rounded(
-    length: int, seed: int, dtype: type, zero: int
-) -> None:
+def test_no_part_of_an_exact_sum_is_rounded(length: int, seed: int, dtype: type, zero: int) -> None:
     """The worst images are those that are as far from the zero point as they can be."""
     rng = np.random.default_rng(seed)
     info = np.iinfo(dtype)

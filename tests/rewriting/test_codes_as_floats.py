@@ -94,31 +94,27 @@ SIGNED = RNG.integers(-128, 128, (4, 3, 3, 3)).astype(np.int8)
 UNSIGNED = RNG.integers(0, 256, (4, 3, 3, 3)).astype(np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("weights", "zero"),
-    [
-        (SIGNED, None),
-        (SIGNED, np.array(0, np.int8)),
-        (SIGNED, np.array(-128, np.int8)),
-        (UNSIGNED, np.array(131, np.uint8)),
-    ],
-    ids=["none", "zero", "extreme", "unsigned"],
-)
-@pytest.mark.parametrize(
-    ("attributes", "channels"),
-    [("pads = [1, 1, 1, 1]", 3), ("pads = [0, 1, 2, 1], strides = [2, 1]", 3), ("group = 2", 6)],
-    ids=["padded", "strided", "grouped"],
-)
+LAYERS = {
+    "none": (SIGNED, None),
+    "zero": (SIGNED, np.array(0, np.int8)),
+    "extreme": (SIGNED, np.array(-128, np.int8)),
+    "unsigned": (UNSIGNED, np.array(131, np.uint8)),
+}
+PLACES = {
+    "padded": ("pads = [1, 1, 1, 1]", 3),
+    "strided": ("pads = [0, 1, 2, 1], strides = [2, 1]", 3),
+    "grouped": ("group = 2", 6),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("place", PLACES)
 def test_it_gives_the_same_bits_and_is_certified(
-    weights: Array,
-    zero: Array | None,
-    attributes: str,
-    channels: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    layer: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    attributes, channels = PLACES[place]
     shape = (2, channels, 7, 6)
-    model = network(weights, zero, attributes, shape)
+    model = network(*LAYERS[layer], attributes, shape)
     before, after, report = rewritten(model, tmp_path, monkeypatch)
     assert "Conv" in operators(after)
     assert "ConvInteger" not in operators(after)

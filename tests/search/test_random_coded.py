@@ -35,7 +35,7 @@ def run(model: onnx.ModelProto, x: Array) -> list[Array]:
 def check(seed: int) -> bool:
     """Whether a network is rewritten; it has to give the same then."""
     model = coded_network(seed)
-    result = xflow.optimize(model, cost="estimated", budget=20, threads=1, check=1)
+    result = xflow.optimize(model, cost="estimated", budget=1, threads=1, check=1)
     if not result.report.changed:
         return False
     after = ir.to_proto(result.model)
@@ -56,10 +56,10 @@ def check(seed: int) -> bool:
 
 @pytest.mark.parametrize("first", range(0, IN_CI, PART // 5))
 def test_random_networks_give_the_same_codes(first: int) -> None:
-    assert any([check(seed) for seed in range(first, first + PART // 5)])
+    assert sum(map(check, range(first, first + PART // 5)))
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("first", range(IN_CI, MANY, PART))
 def test_many_random_networks_give_the_same_codes(first: int) -> None:
-    assert any([check(seed) for seed in range(first, first + PART)])
+    assert sum(map(check, range(first, first + PART)))

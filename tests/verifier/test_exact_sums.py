@@ -62,9 +62,7 @@ def test_sums_that_are_small_enough_are_the_same_bits_in_floats(
     given = rule(before, after, where)
     verdict = proved(given)
     assert verdict.exact == BITS
-    claimed = replace(
-        given, exact=verdict.exact, types=verdict.types, reverse=verdict.reverse
-    )
+    claimed = replace(given, exact=verdict.exact, types=verdict.types, reverse=verdict.reverse)
     assert isinstance(recheck_rule(claimed, verdict.certificate), Confirmed)
 
 

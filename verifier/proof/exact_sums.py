@@ -66,7 +66,7 @@ def _kind(
         return Sums()
     inputs = [known.get(source) for source in node.inputs]
     match node.op.name, inputs:
-        case ("Cast" | "NearestFloat" | "AsReal"), [same]:
+        case (("Cast" | "NearestFloat" | "AsReal"), [same]):
             return same if node.types[0].dtype == REAL else None
         case "Sub", [Codes(leaf, None), Codes(code, None)] if not code.shape:
             return Codes(leaf, code)

@@ -8,9 +8,9 @@ ranges (`xflow.analysis`), of a real attribute from its value.
 ``exact_sums(w)`` is about products of codes, which are integers of 8 bits. For each place along the
 first axis, the positive elements of w sum up to at most 65,793, and so do the negative ones without
 their signs; for ``exact_sums(w - v)``, those of w less the one code v. Of products of them with
-differences ``x - z``, where z is one code and each x one of the same type, any sum is then an integer
-of at most ``255 * 65793 < 2**24`` in magnitude: floats of 32 bits compute it without rounding, in any
-order, and integers of 32 bits hold it.
+differences ``x - z``, where z is one code and each x one of the same type, any sum is then an
+integer of at most ``255 * 65793 < 2**24`` in magnitude: floats of 32 bits compute it without
+rounding, in any order, and integers of 32 bits hold it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _IMPLIED = {
     BELOW_INFINITY: {BELOW_INFINITY},
     EXACT_SUMS: {EXACT_SUMS},
 }
+_Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,12 @@ class Fact:
         """The inputs, or the real attribute, that it is about."""
         return (self.name, self.less) if self.less else (self.name,)
 
-    def holds(self, values: np.ndarray[Any, Any] | Fraction, less: np.ndarray[Any, Any] | None = None) -> bool:
-        """Whether it is true of a constant's data; NaN satisfies nothing.
-
-        `less` is the data of what is taken from it.
-        """
+    def holds(self, *data: _Array | Fraction) -> bool:
+        """Whether it is true of the data of its `names`; NaN satisfies nothing."""
+        values, *others = data
         array = np.asarray(float(values) if isinstance(values, Fraction) else values)
         if self.relation == EXACT_SUMS:
-            return exact_sums(array, less)
+            return exact_sums(array, *map(np.asarray, others))
         if self.relation == BELOW_INFINITY:
             return bool(np.all(array < np.inf))
         if not np.all(np.isfinite(array)):
@@ -91,7 +90,7 @@ class Fact:
         return f"{self.name} {self.relation} 0"
 
 
-def exact_sums(codes: np.ndarray[Any, Any], less: np.ndarray[Any, Any] | None = None) -> bool:
+def exact_sums(codes: _Array, less: _Array | None = None) -> bool:
     """Whether sums of products of codes, less one code, with differences of codes are exact."""
     given = [codes] if less is None else [codes, less]
     if any(array.dtype.kind not in "iu" for array in given):
@@ -110,7 +109,7 @@ def relations(facts: Iterable[Fact]) -> dict[str, str]:
     """The relation in which each name is said to be: the one that tells most of its sign."""
     found: dict[str, str] = {}
     for fact in facts:
-        if found.get(fact.name) not in SIGNS:
+        if fact.relation != EXACT_SUMS and found.get(fact.name) not in SIGNS:
             found[fact.name] = fact.relation
     return found
 
@@ -131,14 +130,20 @@ def fact_of(text: str, names: Iterable[str]) -> Fact | None:
         ):
             return Fact(name, FINITE)
         case ast.Call(func=ast.Name(id="exact_sums"), args=[operand], keywords=[]):
-            match operand:
-                case ast.Name(id=name) if name in names:
-                    return Fact(name, EXACT_SUMS)
-                case ast.BinOp(
-                    left=ast.Name(id=name), op=ast.Sub(), right=ast.Name(id=less)
-                ) if {name, less} <= set(names):
-                    return Fact(name, EXACT_SUMS, less)
+            about = _about(operand)
+            if about and set(about) <= set(names):
+                return Fact(about[0], EXACT_SUMS, *about[1:])
     return None
+
+
+def _about(operand: ast.expr) -> tuple[str, ...]:
+    """The names in ``w`` or ``w - v``; none in anything else."""
+    match operand:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Sub(), right=ast.Name(id=less)):
+            return name, less
+    return ()
 
 
 def is_need(text: str, names: Iterable[str]) -> bool:

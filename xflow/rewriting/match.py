@@ -385,8 +385,9 @@ class Matcher:
             None if each is None or not each.is_constant else self.constants(each)
             for each in (value, *less)
         ]
-        if all(array is not None for array in arrays):
-            return fact.holds(*arrays)
+        known = [array for array in arrays if array is not None]
+        if len(known) == len(arrays):
+            return fact.holds(*known)
         op = None if value is None else value.node.op
         if fact.relation == EXACT_SUMS:
             return isinstance(op, Leaf) and op.exact_sums

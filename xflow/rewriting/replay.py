@@ -468,13 +468,11 @@ class _Check:
             if not is_true(condition.substitute(match.sizes)):
                 return f"it is not known whether {condition}"
         for fact in instance.facts:
-            values = match.reals.get(fact.name)
-            known, *less = [self.data(match.bindings.get(name)) for name in fact.names]
-            known = known if values is None else values
-            if known is None and fact.relation in NEEDS:
+            given = [match.reals.get(n, self.data(match.bindings.get(n))) for n in fact.names]
+            known = [data for data in given if data is not None]
+            if not known and fact.relation in NEEDS:
                 continue  # whether they are numbers, the place tells
-            lacking = known is None or any(each is None for each in less)
-            if lacking or not fact.holds(known, *less):
+            if len(known) < len(given) or not fact.holds(*known):
                 return f"it is not known whether {fact}"
         return ""
 

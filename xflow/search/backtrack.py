@@ -132,11 +132,11 @@ class Explorer:
         queue = _Queue(self.random)
         seen = {self.steps.key(graph)}
         found = {root.signature: root}
-        for state in (root, *self._sweeps(root, limits, doubted)):
-            queue.push(state)
-            seen.add(self.steps.key(state.graph))
-            _keep_cheaper(found, state)
-            best = min(best, state.cost)
+        for start in (root, *self._sweeps(root, limits, doubted)):
+            queue.push(start)
+            seen.add(self.steps.key(start.graph))
+            _keep_cheaper(found, start)
+            best = min(best, start.cost)
         delayed: dict[State, list[_Successor]] = {}
         considered = expanded = 0
         while expanded < limits.expansions:
