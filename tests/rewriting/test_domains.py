@@ -21,7 +21,8 @@ from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.ops import operator
 from xflow.pipeline.pipeline import Result
-from xflow.rewriting.domains import Domains, within
+from xflow.rewriting.domains import Domains, on_provider, within
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.rewriting.text import parse_rules
 
 RULES = parse_rules(
@@ -172,3 +173,13 @@ def test_a_matrix_product_with_a_transpose_is_understood_and_priced() -> None:
 def test_a_node_of_the_domain_is_read_with_its_version() -> None:
     source = import_model(ir.from_proto(model(SKIP, imports=OWN)))
     assert source.graph.outputs[0].node.op is operator("SkipLayerNormalization")
+
+
+def test_sums_are_taken_for_exact_on_processors_alone() -> None:
+    """On GPUs, kernels of convolutions may take fewer digits, and sum up other products."""
+    rules = load_rules(default_directory())
+    assert on_provider(rules, "cpu") == rules
+    kept = on_provider(rules, "cuda")
+    left = {rule.name for rule in rules} - {rule.name for rule in kept}
+    assert left
+    assert left == {rule.name for rule in rules if "exact_sums" in str(rule)}

@@ -33,7 +33,7 @@ from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.types import interface
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, with_calls
-from xflow.rewriting.domains import within
+from xflow.rewriting.domains import on_provider, within
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
 from xflow.search.context import Context
@@ -183,7 +183,7 @@ class Finder:
         settings = self.tied(imported, settings)
         kind = EXACT.get(self.run.objective)
         costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in settings.full)
-        allowed = within(rules, self.run.domains)
+        allowed = on_provider(within(rules, self.run.domains), self.run.target.provider)
         spent = self.run.clock.spent - since
         try:
             replacements, more = self.search(

@@ -1,4 +1,4 @@
-"""Which domains of operators a rewritten model may use: ONNX's alone, or the runtime's, too."""
+"""Which rules a run may use: by the domains of their operators, and by where the model runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
+from xflow.core.value_conditions import EXACT_SUMS, fact_of
 from xflow.ops import operators
 from xflow.rewriting.rule import Rule
 
@@ -24,6 +25,20 @@ def within(rules: Iterable[Rule], domains: Domains) -> list[Rule]:
         return list(rules)
     foreign = frozenset(op.name for op in operators() if op.domain)
     return [each for rule in rules for each in _standard(rule, foreign)]
+
+
+def on_provider(rules: Iterable[Rule], provider: str) -> list[Rule]:
+    """The rules that hold for the kernels of an execution provider.
+
+    Sums of products that 32-bit floats hold are exact on processors. Kernels for GPUs may take
+    fewer digits of the factors, or transform images so that there are other sums.
+    """
+    return [rule for rule in rules if provider == "cpu" or not _asks_for_exact_sums(rule)]
+
+
+def _asks_for_exact_sums(rule: Rule) -> bool:
+    facts = (fact_of(text, rule.value_names) for text in (*rule.where, *(rule.reverse or ())))
+    return any(fact is not None and fact.relation == EXACT_SUMS for fact in facts)
 
 
 def _standard(rule: Rule, foreign: frozenset[str]) -> Iterator[Rule]:

@@ -14,7 +14,7 @@ from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Value, leaf
 from xflow.core.registry import Array
-from xflow.core.sorts import FLOATS
+from xflow.core.sorts import CODES, FLOATS
 from xflow.core.value_conditions import exact_sums
 from xflow.ops.quantized import weights_of
 from xflow.rewriting.numerics import Hazard
@@ -80,11 +80,12 @@ class Constants:
     def _exact_sums(self, value: Value, readers: Iterable[Node]) -> bool:
         """Whether sums of products with a constant of codes are exact.
 
-        That is so for the weights of all products that read it, less their zero points.
+        That is so for all that reads it: for products of codes, less their zero points.
         """
-        codes = self.lookup(value) if value.is_constant else None
-        pairs = [pair for pair in map(weights_of, readers) if pair is not None]
-        zeros = [zero for weights, zero in pairs if weights is value]
+        is_constant = value.is_constant and value.type.dtype in CODES
+        codes = self.lookup(value) if is_constant else None
+        pairs = [weights_of(node) or (None, None) for node in readers]
+        zeros = [zero if weights is value else None for weights, zero in pairs]
         if codes is None or not zeros:
             return False
         less = [None if zero is None else self.lookup(zero) for zero in zeros]
