@@ -69,8 +69,8 @@ def test_no_part_of_an_exact_sum_is_rounded(length: int, seed: int, dtype: type,
     """The worst images are those that are as far from the zero point as they can be."""
     rng = np.random.default_rng(seed)
     info = np.iinfo(dtype)
-    weights = rng.integers(info.min, info.max + 1, (1, length)).astype(dtype)
-    less = np.array(rng.integers(info.min, info.max + 1), dtype)
+    weights: Array = rng.integers(info.min, info.max + 1, (1, length)).astype(dtype)
+    less: Array = np.array(rng.integers(info.min, info.max + 1), dtype)
     if not exact_sums(weights, less):
         return
     line = weights[0].astype(np.int64) - int(less)
