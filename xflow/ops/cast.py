@@ -21,7 +21,7 @@ from xflow.core.registry import (
     Shape,
     register,
 )
-from xflow.core.sorts import BOOL, CODE, FLOATS, INDICES, INT, INTEGERS, REAL, SINGLE
+from xflow.core.sorts import BOOL, CODE, DOUBLE, FLOATS, INDICES, INT, INTEGERS, REAL, SINGLE
 from xflow.core.spec import ONE, ZERO, Index, Scalar, call, choose, is_equal
 from xflow.ops.elementwise import Elementwise
 from xflow.ops.shape import Understood
@@ -176,7 +176,17 @@ class AsReal(Elementwise):
     takes: ClassVar[tuple[str, ...]] = (INT,)
     gives: ClassVar[tuple[str, ...]] = (REAL,)
     cost = 0
-    examples = (Example(((2, 3),), {}, (INT,)),)
+    examples = (
+        Example(((2, 3),), {}, (INT,)),
+        Example(((),), {}, (INT,)),
+        Example(((0, 2),), {}, (INT,)),
+    )
+
+    def element_types(
+        self, inputs: Sequence[str], attributes: Attributes, dtype: str
+    ) -> tuple[str, ...]:
+        super().element_types(inputs, attributes, dtype)
+        return (REAL,) if inputs[0] == INT else (DOUBLE,)
 
     def of(self, *elements: Scalar) -> Scalar:
         (element,) = elements

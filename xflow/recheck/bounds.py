@@ -205,7 +205,7 @@ class Analysis:
                 return negated(greatest([negated(each) for each in inputs]))
             case "Where":
                 return self._choice(node, inputs)
-            case "Cast":
+            case "Cast" | "NearestFloat":
                 return self._cast(x, dtype)
             case "Softmax":
                 return _weights(node, x)
