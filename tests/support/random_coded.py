@@ -10,6 +10,7 @@ large as 24 bits hold, and some are larger.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -52,12 +53,12 @@ class CodedNetwork:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: object) -> list[str]:
+    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
         names = [f"v{len(self.nodes)}_{k}" for k in range(outputs)]
         self.nodes.append(helper.make_node(op, inputs, names, f"n{names[0]}", **attributes))
         return names
 
-    def one(self, op: str, *inputs: str, **attributes: object) -> str:
+    def one(self, op: str, *inputs: str, **attributes: Any) -> str:
         (name,) = self.node(op, *inputs, **attributes)
         return name
 
@@ -73,7 +74,8 @@ class CodedNetwork:
         """Often the middle, at times an end, or any code."""
         low, high = LIMITS[dtype]
         near = MIDDLE[dtype] + int(self.rng.integers(-9, 10))
-        return int(self.rng.choice([MIDDLE[dtype], near, low, high, self.rng.integers(low, high)]))
+        anything = int(self.rng.integers(low, high))
+        return int(self.rng.choice(np.array([MIDDLE[dtype], near, low, high, anything])))
 
     def quantized(self, image: Image) -> Image:
         """An image as codes make it, which are at times given by the model or read again."""
