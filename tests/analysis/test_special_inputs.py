@@ -8,6 +8,7 @@ import pytest
 from xflow.analysis.inputs import special_inputs
 from xflow.core.node import MayBe
 from xflow.onnx.importer import import_model
+from xflow.recheck.sources import Sources
 
 ANYTHING, MASK = MayBe.ANYTHING, MayBe.NEGATIVE_INFINITY
 
@@ -82,6 +83,16 @@ NOT_TESTED = {
     "a softmax": "y = Softmax(x)",
     "integers": "n = Equal(i, i) y = Where(n, x, zero)",
 }
+
+
+def test_an_input_of_which_a_size_is_asked_is_a_number() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[n, 4] x) => (bool[k] y, float[n, 4] z) <int64[2] most = {6, 6}> {
+        s = Shape(x) y = Less(s, most) n = Size(x) f = Cast<to = 1>(n) d = IsInf(f)
+        z = Where(d, f, x) }""")
+    imported = import_model(ir.from_proto(model))
+    assert not special_inputs(imported.graph, imported.constants)
+    assert not any(Sources(imported.graph, imported.constants).special)
 
 
 @pytest.mark.parametrize("body", NOT_TESTED.values(), ids=list(NOT_TESTED))

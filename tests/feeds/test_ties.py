@@ -23,6 +23,11 @@ EQUAL = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[rows, n] x, float[m] w) => (float[rows, n] y) { y = Mul(x, w) }"""
 LOOSE = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[rows, n] x, float[more, n] w) => (float[all, n] y) { y = Concat<axis=0>(x, w) }"""
+DECODER = """<ir_version: 8, opset_import: ["" : 17]>
+    g (int64[batch, sequence] input_ids, int64[batch, n] attention_mask,
+       float[batch, 2, past, 8] past_key_0) => (int64[] y) {
+        y = Size(attention_mask) }"""
+"""Nothing but the names of inputs tells how long the mask is."""
 
 
 def shapes_of(text: str, **given: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -32,6 +37,24 @@ def shapes_of(text: str, **given: tuple[int, ...]) -> dict[str, tuple[int, ...]]
 
 def test_a_mask_is_as_long_as_past_and_new_tokens() -> None:
     assert shapes_of(GROWING) == {"mask": (1, 1, 1, 32)}
+
+
+def test_names_tell_that_the_mask_of_a_decoder_is_as_long_as_past_and_new_tokens() -> None:
+    assert shapes_of(DECODER) == {"attention_mask": (1, 32)}
+    shapes = shapes_of(DECODER, input_ids=(3, 1), **{"past_key_0": (3, 2, 512, 8)})
+    assert shapes["attention_mask"] == (3, 513)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("batch, n]", "batch, sequence]"),
+        ("past, 8]", "sequence, 8]"),
+        ("past_key_0", "past_key_0, int64[n] z"),
+    ],
+)
+def test_masks_of_other_lengths_are_left_alone(old: str, new: str) -> None:
+    assert shapes_of(DECODER.replace(old, new)) == {}
 
 
 def test_ties_follow_from_the_shapes_that_are_given() -> None:

@@ -2,7 +2,8 @@
 
 They differ from a textbook's attention in that the scale is split over both operands, the keys are
 turned in one batch for all heads, the softmax is guarded against NaN, and GPT-2's queries, keys and
-values come out of one product.
+values come out of one product. A decoder has keys and values of the past as inputs, of which it
+takes the length.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ MASKS = {
     "of both": f"{TOKENS} {PAST} chosen = And(past, line) added = Where(chosen, zero, least)",
     "of both, infinite": f"""{TOKENS} {PAST} chosen = And(past, line)
         added = Where(chosen, zero, infinite)""",
+    "of the past": """seen = Shape<start = 2, end = 3>(past_key) all = Add(seen, s)
+        begin = Squeeze(seen, at) end = Squeeze(all, at)
+        keys_at = Range(nought, end, one) across = Unsqueeze(keys_at, first)
+        rows_at = Range(begin, end, one) down = Unsqueeze(rows_at, second)
+        chosen = LessOrEqual(across, down) added = Where(chosen, zero, least)""",
 }
 ATTENTION = """hq = Reshape(q, heads) tq = Transpose<perm = [0, 2, 1, 3]>(hq)
     hk = Reshape(k, heads) tk = Transpose<perm = [0, 2, 1, 3]>(hk)
@@ -61,6 +67,16 @@ BERT = f"""mq = MatMul(x, wq) q = Add(mq, bias) mk = MatMul(x, wk) k = Add(mk, b
 GPT2 = f"""f = Reshape(x, rows) g = Gemm(f, packed, biases) all = Reshape(g, three)
     q, k, v = Split<axis = 2, num_outputs = 3>(all) {ATTENTION} j = Reshape(t, rows)
     a = Gemm(j, wo, bias) y = Reshape(a, joined)"""
+PROJECTED = "mq = MatMul(x, wq) q = Add(mq, bias) mk = MatMul(x, wk) mv = MatMul(x, wv)"
+CACHED = f"""{PROJECTED} hq = Reshape(q, heads) tq = Transpose<perm = [0, 2, 1, 3]>(hq)
+    hk = Reshape(mk, heads) tk = Transpose<perm = [0, 2, 1, 3]>(hk)
+    hv = Reshape(mv, heads) tv = Transpose<perm = [0, 2, 1, 3]>(hv)
+    keys = Concat<axis = -2>(past_key, tk) values = Concat<axis = -2>(past_value, tv)
+    whole = Concat<axis = 0>(b, single, s, all) wide = Expand(added, whole)
+    kt = Transpose<perm = [0, 1, 3, 2]>(keys) cq = Mul(tq, scale) ck = Mul(kt, scale)
+    scores = MatMul(cq, ck) masked = Add(scores, wide) p = Softmax<axis = -1>(masked)
+    odd = IsNaN(p) sure = Where(odd, zero, p) o = MatMul(sure, values)
+    t = Transpose<perm = [0, 2, 1, 3]>(o) j = Reshape(t, joined) y = MatMul(j, wo)"""
 
 
 WEIGHTS = {
@@ -74,6 +90,7 @@ CONSTANTS = (
     "float zero = {0}", "float infinite = {-inf}", f"float least = {{{LEAST}}}",
     "float scale = {0.42}", "int64[2] middle = {1, 2}", "int64[3] first = {0, 1, 2}",
     "int64[3] second = {0, 1, 3}", "int64 nought = {0}", "int64 one = {1}", "int64[1] at = {0}",
+    "int64[1] single = {1}",
 )  # fmt: skip
 
 
@@ -96,10 +113,13 @@ def block(body: str, mask: str, *, dynamic: bool) -> onnx.ModelProto:
         else:
             numbers = ", ".join(map(str, known))
             constants.append(f"int64[{len(known)}] {name} = {{{numbers}}}")
-    ids = f"int64[{sizes['b']}, {sizes['s']}]"
+    inputs = [f"int64[{sizes['b']}, {sizes['s']}] {name}" for name in ("ids", "mask")]
+    if body is CACHED:
+        caches = f"float[{sizes['b']}, {HEADS}, past, {DEPTH}]"
+        inputs[1:] = [f"{caches} {name}" for name in ("past_key", "past_value")]
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 20]>
-        g ({ids} ids, {ids} mask) => (float[{sizes["b"]}, {sizes["s"]}, {WIDTH}] y)
+        g ({", ".join(inputs)}) => (float[{sizes["b"]}, {sizes["s"]}, {WIDTH}] y)
         <{", ".join(constants)}> {{ {" ".join(steps)} e = Gather(table, ids)
         x = LayerNormalization(e, gain, bias) {MASKS[mask]} {body} }}"""
     )
@@ -153,6 +173,13 @@ def test_a_block_as_pytorch_exports_it_becomes_one_attention(
     left = operators(whole(body, mask, dynamic=dynamic))
     assert left.count("Attention") == 1
     assert not {"Softmax", "Transpose", "IsNaN", "Mul"} & set(left)
+
+
+def test_attention_to_the_past_and_to_new_tokens_becomes_one_operator() -> None:
+    left = operators(found(block(CACHED, "of the past", dynamic=True), rules()))
+    assert left.count("Attention") == 1
+    assert not {"Softmax", "IsNaN", "Mul"} & set(left)
+    assert left.count("Concat") == 2  # the caches
 
 
 @cache

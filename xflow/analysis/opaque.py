@@ -36,6 +36,7 @@ _KINDS: Final = {
     Made.NUMBERS: (
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"),
         *("EyeLike", "Hardmax", "HannWindow", "HammingWindow", "BlackmanWindow"),
+        *("Shape", "Size"),
     ),
 }
 _OF = {name: kind for kind, names in _KINDS.items() for name in names}

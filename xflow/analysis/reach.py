@@ -57,6 +57,8 @@ class Reach:
         """The inputs that a value depends on; behind weights of a softmax those `in_scores`."""
 
         def follow(node: Node) -> Iterable[Value]:
+            if isinstance(node.op, Opaque) and kind_of(node.op.op_type) is Made.NUMBERS:
+                return ()
             is_weight = isinstance(node.op, Operator) and node.op.weights_along is not None
             return self.in_scores(node.inputs[0]) if is_weight else node.inputs
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
+from onnx import ValueInfoProto
 
 from xflow.core.errors import ModelError
 from xflow.core.size import Size, coefficient_of, free_symbols
@@ -15,15 +16,21 @@ from xflow.onnx.importer import import_model
 from xflow.onnx.interface import required_inputs
 from xflow.onnx.types import interface
 
+CACHE = re.compile(r"past|cache", re.IGNORECASE)
+TOKENS = re.compile(r"^(decoder_)?(input_ids|inputs_embeds|position_ids|tokens?)$", re.IGNORECASE)
+MASK = re.compile(r"^(decoder_)?(attention|attn)_?mask$", re.IGNORECASE)
+"""Names of inputs of decoders by what they hold."""
+
 
 def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
     """The given shapes, and those of inputs whose default sizes would not agree with the others.
 
-    A dimension is tied where an operator requires it to be a sum or product of others.
+    A dimension is tied where an operator requires it to be a sum or product of others, and that of
+    an attention mask where names of inputs tell that there are caches.
     Inputs that are given a shape keep it. Raises what `default_shapes` raises.
     """
-    ties = _ties(imported)
     proto = interface(imported.model)
+    ties = {**_of_masks(required_inputs(proto)), **_ties(imported)}
     tied = set()
     for item in required_inputs(proto):
         for dim in item.type.tensor_type.shape.dim:
@@ -43,6 +50,29 @@ def tied_settings(model: ir.Model, settings: Sequence[Shapes]) -> Sequence[Shape
     except ModelError:
         return settings
     return [with_ties(imported, shapes) for shapes in settings]
+
+
+def _of_masks(inputs: Sequence[ValueInfoProto]) -> Mapping[str, str]:
+    """The length of the attention mask of a decoder with caches, as past and new tokens together.
+
+    Its name is that of no other dimension, and an exporter often does not say what it is. What the
+    caches, the tokens and the mask are, the names tell that most exporters give to inputs.
+    """
+    past = {name for item in inputs if CACHE.search(item.name) for name in _names(item)[2:] if name}
+    new = {
+        name for item in inputs if TOKENS.search(item.name) for name in _names(item)[1:2] if name
+    }
+    masks = [item for item in inputs if MASK.search(item.name)]
+    others = {n for item in inputs if item not in masks for n in _names(item)}
+    totals = {_names(item)[-1] for item in masks if _names(item)} - others
+    if not len(past) == len(new) == 1 or past == new:
+        return {}
+    return {name: f"{min(past)} + {min(new)}" for name in totals if re.fullmatch(r"\w+", name)}
+
+
+def _names(item: ValueInfoProto) -> list[str]:
+    """The names of a tensor's dimensions, empty where there is none."""
+    return [dim.dim_param for dim in item.type.tensor_type.shape.dim]
 
 
 def _ties(imported: Imported) -> Mapping[str, str]:

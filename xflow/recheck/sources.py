@@ -20,6 +20,8 @@ MOVED = frozenset(
     )
 )
 """Operators that give elements of their inputs, or 0, where the registry does not read them."""
+COUNTING = frozenset(("Shape", "Size"))
+"""Operators that read no element of their input."""
 MULTIPLIED: Mapping[str, int] = {
     **dict.fromkeys(("Mul", "Div", "Pow", "MatMul", "FusedMatMul", "Gemm"), 2),
     **dict.fromkeys(("Conv", "ConvTranspose", "DeformConv"), 2),
@@ -59,7 +61,8 @@ class Sources:
         behind: Mapping[Value, Inputs] | None = None
         for node in self._graph.nodes:
             below = set[Value]().union(*(self._elements[value] for value in node.inputs))
-            is_unknown = isinstance(node.op, Opaque) and not _reads_elements(node)
+            known = _reads_elements(node) or _name(node) in COUNTING
+            is_unknown = isinstance(node.op, Opaque) and not known
             if is_unknown or any(kind.dtype == BOOL for kind in node.types):
                 tested |= below
                 for value in self._asked_about(node):
@@ -91,7 +94,8 @@ class Sources:
         """The inputs that reach each value by the inputs of operators that are followed."""
         found: dict[Value, Inputs] = {}
         for node in self._graph.nodes:
-            below = Inputs().union(*(found.get(value, Inputs()) for value in follow(node)))
+            followed = () if _name(node) in COUNTING else follow(node)
+            below = Inputs().union(*(found.get(value, Inputs()) for value in followed))
             for value in node.outputs:
                 own = isinstance(node.op, Leaf) and not value.is_constant
                 found[value] = Inputs((value,)) if own and value.type.dtype in FLOATS else below
