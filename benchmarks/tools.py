@@ -90,12 +90,17 @@ def optimize(
     variant: str = XFLOW,
     *,
     shapes: Shapes | None = None,
+    settings: Sequence[Shapes] = (),
 ) -> Attempt:
-    """Run xflow, or a variant of it, on a model, which also writes a report."""
+    """Run xflow, or a variant of it, on a model, which also writes a report.
+
+    At `shapes`, or at several `settings` of them at once.
+    """
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
     command += [*VARIANTS[variant], *at(shapes)]
+    command += [part for each in settings for part in at(each)]
     return attempted(variant, command, source, target, options.budget + HANG_S)
 
 

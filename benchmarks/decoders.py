@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Decoders with caches: how many times as fast, at the first tokens and at those that follow.
+
+The exports in `decoders/` get weights and are optimized by the command line, at the sizes of two
+stages at once: `prefill` reads a prompt and has an empty past, `decode` reads one token behind a
+long past.  Input and output are timed in turns in one process, see `judge`; inputs and outputs stay
+in the runtime's own memory, so that no copy of a cache is timed.  Then both generate tokens of the
+largest logit from the same random prompts, each with its own caches.
+
+    python decoders.py [MODEL ...] [--threads N] [--budget S] [--seconds S] [--prompt N]
+                       [--past N] [--prompts N] [--tokens N] [--out FILE]
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from hydrate import hydrate
+from judge import PASSES, figures, load, time_in_turns
+from tools import Attempt, optimize
+
+FOLDER = Path(__file__).resolve().parent / "decoders"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.onnx")))
+STAGES = ("prefill", "decode")
+PAST = "past_key_values."
+Feeds = dict[str, np.ndarray]
+
+
+class Bound:
+    """A session that is always fed the same, without copies."""
+
+    def __init__(self, session: Any, feeds: Feeds) -> None:
+        self._session = session
+        self._binding = session.io_binding()
+        for name, value in feeds.items():
+            self._binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
+        for each in session.get_outputs():
+            self._binding.bind_output(each.name)
+
+    def run(self, *_: object) -> None:
+        """Run, and leave the results where they are."""
+        self._session.run_with_iobinding(self._binding)
+
+
+def caches(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
+    """The inputs that hold keys or values, with their heads and the size of each."""
+    found = {}
+    for item in model.graph.input:
+        if item.name.startswith(PAST):
+            dims = item.type.tensor_type.shape.dim
+            found[item.name] = (dims[1].dim_value, dims[3].dim_value)
+    return found
+
+
+def stages(model: onnx.ModelProto, options: argparse.Namespace) -> list[dict[str, tuple[int, ...]]]:
+    """The shapes of tokens and of a cache, from which all others follow."""
+    name, (heads, size) = next(iter(caches(model).items()))
+    sizes = ((options.prompt, 0), (1, options.past))
+    return [{"input_ids": (1, new), name: (1, heads, past, size)} for new, past in sizes]
+
+
+def feeds_of(model: onnx.ModelProto, new: int, past: int, rng: np.random.Generator) -> Feeds:
+    """Random tokens behind a random past, of which all is to be seen."""
+    tokens = rng.integers(0, vocabulary(model), (1, new))
+    found = {"input_ids": tokens, "attention_mask": np.ones((1, past + new), np.int64)}
+    for name, (heads, size) in caches(model).items():
+        found[name] = rng.standard_normal((1, heads, past, size)).astype(np.float32)
+    return found
+
+
+def vocabulary(model: onnx.ModelProto) -> int:
+    """The number of tokens that there are."""
+    return int(model.graph.output[0].type.tensor_type.shape.dim[2].dim_value)
+
+
+def generated(session: Any, feeds: Feeds, count: int) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Yield tokens of the largest logit, and all caches behind each."""
+    names = [each.name for each in session.get_inputs() if each.name.startswith(PAST)]
+    for _ in range(count):
+        logits, *present = session.run(None, feeds)
+        token = int(logits[0, -1].argmax())
+        yield token, present
+        total = present[0].shape[2] + 1
+        feeds = {
+            "input_ids": np.array([[token]]),
+            "attention_mask": np.ones((1, total), np.int64),
+            **dict(zip(names, present, strict=True)),
+        }
+
+
+def compare(paths: Sequence[Path], options: argparse.Namespace) -> tuple[int, float]:
+    """Return for how many prompts the tokens differ, and by how much the caches do.
+
+    The largest difference, as a part of the largest element of a cache, as long as tokens agree.
+    """
+    model = onnx.load(paths[0])
+    sessions = [load(path, options.threads, "cpu") for path in paths]
+    differ, largest = 0, 0.0
+    for seed in range(options.prompts):
+        rng = np.random.default_rng(seed)
+        feeds = feeds_of(model, int(rng.integers(1, options.prompt + 1)), 0, rng)
+        runs = [generated(session, feeds, options.tokens) for session in sessions]
+        for (old, before), (new, after) in zip(*runs, strict=True):
+            for one, other in zip(before, after, strict=True):
+                worst = np.abs(one - other).max() / np.abs(one).max()
+                largest = max(largest, float(worst))
+            if old != new:
+                differ += 1
+                break
+    return differ, largest
+
+
+def timed(paths: Sequence[Path], feeds: Feeds, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the times of input and output and their ratio."""
+    rng = np.random.default_rng(0)
+
+    def one_pass() -> np.ndarray:
+        loaded = [load(path, options.threads, "cpu") for path in paths]
+        bound = [Bound(session, feeds) for session in loaded]
+        return time_in_turns(bound, feeds, options.seconds / PASSES, rng)
+
+    return figures([one_pass() for _ in range(PASSES)], 1)
+
+
+def recognised(report: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
+    """For each kind of block: how many are one operator or kernel before and after, and how many
+    there are."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for block in report["blocks"]:
+        before, after, total = found.get(block["kind"], (0, 0, 0))
+        found[block["kind"]] = (
+            before + (block["before"]["by"] != "none"), after + block["recognised"], total + 1
+        )  # fmt: skip
+    return found
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what came of one decoder, as plain data."""
+    with tempfile.TemporaryDirectory(prefix="xflow-decoders-") as made:
+        before, after, report = (Path(made) / n for n in ("in.onnx", "out.onnx", "report.json"))
+        model = hydrate(onnx.load(FOLDER / f"{name}.onnx"))
+        onnx.save(model, before)
+        attempt: Attempt = optimize(before, after, report, options, settings=stages(model, options))
+        if attempt.fault:
+            return {"model": name, "fault": f"{attempt.fault}: {attempt.wrong}"}
+        found: dict[str, Any] = {"model": name, "fault": "", "seconds": attempt.seconds}
+        found["blocks"] = recognised(json.loads(report.read_text()))
+        sizes = ((options.prompt, 0), (1, options.past))
+        for stage, (new, past) in zip(STAGES, sizes, strict=True):
+            feeds = feeds_of(model, new, past, np.random.default_rng(101))
+            found[stage] = timed((before, after), feeds, options)
+        found["differ"], found["error"] = compare((before, after), options)
+        return found
+
+
+def row(found: Mapping[str, Any], prompts: int) -> str:
+    """Return a line of the table."""
+    if found["fault"]:
+        return f"| {found['model']} | {found['fault']} | | | | |"
+    cells = [str(found["model"])]
+    for stage in STAGES:
+        each = found[stage]
+        times = f"{1e3 * each['before_s']:.2f} > {1e3 * each['after_s']:.2f} ms"
+        cells.append(f"{times}: {each['ratio']:.2f} ({each['low']:.2f} to {each['high']:.2f})")
+    kinds = ("attention", "normalization", "activation")
+    blocks = [found["blocks"].get(kind, (0, 0, 0)) for kind in kinds]
+    cells.append(", ".join(f"{before} > {after} of {total}" for before, after, total in blocks))
+    cells += [f"{found['differ']} of {prompts}", f"{found['error']:.1g}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the decoders that are asked for, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", default=NAMES, choices=[*NAMES, []])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds for each model")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of timing for each stage")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of the longest prompt")
+    parser.add_argument("--past", type=int, default=512, help="tokens before the one of `decode`")
+    parser.add_argument("--prompts", type=int, default=20, help="prompts to generate from")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate from each")
+    parser.add_argument("--out", type=Path, help="write the results here, as JSON")
+    parser.set_defaults(provider="cpu")
+    options = parser.parse_args(arguments)
+    heads = (*STAGES, "attention, normalization, activation", "prompts that differ", "caches")
+    print(f"| model | {' | '.join(heads)} |")
+    print(f"|---|{'---|' * len(heads)}", flush=True)
+    results = []
+    for name in options.models:
+        results.append(measure(name, options))
+        print(row(results[-1], options.prompts), flush=True)
+    fine = [found for found in results if not found["fault"]]
+    if fine:
+        means = [geometric_mean([found[stage]["ratio"] for found in fine]) for stage in STAGES]
+        print(f"| geometric mean | {' | '.join(f'{mean:.2f}' for mean in means)} | | | |")
+    if options.out is not None:
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
