@@ -42,7 +42,7 @@ def of(kind: str, model: str = "", **settings: object) -> Decoder:
     return Decoder(f"{kind}Config", model or f"{kind}ForCausalLM", settings)
 
 
-SIZES = {"vocab_size": VOCABULARY, "num_hidden_layers": LAYERS}
+SIZES: dict[str, Any] = {"vocab_size": VOCABULARY, "num_hidden_layers": LAYERS}
 DECODERS = {
     # SmolLM2-135M
     "llama": of(

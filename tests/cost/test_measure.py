@@ -405,6 +405,23 @@ class TestComparison:
         assert isinstance(found, Comparison)
         assert found.passes == 5
 
+    def test_what_was_timed_counts_where_there_is_no_time_for_one_more_pass(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        deadline = Deadline.after(0.05)
+        left = [Timing((1.0, 1.0))] * 4
+
+        def together(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
+            if left:
+                return [left.pop(), left.pop()]
+            time.sleep(deadline.left)
+            return [Failed("ran out of time")] * 2
+
+        monkeypatch.setattr(Measurer, "time_together", together)
+        found = Measurer(Target()).compare(b"a", b"b", 1.0, passes=4, deadline=deadline)
+        assert isinstance(found, Comparison)
+        assert found.passes == 2
+
 
 class TestWorker:
     def test_it_is_reused_and_ends_when_closed(self) -> None:

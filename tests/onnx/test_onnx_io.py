@@ -406,6 +406,30 @@ def test_a_computed_shape_does_not_keep_the_value_that_it_was_the_shape_of() -> 
     assert [node.op_type for node in new.graph] == ["Exp", "Reshape"]
 
 
+def test_sums_and_products_of_dimensions_are_read_off_inputs() -> None:
+    """Keys of the past and new ones: how many there are is the shape of what nobody needs."""
+    imported = import_model(
+        parse(
+            """g (float[b, past, 4] p, float[b, n, 4] x) => (float[r, 4] y, float[b, m, 2] z) {
+            k = Concat<axis = 1>(p, x) c = Relu(k) s = Shape(c) d = Neg(p)
+            at = Constant<value_ints = [0]>() next = Constant<value_ints = [1]>()
+            last = Constant<value_ints = [2]>() four = Constant<value_ints = [4]>()
+            b0 = Slice(s, at, next) b1 = Slice(s, next, last) rows = Mul(b0, b1)
+            t = Concat<axis = 0>(rows, four) y = Reshape(c, t)
+            thrice = Add(b1, b1) u = Concat<axis = 0>(b0, thrice, last) z = Reshape(c, u) }"""
+        )
+    )
+    assert operators(imported.graph)[-2:] == ["Reshape", "Reshape"]
+    k = value_of(imported, "k")
+    new = rewritten(imported, value_of(imported, "c"), apply("Exp", [k])[0])
+    assert "Relu" not in {node.op_type for node in new.graph}
+    for b, past, n in ((2, 3, 1), (1, 0, 5)):
+        feeds = {"p": np.ones((b, past, 4), np.float32), "x": np.zeros((b, n, 4), np.float32)}
+        y, z = run(new, feeds)
+        assert y.shape == (b * (past + n), 4)
+        assert z.shape == (b, 2 * (past + n), 2)
+
+
 def test_a_region_is_a_model_of_its_own() -> None:
     imported = import_model(weighted())
     graph = Graph((merged(imported), value_of(imported, "x0")))

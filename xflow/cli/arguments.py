@@ -57,8 +57,8 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     try:
         shape = tuple(int(size) for size in sizes.split(",")) if sizes else ()
     except ValueError:
-        shape = (0,)
-    if not colon or not name or any(size < 1 for size in shape):
+        shape = (-1,)
+    if not colon or not name or any(size < 0 for size in shape):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME:1,3,224,224")
     return name, shape
 

@@ -20,8 +20,8 @@ from xflow.onnx.freeze import CONSTANTS
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
 from xflow.onnx.opset import Raising, current_opset
-from xflow.onnx.sizes import SHAPE_OF_AXES, Extent, extents
-from xflow.onnx.writer import Plan, UnwritableError, Writer, attribute, foreign_domains
+from xflow.onnx.sizes import SHAPE_OF_AXES, Dimensions, SizeWriter
+from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 
 
 def export_model(
@@ -114,8 +114,8 @@ class _ModelWriter(Writer):
         self.numbers = {node: number for number, node in enumerate(self.source)}
         self.order: dict[ir.Node, int] = {}
         """The place in the model of the node that a copy was made from."""
-        self.lengths: dict[Extent, ir.Value] = {}
-        """Dimensions of inputs that are written."""
+        self.dimensions = Dimensions(imported.values[given] for given in self.source.inputs)
+        self.size_writer = SizeWriter(self, self.dimensions)
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
         self.inherited: set[ir.Node] = set()
@@ -147,8 +147,8 @@ class _ModelWriter(Writer):
     def plan_computed(self, value: Value) -> Plan | None:
         """How to write a node with sizes that the model computes somewhere.
 
-        Or of which each is a number or a dimension of an input. None where numbers say it as well,
-        or it is neither.
+        Or of which each follows from the dimensions of inputs. None where numbers say it as well,
+        or they do not.
         """
         op = value.node.op
         if not isinstance(op, Operator) or not op.computed:
@@ -165,21 +165,19 @@ class _ModelWriter(Writer):
         if position != len(value.node.inputs):
             return None
         call = OnnxCall(op.op_type, self.opsets[op.domain], op.domain)
-        found = self.extents(sizes)
+        found = self.told(sizes)
         usable = [source for source in sources if found is None or self.is_at_hand(source)]
         if usable:
             inputs = (*value.node.inputs, usable[0])
             return Plan(inputs, lambda: self.put_call(value.node, call, usable[0]))
         if found is None:
             return None
-        inputs = (*value.node.inputs, *_inputs_of(found))
-        return Plan(inputs, lambda: self.put_call(value.node, call, self.sizes_of(found)))
+        inputs = (*value.node.inputs, *self.dimensions.read(found))
+        return Plan(inputs, lambda: self.put_call(value.node, call, self.size_writer.vector(found)))
 
-    def extents(self, sizes: Attribute) -> list[Extent] | None:
-        """Sizes as numbers and dimensions of the model's inputs, if they can be written as such."""
-        if self.opsets.get("", 0) < SHAPE_OF_AXES:
-            return None
-        return extents(sizes, [self.imported.values[given] for given in self.source.inputs])
+    def told(self, sizes: Attribute) -> tuple[Size, ...] | None:
+        """Sizes that follow from the dimensions of the model's inputs, if they can be written."""
+        return None if self.opsets.get("", 0) < SHAPE_OF_AXES else self.dimensions.tell(sizes)
 
     def is_at_hand(self, value: Value) -> bool:
         """Whether a value is computed from what the rewritten graph computes anyway.
@@ -200,34 +198,20 @@ class _ModelWriter(Writer):
             stack.pop()
         return self.remains[value]
 
-    def counted(self, source: ir.Node) -> Mapping[int, list[Extent]]:
+    def counted(self, source: ir.Node) -> Mapping[int, tuple[Size, ...]]:
         """The parameters of a copy that are read off inputs instead of what nobody needs any more.
 
         By their positions. They are vectors of sizes.
         """
-        found: dict[int, list[Extent]] = {}
+        found: dict[int, tuple[Size, ...]] = {}
         for position, value in self._sought(source).items():
             array, known = self.imported.computed[value], self.imported.values[value]
             if array.ndim != 1 or known.type.dtype != "INT64" or self.is_at_hand(known):
                 continue
-            parts = self.extents(tuple(array.tolist()))
+            parts = self.told(tuple(array.tolist()))
             if parts is not None:
                 found[position] = parts
         return found
-
-    def sizes_of(self, parts: Sequence[Extent]) -> ir.Value:
-        """Write a vector of numbers and of dimensions of inputs."""
-        vectors = []
-        for part in parts:
-            if isinstance(part, int):
-                vectors.append(self.parameter(np.asarray([part], np.int64), "xflow_size"))
-                continue
-            value, axis = part
-            if part not in self.lengths:
-                span = [attribute("start", axis), attribute("end", axis + 1)]
-                self.lengths[part] = self.put_integers("Shape", [self.made[value]], span, 1)
-            vectors.append(self.lengths[part])
-        return self.put_integers("Concat", vectors, [attribute("axis", 0)], len(parts))
 
     def stays(self, node: ir.Node) -> bool:
         """Whether a node of the model may stay as it is at the opset that is written."""
@@ -238,7 +222,7 @@ class _ModelWriter(Writer):
         positions = self.imported.positions.get(source)
         parameters: list[Value] = []
         written: Mapping[int, Array] = {}
-        counted: Mapping[int, list[Extent]] = {}
+        counted: Mapping[int, tuple[Size, ...]] = {}
         if positions is not None:
             written = self._written(node, source)
             counted = self.counted(source)
@@ -251,7 +235,7 @@ class _ModelWriter(Writer):
                 and position not in counted
                 and not self._is_folded(value)
             ]
-            parameters += [leaf for parts in counted.values() for leaf in _inputs_of(parts)]
+            parameters += [v for sizes in counted.values() for v in self.dimensions.read(sizes)]
         needs = (*node.inputs, *parameters)
         return Plan(needs, lambda: self.put_copy(node, source, inherit, written, counted))
 
@@ -291,11 +275,12 @@ class _ModelWriter(Writer):
         source: ir.Node,
         inherit: bool,
         written: Mapping[int, Array],
-        counted: Mapping[int, list[Extent]],
+        counted: Mapping[int, Sequence[Size]],
     ) -> None:
         """Write `node` as a copy of `source`; if it `inherits`, under its names, once.
 
-        `written` and `counted` are the parameters that are numbers and dimensions of inputs now.
+        `written` and `counted` are the parameters that are numbers, and that follow from dimensions
+        of inputs, now.
         """
         inherit = inherit and source not in self.inherited
         if inherit:
@@ -314,7 +299,7 @@ class _ModelWriter(Writer):
             elif position in written:
                 inputs.append(self.parameter(written[position], f"{value.name}_written"))
             elif position in counted:
-                inputs.append(self.sizes_of(counted[position]))
+                inputs.append(self.size_writer.vector(counted[position]))
             elif self._is_folded(value):
                 array = np.asarray(self.imported.known[value])
                 inputs.append(self.parameter(array, value.name or "parameter"))
@@ -387,11 +372,6 @@ class _ModelWriter(Writer):
 
     def dimension(self, size: Size) -> int | str | None:
         return self.imported.names.dimension(size)
-
-
-def _inputs_of(parts: Sequence[Extent]) -> list[Value]:
-    """The inputs whose dimensions are read."""
-    return [part[0] for part in parts if not isinstance(part, int)]
 
 
 def _is(array: Array, sizes: Attribute) -> bool:

@@ -252,7 +252,8 @@ class Gate:
         deadline = Deadline.after(max(left, AFTERWARDS_S / 2 + self.loading()))
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
-        how = {} if self.costs else {"undecided": is_promising, "extra_s": EXTRA_S}
+        extra = EXTRA_S / len(self.settings)
+        how = {} if self.costs else {"undecided": is_promising, "extra_s": extra}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):
@@ -270,11 +271,13 @@ class Gate:
     ) -> tuple[Comparison, ...] | Failed:
         """Time two models against each other at each setting.
 
-        At each setting it takes a share of `seconds`, but never less than the least.
+        At each setting it takes a share of `seconds`, but never less than the least. What one takes
+        beyond its share of the time until the deadline, since it is undecided, is not the others'.
         """
         measurer = Measurer(self.run.target, self.run.worker)
         result = []
         for number, shapes in enumerate(settings):
+            share = deadline.part(1 / (len(settings) - number))
             compared = measurer.compare(
                 before,
                 after,
@@ -282,9 +285,10 @@ class Gate:
                 seed=self.run.tolerance.seed,
                 shapes=shapes,
                 inputs=self.run.inputs_at(shapes),
-                deadline=deadline.part(1 / (len(settings) - number)),
+                deadline=share,
                 **how,
             )
+            deadline = deadline.extended(share.overrun)
             if not isinstance(compared, Comparison):
                 return compared
             result.append(compared)
