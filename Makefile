@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized site clean
+.PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -112,6 +112,10 @@ large: $(VENV)/installed
 # Networks for images, quantized by the runtime's own quantizers, beside what they were before.
 quantized: $(VENV)/installed
 	for form in dynamic tensor channel; do $(BIN)/python benchmarks/quantized.py --form $$form --budget $(BUDGET) || exit 1; done
+
+# Decoders with caches: a prompt, and a token behind a long past; the tokens that they generate.
+decoders: $(VENV)/installed
+	$(BIN)/python benchmarks/decoders.py --budget $(BUDGET)
 
 # Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
 # sizes.

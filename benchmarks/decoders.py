@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", default=NAMES, choices=[*NAMES, []])
+    parser.add_argument("models", nargs="*", default=[], choices=[*NAMES, []])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each model")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timing for each stage")
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"| model | {' | '.join(heads)} |")
     print(f"|---|{'---|' * len(heads)}", flush=True)
     results = []
-    for name in options.models:
+    for name in options.models or NAMES:
         results.append(measure(name, options))
         print(row(results[-1], options.prompts), flush=True)
     fine = [found for found in results if not found["fault"]]

@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", default=NETWORKS, choices=[*NETWORKS, []])
+    parser.add_argument("models", nargs="*", default=[], choices=[*NETWORKS, []])
     parser.add_argument("--form", choices=FORMS, default="dynamic", help="how they are quantized")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each model")
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"| model | {' | '.join(heads)} |")
     print(f"|---|{'---:|' * len(heads)}", flush=True)
     results = []
-    for name in options.models:
+    for name in options.models or NETWORKS:
         results.append(measure(name, options))
         print(row(results[-1]), flush=True)
     ratios = [found["after"]["ratio"] for found in results if not found["fault"]]
