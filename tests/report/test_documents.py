@@ -85,6 +85,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the documents speak of."""
     folder = tmp_path_factory.mktemp("documents")
     onnx.save(two_products(128), folder / "model.onnx")
+    onnx.save(decoder(), folder / "decoder.onnx")
     (folder / "models").mkdir()
     onnx.save(two_products(32), folder / "models" / "small.onnx")
     (folder / "samples").mkdir()
@@ -110,6 +111,22 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "report.json", folder / "earlier.json")
     shutil.copy(folder / "faster.onnx", folder / "earlier.onnx")
     return folder
+
+
+def decoder() -> onnx.ModelProto:
+    """Keys of the past and those of new tokens, as far as the mask is as long as both."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (int64[batch, new] input_ids, int64[batch, total] attention_mask,
+           float[batch, 8, past, 64] past) => (float[batch, 8, all, 64] present) {
+            one = Constant<value_ints = [1]>() last = Constant<value_ints = [3]>()
+            f = Cast<to = 1>(input_ids) u = Unsqueeze(f, one) w = Unsqueeze(u, last)
+            wide = Constant<value_ints = [1, 8, 1, 64]>() x = Expand(w, wide)
+            k = Concat<axis = 2>(past, x) m = Cast<to = 1>(attention_mask) v = Unsqueeze(m, one)
+            seen = Unsqueeze(v, last) r = Relu(k) q = Relu(r) present = Mul(q, seen) }""")
+    model.graph.input[2].name = name = "past_key_values.0.key"  # no name of the language above
+    for node in model.graph.node:
+        node.input[:] = [name if each == "past" else each for each in node.input]
+    return model
 
 
 def copy_rules(folder: Path, *names: str) -> None:
