@@ -10,16 +10,12 @@ PyTorch's exporter, as `input_ids`, `attention_mask` and `past_key_values.N.key`
     python export_decoders.py [MODEL ...]
 """
 
-import argparse
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import onnx
-
-from export_dynamic import empty
+from export_dynamic import export_all
 
 FOLDER = Path(__file__).resolve().parent / "decoders"
 VOCABULARY = 4096
@@ -127,28 +123,5 @@ def export(decoder: Decoder, target: Path) -> None:
         )
 
 
-def main() -> None:
-    """Export those that are named, or all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(DECODERS)}")
-    options = parser.parse_args()
-    if unknown := set(options.models) - set(DECODERS):
-        parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    FOLDER.mkdir(exist_ok=True)
-    for name in options.models or DECODERS:
-        with tempfile.TemporaryDirectory() as folder:
-            whole = Path(folder) / "whole.onnx"
-            export(DECODERS[name], whole)
-            model = onnx.load(whole)
-        for tensor in model.graph.initializer:
-            empty(tensor)
-        for node in model.graph.node:  # the place in source code; as large as all the rest
-            del node.metadata_props[:]
-        onnx.save(model, FOLDER / f"{name}.onnx")
-        print(f"{name}: {len(model.graph.node)} operators", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    export_all(__doc__, DECODERS, export, FOLDER)

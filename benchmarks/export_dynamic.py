@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -20,6 +20,7 @@ from onnx import TensorProto, numpy_helper
 
 from isolated.expression import Emptied
 
+Made = TypeVar("Made")
 FOLDER = Path(__file__).resolve().parent / "dynamic"
 
 SMALL = 64
@@ -110,29 +111,34 @@ def empty(tensor: TensorProto) -> None:
     tensor.CopyFrom(Emptied(tensor.name, tuple(tensor.dims), mean, std).proto())
 
 
-def main() -> None:
-    """Export those that are named, or all."""
+def export_all(
+    description: str | None,
+    known: Mapping[str, Made],
+    export: Callable[[Made, Path], None],
+    folder: Path,
+) -> None:
+    """Export those that the command line names, or all, weightless into a folder."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(EXPORTS)}")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known)}")
     options = parser.parse_args()
-    if unknown := set(options.models) - set(EXPORTS):
+    if unknown := set(options.models) - set(known):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    FOLDER.mkdir(exist_ok=True)
-    for name in options.models or EXPORTS:
-        with tempfile.TemporaryDirectory() as folder:
-            whole = Path(folder) / "whole.onnx"
-            export(EXPORTS[name], whole)
+    folder.mkdir(exist_ok=True)
+    for name in options.models or known:
+        with tempfile.TemporaryDirectory() as made:
+            whole = Path(made) / "whole.onnx"
+            export(known[name], whole)
             model = onnx.load(whole)
         for tensor in model.graph.initializer:
             empty(tensor)
         # The place of a node in source code; as large as all the rest.
         for node in model.graph.node:
             del node.metadata_props[:]
-        onnx.save(model, FOLDER / f"{name}.onnx")
+        onnx.save(model, folder / f"{name}.onnx")
         print(f"{name}: {len(model.graph.node)} operators", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    export_all(__doc__, EXPORTS, export, FOLDER)
