@@ -24,8 +24,9 @@ import onnx
 import onnxruntime
 
 from hydrate import hydrate
-from judge import PASSES, figures, load, time_in_turns
-from tools import Attempt, optimize
+from judge import figures, load, time_in_passes
+from tools import optimize
+from xflow.feeds.inputs import Shapes
 
 FOLDER = Path(__file__).resolve().parent / "decoders"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.onnx")))
@@ -60,11 +61,18 @@ def caches(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     return found
 
 
-def stages(model: onnx.ModelProto, options: argparse.Namespace) -> list[dict[str, tuple[int, ...]]]:
-    """The shapes of tokens and of a cache, from which all others follow."""
+def stages(options: argparse.Namespace) -> dict[str, tuple[int, int]]:
+    """New tokens and those of the past, by stage."""
+    return dict(zip(STAGES, ((options.prompt, 0), (1, options.past)), strict=True))
+
+
+def settings(model: onnx.ModelProto, options: argparse.Namespace) -> list[Shapes]:
+    """For each stage the shapes of tokens and of a cache, from which all others follow."""
     name, (heads, size) = next(iter(caches(model).items()))
-    sizes = ((options.prompt, 0), (1, options.past))
-    return [{"input_ids": (1, new), name: (1, heads, past, size)} for new, past in sizes]
+    return [
+        {"input_ids": (1, new), name: (1, heads, past, size)}
+        for new, past in stages(options).values()
+    ]
 
 
 def feeds_of(model: onnx.ModelProto, new: int, past: int, rng: np.random.Generator) -> Feeds:
@@ -118,27 +126,13 @@ def compare(paths: Sequence[Path], options: argparse.Namespace) -> tuple[int, fl
     return differ, largest
 
 
-def timed(paths: Sequence[Path], feeds: Feeds, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the times of input and output and their ratio."""
-    rng = np.random.default_rng(0)
-
-    def one_pass() -> np.ndarray:
-        loaded = [load(path, options.threads, "cpu") for path in paths]
-        bound = [Bound(session, feeds) for session in loaded]
-        return time_in_turns(bound, feeds, options.seconds / PASSES, rng)
-
-    return figures([one_pass() for _ in range(PASSES)], 1)
-
-
 def recognised(report: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
-    """For each kind of block: how many are one operator or kernel before and after, and how many
-    there are."""
+    """How many blocks of each kind are one operator or kernel before and after, and all of them."""
     found: dict[str, tuple[int, int, int]] = {}
     for block in report["blocks"]:
         before, after, total = found.get(block["kind"], (0, 0, 0))
-        found[block["kind"]] = (
-            before + (block["before"]["by"] != "none"), after + block["recognised"], total + 1
-        )  # fmt: skip
+        was = block["before"]["by"] != "none"
+        found[block["kind"]] = (before + was, after + block["recognised"], total + 1)
     return found
 
 
@@ -148,15 +142,16 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         before, after, report = (Path(made) / n for n in ("in.onnx", "out.onnx", "report.json"))
         model = hydrate(onnx.load(FOLDER / f"{name}.onnx"))
         onnx.save(model, before)
-        attempt: Attempt = optimize(before, after, report, options, settings=stages(model, options))
+        attempt = optimize(before, after, report, options, settings=settings(model, options))
         if attempt.fault:
             return {"model": name, "fault": f"{attempt.fault}: {attempt.wrong}"}
         found: dict[str, Any] = {"model": name, "fault": "", "seconds": attempt.seconds}
         found["blocks"] = recognised(json.loads(report.read_text()))
-        sizes = ((options.prompt, 0), (1, options.past))
-        for stage, (new, past) in zip(STAGES, sizes, strict=True):
+        for stage, (new, past) in stages(options).items():
             feeds = feeds_of(model, new, past, np.random.default_rng(101))
-            found[stage] = timed((before, after), feeds, options)
+            how = (feeds, options.threads, "cpu", options.seconds)
+            passes = time_in_passes((before, after), *how, bind=Bound)
+            found[stage] = figures(passes, 1)
         found["differ"], found["error"] = compare((before, after), options)
         return found
 

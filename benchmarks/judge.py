@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -161,12 +161,19 @@ def time_in_turns(
 
 
 def time_in_passes(
-    paths: Sequence[Path], feeds: Feeds, threads: int, provider: str, seconds: float
+    paths: Sequence[Path],
+    feeds: Feeds,
+    threads: int,
+    provider: str,
+    seconds: float,
+    *,
+    bind: Callable[[Any, Feeds], Any] | None = None,
 ) -> list[np.ndarray]:
     """Return what `time_in_turns` does for each of several passes.
 
     Two sessions of one and the same model may differ by some percent for as long as they live, so
-    each pass has new ones, loaded in another random order.
+    each pass has new ones, loaded in another random order. `bind` makes of a session, and of what
+    it is fed, another one to run in its place.
     """
     random = np.random.default_rng(0)
 
@@ -174,6 +181,8 @@ def time_in_passes(
         order = random.permutation(len(paths))
         loaded = {which: load(paths[which], threads, provider) for which in order}
         sessions = [loaded[which] for which in range(len(paths))]
+        if bind is not None:
+            sessions = [bind(session, feeds) for session in sessions]
         return time_in_turns(sessions, feeds, seconds / PASSES, random)
 
     return [one_pass() for _ in range(PASSES)]

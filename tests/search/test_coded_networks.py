@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from coded_networks import residual_network
 from onnx import numpy_helper
+from runtime import run_model
 
 import xflow
 from xflow.cli import entry
@@ -22,13 +23,7 @@ from xflow.onnx.importer import import_model
 
 def run(model: onnx.ModelProto, x: Array) -> list[Array]:
     """What the runtime gives, operator by operator."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    results: list[Array] = session.run(None, {"x": x})
-    return results
+    return run_model(model, {"x": x}, as_written=True)
 
 
 def rewritten(model: onnx.ModelProto) -> onnx.ModelProto | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from random_coded import coded_network, images
+from runtime import run_model
 
 import xflow
 from xflow.core.registry import Array
@@ -22,14 +22,7 @@ TOLERANCE = 1e-5
 
 def run(model: onnx.ModelProto, x: Array) -> list[Array]:
     """What the runtime gives, operator by operator."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    results: list[Array] = session.run(None, {"x": x})
-    return results
+    return run_model(model, {"x": x}, as_written=True)
 
 
 def check(seed: int) -> bool:

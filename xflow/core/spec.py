@@ -483,8 +483,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """The real functions of the language, each with a concrete reading that is exact on fractions
 where the result is rational. `power` is partial: it needs ``x > 0``, or ``x = 0 <= y``, or an
 integer y, `round` takes the even one of two integers that are as near, and `nearest` is the nearest
-float of 32 bits to an integer. Those called `ARBITRARY`
-are read as one of the functions that they may be."""
+float of 32 bits to an integer. Those called `ARBITRARY` are read as one of the functions that they
+may be."""
 
 
 FIXING_ZERO = frozenset({"any_of_zero"})

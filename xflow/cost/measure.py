@@ -207,10 +207,10 @@ class Measurer:
                     inputs=inputs,
                     deadline=deadline,
                 )
-                if isinstance(pair, Failed) and not (found and deadline.passed):
-                    return pair
                 if isinstance(pair, Failed):
-                    break  # there was no time for one more
+                    if found and deadline.passed:
+                        break  # there was no time for one more
+                    return pair
                 found.append(pair)
                 took = time.monotonic() - start
             total = Comparison.over(found, seed, looks=looks)

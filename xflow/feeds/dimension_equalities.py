@@ -30,9 +30,10 @@ def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
     Inputs that are given a shape keep it. Raises what `default_shapes` raises.
     """
     proto = interface(imported.model)
-    ties = {**_of_masks(required_inputs(proto)), **_ties(imported)}
+    inputs = required_inputs(proto)
+    ties = {**_of_masks(inputs), **_ties(imported, inputs)}
     tied = set()
-    for item in required_inputs(proto):
+    for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
             if dim.dim_param in ties and item.name not in shapes:
                 dim.dim_param = ties[dim.dim_param]
@@ -75,10 +76,10 @@ def _names(item: ValueInfoProto) -> list[str]:
     return [dim.dim_param for dim in item.type.tensor_type.shape.dim]
 
 
-def _ties(imported: Imported) -> Mapping[str, str]:
+def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, str]:
     """Dimensions of inputs by name, each with the expression over others that it must equal."""
     names = {}
-    for item in required_inputs(interface(imported.model)):
+    for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
             if re.fullmatch(r"\w+", dim.dim_param):
                 names[imported.names.of_dimension[dim.dim_param]] = dim.dim_param

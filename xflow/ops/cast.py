@@ -119,13 +119,9 @@ class Cast(Elementwise):
         return OnnxCall("Cast", opset, "", {"to": CODES[target]}, tuple(shapes))
 
 
-@register
-class NearestFloat(Elementwise):
-    """Integers as floats of 32 bits: the nearest ones, of two that are as near the even one."""
+class _OfIntegers(Elementwise):
+    """An operator that makes real numbers of integers."""
 
-    name = "NearestFloat"
-    op_type = "Cast"
-    since = 6
     takes: ClassVar[tuple[str, ...]] = (INT,)
     gives: ClassVar[tuple[str, ...]] = (REAL,)
     cost = 0
@@ -134,6 +130,15 @@ class NearestFloat(Elementwise):
         Example(((),), {}, (INT,)),
         Example(((0, 2),), {}, (INT,)),
     )
+
+
+@register
+class NearestFloat(_OfIntegers):
+    """Integers as floats of 32 bits: the nearest ones, of two that are as near the even one."""
+
+    name = "NearestFloat"
+    op_type = "Cast"
+    since = 6
 
     def element_types(
         self, inputs: Sequence[str], attributes: Attributes, dtype: str
@@ -166,21 +171,13 @@ class NearestFloat(Elementwise):
 
 
 @register
-class AsReal(Elementwise):
+class AsReal(_OfIntegers):
     """Integers as the real numbers that they are: floats of which it is known that they hold them.
 
     It takes the place of `NearestFloat` in proofs, and is in no model.
     """
 
     name = "AsReal"
-    takes: ClassVar[tuple[str, ...]] = (INT,)
-    gives: ClassVar[tuple[str, ...]] = (REAL,)
-    cost = 0
-    examples = (
-        Example(((2, 3),), {}, (INT,)),
-        Example(((),), {}, (INT,)),
-        Example(((0, 2),), {}, (INT,)),
-    )
 
     def element_types(
         self, inputs: Sequence[str], attributes: Attributes, dtype: str
