@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-dynamic figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders site clean
+.PHONY: demo test lint types format bench bench-variants bench-dynamic bench-cuda figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -116,6 +116,11 @@ quantized: $(VENV)/installed
 # Decoders with caches: a prompt, and a token behind a long past; the tokens that they generate.
 decoders: $(VENV)/installed
 	$(BIN)/python benchmarks/decoders.py --budget $(BUDGET)
+
+# The networks of TASO's table and the models above on a GPU, in 32 and in 16 bits, launched and from
+# CUDA graphs, with a table and a chart. Needs the libraries of CUDA.
+bench-cuda: $(VENV)/peers
+	$(BIN)/python benchmarks/cuda.py --budget $(BUDGET)
 
 # Composites in every spelling that the tests write down and whole exports, at fixed and at dynamic
 # sizes.

@@ -21,10 +21,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 from hydrate import hydrate
-from judge import figures, load, time_in_passes
+from judge import Bound, Feeds, figures, load, time_in_passes
 from tools import optimize
 from xflow.feeds.inputs import Shapes
 
@@ -32,23 +31,6 @@ FOLDER = Path(__file__).resolve().parent / "decoders"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.onnx")))
 STAGES = ("prefill", "decode")
 PAST = "past_key_values."
-Feeds = dict[str, np.ndarray]
-
-
-class Bound:
-    """A session that is always fed the same, without copies."""
-
-    def __init__(self, session: Any, feeds: Feeds) -> None:
-        self._session = session
-        self._binding = session.io_binding()
-        for name, value in feeds.items():
-            self._binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
-        for each in session.get_outputs():
-            self._binding.bind_output(each.name)
-
-    def run(self, *_: object) -> None:
-        """Run, and leave the results where they are."""
-        self._session.run_with_iobinding(self._binding)
 
 
 def caches(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:

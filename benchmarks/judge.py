@@ -26,9 +26,11 @@ import psutil
 from xflow.cli.arguments import add_input_shapes
 from xflow.feeds.inputs import Shapes, default_shapes, random_inputs
 
-PROVIDERS = {
+PROVIDERS: dict[str, list[Any]] = {
     "cpu": ["CPUExecutionProvider"],
     "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"],
+    # What a session does is recorded at its first run, and played back later.
+    "cuda-graph": [("CUDAExecutionProvider", {"enable_cuda_graph": "1"}), "CPUExecutionProvider"],
 }
 TOLERANCE = 1e-3
 """Largest accepted difference, as a part of the largest magnitude of the output concerned."""
@@ -74,7 +76,50 @@ def load(
         options.enable_profiling = True
         options.profile_file_prefix = profile
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    return onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
+    if provider == "cpu":
+        return onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
+    onnxruntime.preload_dlls(msvc=False)  # those that are installed as Python packages
+    session = onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
+    if "CUDAExecutionProvider" not in session.get_providers():
+        raise RuntimeError("ONNX Runtime cannot load its provider for CUDA")  # it says nothing
+    session.disable_fallback()
+    return session
+
+
+class Bound:
+    """A session that is always fed the same, with inputs and outputs where it runs."""
+
+    def __init__(self, session: Any, feeds: Feeds) -> None:
+        self.session = session
+        self.device = "cpu" if session.get_providers()[0] == "CPUExecutionProvider" else "cuda"
+        self.binding = session.io_binding()
+        for name, value in feeds.items():
+            there = onnxruntime.OrtValue.ortvalue_from_numpy(value, self.device, 0)
+            self.binding.bind_ortvalue_input(name, there)
+        self.bind_outputs(feeds)
+
+    def bind_outputs(self, _: Feeds) -> None:
+        """Have the outputs made anew by each run."""
+        for each in self.session.get_outputs():
+            self.binding.bind_output(each.name, self.device)
+
+    def run(self, *_: object) -> None:
+        """Run, and leave the results where they are."""
+        self.session.run_with_iobinding(self.binding)
+        self.binding.synchronize_outputs()
+
+
+class Recorded(Bound):
+    """The same for a CUDA graph, whose outputs are always in the same place."""
+
+    def bind_outputs(self, feeds: Feeds) -> None:
+        """Have every run write the same outputs, which have the sizes that static shapes say."""
+        for each in self.session.get_outputs():
+            kind = np.float16 if each.type == "tensor(float16)" else np.float32
+            place = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
+                each.shape, kind, self.device, 0
+            )
+            self.binding.bind_ortvalue_output(each.name, place)
 
 
 def interface(session: Any) -> list[tuple[str, str, tuple[int | str | None, ...]]]:
@@ -277,7 +322,7 @@ if __name__ == "__main__":
     parser.add_argument("before", type=Path)
     parser.add_argument("candidates", type=Path, nargs="+", metavar="after")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--provider", choices=PROVIDERS, default="cpu")
+    parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=10.0)
     add_input_shapes(parser.add_argument)
     options = parser.parse_args()

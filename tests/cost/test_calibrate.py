@@ -47,6 +47,8 @@ class FakeMeasurer(Measurer):
         self.seconds_of = seconds
         self.default = default
         self.models = 0
+        self.batches: set[int] = set()
+        """First sizes of images and of sequences."""
 
     def time_together(self, models: Sequence[Any], seconds: float, **_: Any) -> list[Any]:
         self.models += len(models)
@@ -57,6 +59,8 @@ class FakeMeasurer(Measurer):
             math.prod(dim.dim_value for dim in each.type.tensor_type.shape.dim)
             for each in model.graph.input
         ]
+        shapes = (each.type.tensor_type.shape.dim for each in model.graph.input)
+        self.batches |= {shape[0].dim_value for shape in shapes if len(shape) > 2}
         is_small = max(sizes) <= 1000
 
         def seconds(node: onnx.NodeProto) -> float:
@@ -208,6 +212,11 @@ class TestNumbers:
         found = numbers(FakeMeasurer({}, provider="cuda"))
         assert with_numbers(TargetModel(), found).layout is None
         assert found["slow.Add"] == pytest.approx(1.0, rel=0.05)
+
+    def test_a_gpu_is_given_work_that_takes_longer_than_its_calls(self) -> None:
+        measurer = FakeMeasurer({}, provider="cuda")
+        calibrate(measurer)
+        assert max(measurer.batches) == probes.BATCHES["cuda"]
 
     def test_what_fails_keeps_its_default_and_says_so(self) -> None:
         found = calibrate(BrokenMeasurer({}))

@@ -471,6 +471,12 @@ class TestTarget:
         with pytest.raises(UsageError, match="from 1 to 1024"):
             Target(threads=0)
 
+    def test_factors_are_not_rounded_where_models_are_compared(self) -> None:
+        served, compared = (Target("cuda").session_options(precise=each) for each in (False, True))
+        assert served["provider_options"] == [{}, {}]
+        assert compared["provider_options"] == [{"use_tf32": "0"}, {}]
+        assert {**served, "provider_options": 0} == {**compared, "provider_options": 0}
+
     def test_a_provider_that_is_not_there_is_one_sentence(
         self, measurer: Measurer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

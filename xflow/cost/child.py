@@ -13,6 +13,7 @@ tell a slow model from a hanging one, and which model was at work when this proc
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import gc
 import mmap
 import os
@@ -104,6 +105,16 @@ def limit_memory(limit: int | None) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
+@functools.cache
+def load_libraries(runtime: Any) -> None:
+    """Load the libraries of CUDA and cuDNN that were installed as Python packages.
+
+    The system's loader does not find these; where there are none, it looks in its usual places.
+    """
+    with contextlib.suppress(Exception):  # what is missing is told by the session that needs it
+        runtime.preload_dlls(msvc=False)
+
+
 class Runner:
     """One loaded model, its inputs on the device, ready to run."""
 
@@ -120,8 +131,12 @@ class Runner:
             session_options.add_session_config_entry(key, value)
         self.runtime = runtime
         self.device = options["device"]
+        if self.device != "cpu":
+            load_libraries(runtime)
         # A provider that fails to load is left out by the runtime without an error.
-        self.session = runtime.InferenceSession(source, session_options, options["providers"])
+        self.session = runtime.InferenceSession(
+            source, session_options, options["providers"], options["provider_options"]
+        )
         if options["providers"][0] not in self.session.get_providers():
             raise RuntimeError(f"{options['providers'][0]} could not be loaded by ONNX Runtime")
         # Otherwise a CUDA failure while running would silently go on on the CPU.

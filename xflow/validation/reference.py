@@ -456,8 +456,8 @@ class Runner:
 
     @staticmethod
     def of(model: ModelSource, target: Target, worker: Worker, *, large: bool) -> Runner:
-        """A runner of a model on a target."""
-        options = target.session_options()
+        """A runner of a model on a target, without the rounding that a faster run may have."""
+        options = target.session_options(precise=True)
         mapped: tuple[str, ...] = ()
         if large:
             options["entries"]["session.disable_prepacking"] = "1"
@@ -612,7 +612,7 @@ def weight_bytes(model: ModelSource) -> int:
 
 
 def _unoptimized(target: Target) -> dict[str, Any]:
-    return {**target.session_options(), "optimized": False}
+    return {**target.session_options(precise=True), "optimized": False}
 
 
 def _some(sets: Iterator[InputSet], most_bytes: int, most_s: float) -> list[InputSet]:

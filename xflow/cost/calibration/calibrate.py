@@ -143,7 +143,7 @@ class _Calibrator:
         self.progress = progress
         self.threads = measurer.target.threads
         self.default = TargetModel(threads=self.threads)
-        self.constants = Constants()
+        self.constants = Constants(probes.BATCHES[measurer.target.provider])
         self.reference = probes.reference(self.constants)
         self.nothing = probes.nothing(self.constants)
         self.timings: dict[Graph, _Took | Failed] = {}

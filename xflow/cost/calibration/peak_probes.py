@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from xflow.core.graph import Graph
-from xflow.cost.calibration.probes import COPIES, IMAGE, ROWS, SCORES, Constants, Probe, call
+from xflow.cost.calibration.probes import IMAGE, ROWS, SCORES, Constants, Probe, call
 
 ROW_OF = 5
 """Operators in a row."""
@@ -35,7 +35,7 @@ def peaks(constants: Constants) -> Iterator[Probe]:
                 constants.codes(dtype),
                 pads=(1, 1, 1, 1),
             )
-            for _ in range(COPIES)
+            for _ in range(constants.copies)
         ]
         yield Probe(name, Graph(tuple(images)))
     for name in ("MaxPool", "AveragePool"):
@@ -46,13 +46,13 @@ def peaks(constants: Constants) -> Iterator[Probe]:
     for inner, outer in ((width, width), (width, 4 * width), (4 * width, width)):
         products = [
             call("MatMul", constants.input((1, tokens, inner)), constants.weight(inner, outer))
-            for _ in range(COPIES)
+            for _ in range(constants.copies)
         ]
         yield Probe("peak.MatMul", Graph(tuple(products)))
     split = (1, heads, tokens, width // heads)
     keys = [
         call("MatMul", constants.input(split), constants.input((*split[:2], split[3], split[2])))
-        for _ in range(COPIES)
+        for _ in range(constants.copies)
     ]
     yield Probe("peak.MatMul.computed", Graph(tuple(keys)))
     layouts: tuple[tuple[tuple[int, ...], int], ...] = ((split, 0), ((1, tokens, width), heads))
@@ -65,7 +65,7 @@ def peaks(constants: Constants) -> Iterator[Probe]:
                 q_num_heads=numbers,
                 kv_num_heads=numbers,
             )
-            for _ in range(COPIES)
+            for _ in range(constants.copies)
         ]
         yield Probe("peak.Attention", Graph(tuple(attention)))
     dense = [
@@ -75,7 +75,7 @@ def peaks(constants: Constants) -> Iterator[Probe]:
             constants.weight(width, width),
             constants.weight(width),
         )
-        for _ in range(COPIES)
+        for _ in range(constants.copies)
     ]
     yield Probe("peak.Gemm", Graph(tuple(dense)))
     grown = [
@@ -85,7 +85,7 @@ def peaks(constants: Constants) -> Iterator[Probe]:
             constants.weight(64, 64, 2, 2),
             strides=(2, 2),
         )
-        for _ in range(COPIES)
+        for _ in range(constants.copies)
     ]
     yield Probe("peak.ConvTranspose", Graph(tuple(grown)))
 
@@ -161,7 +161,7 @@ def global_pool(name: str, constants: Constants, channels: int) -> Probe:
     """Global pools of images that come from another pool."""
     images = [
         call("MaxPool", constants.input((1, channels, *IMAGE[2:])), kernel_shape=(1, 1))
-        for _ in range(2 * COPIES)
+        for _ in range(2 * constants.copies)
     ]
     means = [call("GlobalAveragePool", image) for image in images]
     return Probe(name, Graph((*images, *means)), Graph(tuple(images)))

@@ -28,6 +28,9 @@ IMAGE = (1, 64, 56, 56)
 TINY = (1, 4, 4, 4)
 """For what a call takes besides the data."""
 COPIES = 2
+BATCHES = {"cpu": 1, "cuda": 64}
+"""Samples at a time, by provider. A GPU takes longer to queue a call than for the work on a sample,
+of which nothing would be seen."""
 CALLS = 8
 """The same for operators that take next to nothing."""
 _REFERENCE = "Mul"
@@ -47,9 +50,15 @@ class Probe:
 
 
 class Constants:
-    """Makes the leaves of probes, and the data of those that are constant."""
+    """Makes the leaves of probes, and the data of those that are constant.
 
-    def __init__(self) -> None:
+    Inputs, but for tiny ones, have `batch` samples where they are asked for with one; of so large
+    ones there are fewer `copies`.
+    """
+
+    def __init__(self, batch: int = 1) -> None:
+        self._batch = batch
+        self.copies = COPIES if batch == 1 else 1
         self._random = np.random.default_rng(0)
         self._arrays: dict[Value, Array] = {}
         self._count = 0
@@ -61,7 +70,10 @@ class Constants:
     def input(self, shape: Sequence[int], dtype: str = "FLOAT") -> Value:
         """A new input."""
         self._count += 1
-        return leaf(f"x{self._count}", TensorType(dtype, tuple(shape)))
+        sizes = tuple(shape)
+        if len(sizes) > 1 and sizes != TINY:
+            sizes = (self._batch * sizes[0], *sizes[1:])
+        return leaf(f"x{self._count}", TensorType(dtype, sizes))
 
     def weight(self, *shape: int) -> Value:
         """New weights: between 0.5 and 1.5, or of a magnitude that products of them keep."""
@@ -136,7 +148,7 @@ def _elementwise(name: str, constants: Constants) -> Iterator[Value]:
     op = operator(name)
     attributes = op.examples[0].attributes if op.examples else {}
     count = op.arity[0] if op.arity[1] is not None else 2
-    for shape in (ROWS, IMAGE) * COPIES:
+    for shape in (ROWS, IMAGE) * constants.copies:
         inputs = [constants.input(shape, _element(op, k)) for k in range(count)]
         if name == "Pow":  # a square: powers of tensors are rare, and another kernel
             inputs[1] = constants.constant(2.0)
@@ -201,14 +213,14 @@ def moved(constants: Constants) -> Iterator[Probe]:
         op = operator(name)
         copies = [
             [constants.input(shape, _element(op, k)) for k, shape in enumerate(shapes)]
-            for _ in range(2 * COPIES)
+            for _ in range(2 * constants.copies)
         ]
         results = [value for inputs in copies for value in apply(op, inputs, attributes)]
         yield Probe(f"slow.{name}", Graph(tuple(results)))
     for name, shape, axis, count, attributes in _NORMALIZED:
         results = [
             value
-            for _ in range(2 * COPIES)
+            for _ in range(2 * constants.copies)
             for value in apply(
                 name,
                 [
@@ -243,7 +255,7 @@ def fused(target: TargetModel, constants: Constants) -> Iterator[Probe]:
     """The patterns for which the runtime has kernels of its own."""
     for fusion in target.fusions:
         if fused_constants(fusion) is not None:
-            yield fused_probe(fusion, constants, 2 * COPIES)
+            yield fused_probe(fusion, constants, 2 * constants.copies)
 
 
 def fused_constants(fusion: Fusion) -> Mapping[str, float] | None:
