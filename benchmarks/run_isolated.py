@@ -41,7 +41,7 @@ from run import machine, write_results
 from xflow.core.deadline import Deadline
 from xflow.core.fold import with_expressions
 from xflow.cost.calibration.calibrate import calibrated
-from xflow.cost.estimate import EstimatedCost
+from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
@@ -102,7 +102,7 @@ class Runner:
         self.rules = within(rules, "onnx")
         self.index = RuleIndex(rules)
         self.options = options
-        self.cost = EstimatedCost(TargetModel(threads=THREADS))
+        self.cost = EstimatedCost(Estimator(TargetModel(threads=THREADS)))
 
     def run(self, case: Case) -> Row:
         """The row of one graph."""

@@ -1,5 +1,6 @@
 """The estimate: what it calls cheaper has to be so on any machine."""
 
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.graph import Graph
 from xflow.core.node import Value, opaque
 from xflow.core.size import symbol
-from xflow.cost.estimate import EstimatedCost, Estimator
+from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
 from xflow.cost.target import TargetModel
 
 TARGET = TargetModel(fused_overhead=0.0)
@@ -104,7 +105,7 @@ def test_a_known_size_is_that_of_its_symbol() -> None:
 
 
 def test_estimated_cost_measures_nothing() -> None:
-    cost = EstimatedCost(TARGET)
+    cost = EstimatedCost(Estimator(TARGET))
     assert not cost.measures
     assert cost.measure([Graph((CONV,))], 1.0) == [None]
     assert cost.estimate(Graph((CONV,))) == seconds(CONV)
@@ -158,3 +159,33 @@ def test_a_normalization_spelled_out_for_the_fusion_is_served_like_the_operator(
     assert served(Graph((fused,))) == served(Graph((whole,)))
     assert served(Graph((spelled(tensor("power", 1)),))) != served(Graph((whole,)))
     assert served(Graph((fused, fused.node.inputs[0]))) != served(Graph((whole,)))
+
+
+class TestSettings:
+    """The estimate at several settings of the sizes."""
+
+    X = tensor("x", symbol("N"), 64)
+    WHOLE = Graph((call("Add", call("Exp", X), X),))
+    PART = Graph((call("Exp", X),))
+    SIZES = ({"N": 1}, {"N": 100000})
+
+    def test_one_setting_has_the_estimate_of_its_sizes(self) -> None:
+        alone = Estimator(TARGET, self.SIZES[1])
+        same = MeanEstimator.over(TARGET, self.SIZES[1:], self.WHOLE)
+        assert same(self.PART) == alone(self.PART)
+        assert same.at_each(self.PART) == (alone(self.PART),)
+
+    def test_all_settings_of_the_whole_count_alike(self) -> None:
+        estimator = MeanEstimator.over(TARGET, self.SIZES, self.WHOLE)
+        small, large = (Estimator(TARGET, sizes) for sizes in self.SIZES)
+        assert estimator(self.WHOLE) == pytest.approx(small(self.WHOLE))
+        shares = [each(self.PART) / each(self.WHOLE) for each in (small, large)]
+        assert estimator(self.PART) / estimator(self.WHOLE) == pytest.approx(sum(shares) / 2)
+        assert estimator.at_each(self.PART) == (small(self.PART), large(self.PART))
+
+    def test_another_process_estimates_the_same(self) -> None:
+        for count in (1, 2):
+            estimator = MeanEstimator.over(TARGET, self.SIZES[:count], self.WHOLE)
+            another = pickle.loads(pickle.dumps(estimator.anew()))()
+            assert another(self.PART) == estimator(self.PART)
+            assert another.at_each(self.PART) == estimator.at_each(self.PART)

@@ -19,6 +19,7 @@ from xflow.core.errors import ExitCode, UsageError
 from xflow.core.node import apply
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
 from xflow.onnx.exporter import export_model
 from xflow.onnx.imported import Imported
@@ -171,7 +172,9 @@ def test_rewrites_without_newer_operators_remain_where_raising_does_not_pay(
 
     rules = [*SWISH, *parse_rules("rule relus\n  in x[...]\n  from Relu(Relu(x))\n  to Relu(x)\n")]
     monkeypatch.setattr(measure.Measurer, "compare", compare)
-    monkeypatch.setattr(attempts, "WorstOf", lambda *a, **k: Unmeasured(TargetModel(calls={})))
+    monkeypatch.setattr(
+        attempts, "CostsAtSettings", lambda *a, **k: Unmeasured(Estimator(TargetModel(calls={})))
+    )
     source = model(
         "s = Sigmoid(x) m = Mul(x, s) one = Constant<value = int64 {1}>() c = CumSum(m, one)"
         "r = Relu(c) y = Relu(r)"

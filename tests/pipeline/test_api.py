@@ -286,7 +286,7 @@ def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.Mon
         return compared(1.05, 1.04, 9)
 
     monkeypatch.setattr(measure.Measurer, "compare", timed)
-    monkeypatch.setattr(attempts, "WorstOf", lambda *a, **k: Unmeasured())
+    monkeypatch.setattr(attempts, "CostsAtSettings", lambda *a, **k: Unmeasured())
     monkeypatch.setattr(gate, "CHECKED_PER_S", 1.0)  # bytes
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert given[0] > result.report.before.weight_bytes
@@ -308,7 +308,7 @@ def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
     low: float, passes: int, changed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low, passes))
-    monkeypatch.setattr(attempts, "WorstOf", lambda *a, **k: Unmeasured())
+    monkeypatch.setattr(attempts, "CostsAtSettings", lambda *a, **k: Unmeasured())
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert result.report.changed is changed
     assert len(operators(result)) == (2 if changed else 5)

@@ -12,7 +12,7 @@ from recognition import rules_of, searched
 
 from xflow.core.graph import Graph
 from xflow.core.registry import Operator
-from xflow.cost.estimate import EstimatedCost
+from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
@@ -74,7 +74,7 @@ def test_attention_is_recognised_however_it_is_spelled(name: str) -> None:
 
 def test_with_a_mask_it_is_not_spelled_out() -> None:
     """In a row that is masked as a whole the kernel gives zeros, and the operators none."""
-    dear = EstimatedCost(TargetModel(peak={**TargetModel().peak, "Attention": 1e6}))
+    dear = EstimatedCost(Estimator(TargetModel(peak={**TargetModel().peak, "Attention": 1e6})))
     heads = "float[1, 2, 4, 8]"
     for mask in ("", "m"):
         given = f"{heads} q, {heads} k, {heads} v, float[4, 4] m"

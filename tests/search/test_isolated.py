@@ -27,7 +27,7 @@ from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
-from xflow.cost.estimate import EstimatedCost
+from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.fusion import operator_name
 from xflow.cost.target import TargetModel
 from xflow.feeds.inputs import random_inputs
@@ -129,7 +129,7 @@ def test_a_gelu_is_found_whatever_an_operator_is_said_to_take(seed: int, runner:
     """Where Mean seems cheap, its spellings fill the queue, and all is looked at without it."""
     draw, average = random.Random(seed), TargetModel(threads=1)
     slow = {name: factor * draw.uniform(0.95, 1.05) for name, factor in average.slow.items()}
-    cost = EstimatedCost(replace(average, slow=slow))
+    cost = EstimatedCost(Estimator(replace(average, slow=slow)))
     plain, _ = CASES["gelu-tanh-products"].models(Sizes())
     source = import_model(ir.from_proto(plain))
     constants = Constants(source.constants)
@@ -181,7 +181,9 @@ def test_no_operator_is_used_that_the_opset_does_not_have(runner: Runner) -> Non
     g = Draw(Sizes())
     x = g.tokens
     outputs = (x * node("Sigmoid", x),)
-    cost = EstimatedCost(TargetModel(fusions=(), slow={}))  # one kernel is cheaper than two
+    cost = EstimatedCost(
+        Estimator(TargetModel(fusions=(), slow={}))
+    )  # one kernel is cheaper than two
     for opset, operators in ((20, {"Mul", "Sigmoid"}), (24, {"Swish"})):
         source = import_model(ir.from_proto(model(outputs, variables(outputs), opset)))
         deadline = Deadline.after(20)

@@ -15,8 +15,9 @@ from xflow.core.graph import Graph
 from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer
-from xflow.cost.model import WorstOf
+from xflow.cost.model import CostsAtSettings
 from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import Replacement, Replacements, apply_replacements
 from xflow.search.driver import SearchResult
@@ -140,7 +141,7 @@ def time_by_relus(self: Measurer, before: Path, after: Path, *_: object, **__: o
 def staged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Models take a second for each Relu; nothing else is measured."""
     monkeypatch.setattr(Measurer, "compare", time_by_relus)
-    monkeypatch.setattr(attempts, "WorstOf", lambda *_: Unmeasured())
+    monkeypatch.setattr(attempts, "CostsAtSettings", lambda *_: Unmeasured())
     path = tmp_path / "model.onnx"
     onnx.save(separated(), path)
     return path
@@ -250,7 +251,7 @@ def test_a_measured_run_at_several_settings_goes_all_the_way() -> None:
     pytest.fail("nothing was timed, four times")
 
 
-def test_a_form_is_worth_what_it_gains_at_the_worst_setting() -> None:
+def test_a_form_is_worth_what_it_gains_in_the_mean_unless_it_loses_somewhere() -> None:
     class Fixed(Unmeasured):
         def __init__(self, *times: float | None) -> None:
             super().__init__()
@@ -259,8 +260,12 @@ def test_a_form_is_worth_what_it_gains_at_the_worst_setting() -> None:
         def measure(self, graphs: object, seconds: float, *, again: int = 0) -> list[float | None]:
             return self.times
 
-    graphs = [Graph((X,))] * 3
-    worst = WorstOf([Fixed(1.0, 0.5, 0.5), Fixed(10.0, 8.0, None)])  # type: ignore[list-item]
-    assert worst.measure(graphs, 1.0) == [1.0, 0.8, None]
-    lost = WorstOf([Fixed(1.0, 0.5, 0.5), Fixed(None, None, None)])  # type: ignore[list-item]
-    assert lost.measure(graphs, 1.0) == [None, None, None]
+    def measured(*settings: Fixed) -> list[float | None]:
+        costs = CostsAtSettings(settings, Estimator())  # type: ignore[arg-type]
+        return costs.measure([Graph((X,))] * 4, 1.0)
+
+    times = measured(Fixed(1.0, 0.5, 0.5, 0.5), Fixed(10.0, 8.0, None, 10.5))
+    assert times == [1.0, 0.65, None, 1.05]
+    lost = measured(Fixed(1.0, 0.5, 0.5, 0.5), Fixed(None, None, None, None))
+    assert lost == [None, None, None, None]
+    assert measured(Fixed(1.0, 0.5, 0.9, 2.0)) == [1.0, 0.5, 0.9, 2.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
@@ -29,12 +29,14 @@ class Layouts(Protocol):
     def target(self) -> TargetModel:
         """The description of the target."""
 
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """The values of size symbols, as far as they are known."""
-
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
         """The cost of `graph`, whose outputs are used as `uses` says."""
+
+    def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> Sequence[float]:
+        """The same for each setting of the sizes."""
+
+    def anew(self) -> Callable[[], Layouts]:
+        """Makes another one like it, without what this one keeps; can be sent to a process."""
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
 
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, TensorType, Value
@@ -82,6 +84,14 @@ class Estimator:
                 total += self._fused_into(node, name)
             chains[node.outputs[0]] = chain
         return total
+
+    def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[float, ...]:
+        """The same for each setting of the sizes, of which there is one."""
+        return (self(graph, uses),)
+
+    def anew(self) -> Callable[[], Estimator]:
+        """Makes another one like it, without what this one keeps; can be sent to a process."""
+        return partial(Estimator, self.target, self.sizes)
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its own layout."""
@@ -292,6 +302,49 @@ def _is_product(node: Node) -> bool:
     return pixels and ones and group == 1 and isinstance(pads, tuple) and not any(pads)
 
 
+class MeanEstimator(Estimator):
+    """The mean of the estimates at several settings of the sizes.
+
+    `settings` has the sizes of each and the factor by which its seconds count; with those of
+    `over`, all settings of a whole graph count alike, in seconds of the first one.
+    """
+
+    def __init__(
+        self, target: TargetModel | None, settings: Sequence[tuple[Mapping[str, int], float]]
+    ) -> None:
+        super().__init__(target, settings[0][0])
+        self._settings = settings
+        self._others = [Estimator(target, sizes) for sizes, _ in settings[1:]]
+
+    @classmethod
+    def over(
+        cls, target: TargetModel | None, sizes: Sequence[Mapping[str, int]], whole: Graph
+    ) -> Estimator:
+        """The estimator of parts of a whole graph, at one setting or at several."""
+        first, *others = (Estimator(target, each)(whole) for each in sizes)
+        if not others:
+            return Estimator(target, sizes[0])
+        factors = [1.0, *(first / each if each else 1.0 for each in others)]
+        return cls(target, list(zip(sizes, factors, strict=True)))
+
+    def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
+        """The mean seconds that one run of `graph` takes."""
+        factors = [factor for _, factor in self._settings]
+        times = zip(self.at_each(graph, uses), factors, strict=True)
+        return fmean(seconds * factor for seconds, factor in times)
+
+    def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[float, ...]:
+        """The seconds at each setting."""
+        return (
+            super().__call__(graph, uses),
+            *(estimator(graph, uses) for estimator in self._others),
+        )
+
+    def anew(self) -> Callable[[], Estimator]:
+        """Makes another one like it."""
+        return partial(MeanEstimator, self.target, self._settings)
+
+
 class EstimatedCost:
     """A `CostModel` for which the estimate decides: the same result on any machine."""
 
@@ -299,10 +352,8 @@ class EstimatedCost:
     notebook = None
     settings = None
 
-    def __init__(
-        self, target: TargetModel | None = None, sizes: Mapping[str, int] | None = None
-    ) -> None:
-        self.layouts = Estimator(target, sizes)
+    def __init__(self, layouts: Estimator | None = None) -> None:
+        self.layouts = layouts or Estimator()
 
     def estimate(self, graph: Graph) -> float:
         """The seconds that one run of `graph` takes."""

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup
@@ -22,6 +23,8 @@ from xflow.cost.worker import Failed
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 
+LOSS = 0.02
+"""How much slower a region may seem to be at one of several settings, if it gains in the mean."""
 LOADING_S = 20.0
 """Seconds that measuring a few regions may take besides running them: to load them."""
 
@@ -146,20 +149,23 @@ class Costs:
         return known
 
 
-class WorstOf:
-    """The costs at several settings of the input shapes, where the worst ratio counts.
+class CostsAtSettings:
+    """The costs at several settings of the input shapes: what is faster has to be slower nowhere.
 
-    `estimate` is that of the first setting.
+    `layouts` is the estimate for all of them.
     """
 
     measures = True
 
-    def __init__(self, costs: Sequence[Costs]) -> None:
-        self.estimate = costs[0].estimate
-        self.layouts = costs[0].layouts
+    def __init__(self, costs: Sequence[Costs], layouts: Estimator) -> None:
+        self.layouts = layouts
         self.notebook = costs[0].notebook
         self.settings = [cost.settings for cost in costs]
         self._costs = costs
+
+    def estimate(self, graph: Graph) -> float:
+        """The seconds that one run of `graph` takes, by the roofline."""
+        return self.layouts(graph)
 
     @property
     def warnings(self) -> list[str]:
@@ -169,9 +175,10 @@ class WorstOf:
     def measure(
         self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
     ) -> list[float | None]:
-        """The seconds of the first graph at the first setting, times each graph's worst ratio.
+        """The seconds of the first graph at the first setting, times each graph's ratio.
 
-        A graph that does not run at one of the settings does not run.
+        That is the mean over the settings, or the worst one where that is a loss beyond noise. A
+        graph that does not run at one of the settings does not run.
         """
         part = seconds / len(self._costs)
         times = [cost.measure(graphs, part, again=again) for cost in self._costs]
@@ -180,8 +187,15 @@ class WorstOf:
         for mine in zip(*times, strict=True):
             ratios = [t / first for t, first in zip(mine, firsts, strict=True) if t and first]
             runs = len(ratios) == len(times)
-            result.append(firsts[0] * max(ratios) if firsts[0] and runs else None)
+            ratio = combined(ratios) if runs else 0.0
+            result.append(firsts[0] * ratio if firsts[0] and runs else None)
         return result
+
+
+def combined(ratios: Sequence[float]) -> float:
+    """What times at several settings, as parts of those before, come to: see `CostsAtSettings`."""
+    worst = max(ratios)
+    return worst if worst > 1 + LOSS else fmean(ratios)
 
 
 def region_key(graph: Graph, sizes: Mapping[str, int], opset: int) -> str:

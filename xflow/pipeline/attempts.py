@@ -16,10 +16,10 @@ from xflow.core.size import TooLargeSize
 from xflow.cost import CostModel
 from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, stored
-from xflow.cost.estimate import EstimatedCost
+from xflow.cost.estimate import EstimatedCost, MeanEstimator
 from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, check_provider
-from xflow.cost.model import Costs, WorstOf
+from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
@@ -266,19 +266,21 @@ class Finder:
             # not exceed the budget by a tenth.
             overrun = deadline.extended(min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds)))
             stack.enter_context(run.phase("search"))
-            measured: WorstOf | None = None
+            measured: CostsAtSettings | None = None
             sizes = [imported.sizes(shapes) for shapes in settings.full]
-            costs: CostModel = EstimatedCost(model, sizes[0])
+            estimator = MeanEstimator.over(model, sizes, imported.graph)
+            costs: CostModel = EstimatedCost(estimator)
             if exact:
                 costs = exact[0]
             elif store is not None:
                 measurer = Measurer(run.target, run.worker, deadline=overrun)
                 known = imported.constants
-                costs = measured = WorstOf(
+                costs = measured = CostsAtSettings(
                     [
                         Costs(measurer, store, known, sizes=each, opset=opset, model=model)
                         for each in sizes
-                    ]
+                    ],
+                    estimator,
                 )
             policy = replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY
             found = search(

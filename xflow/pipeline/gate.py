@@ -19,6 +19,7 @@ from xflow.pipeline.attempts import SearchedModel
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.pipeline.timing_verdict import (
     is_promising,
+    is_undecided,
     margin,
     no_gain,
     no_rewrite,
@@ -66,6 +67,15 @@ class Judgement:
             return ratios.index(min(ratios))
         shares = [after / before if before else 1.0 for before, after in self.amounts]
         return shares.index(max(shares)) if shares else 0
+
+    @property
+    def telling(self) -> int:
+        """The number of the setting that tells which rewrites help: where most is gained.
+
+        Where there is an objection, that is the one where least is gained.
+        """
+        ratios = [compared.ratio for compared in self.comparisons]
+        return self.worst if self.objection or not ratios else ratios.index(max(ratios))
 
     def behind(self, first: Judgement, *messages: str) -> Judgement:
         """This one, which takes the place of the first: also what that one had to tell."""
@@ -128,7 +138,7 @@ class Gate:
         slower = bool(judgement.objection)
         if verdict.checked is None or not judgement.comparisons or (self.costs and not slower):
             return judgement
-        compared = judgement.comparisons[judgement.worst]
+        compared = judgement.comparisons[judgement.telling]
         paths = attribution.groups(verdict.replacements)
         if not paths:
             return judgement
@@ -165,12 +175,12 @@ class Gate:
         return second if self.costs else replace(second, gains=found.gains)
 
     def attribute(self, judgement: Judgement, deadline: Deadline) -> tuple[Attribution, Told]:
-        """Which groups of rewrites make the model faster, at the setting that gains least."""
+        """Which groups of rewrites make the model faster, at the setting that tells it."""
         assert judgement.verdict.checked is not None
         validator = self.validator()
         files = {judgement.verdict.replacements: judgement.verdict.checked.path}
         spare = [self.run.folder / "without.onnx", self.run.folder / "less.onnx"]
-        shapes = self.settings[judgement.worst]
+        shapes = self.settings[judgement.telling]
         warnings: list[str] = []
 
         def contest(rest: Replacements, whole: Replacements) -> Comparison | None:
@@ -253,7 +263,8 @@ class Gate:
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         extra = EXTRA_S / len(self.settings)
-        how = {} if self.costs else {"undecided": is_promising, "extra_s": extra}
+        undecided = is_promising if len(self.settings) == 1 else is_undecided
+        how = {} if self.costs else {"undecided": undecided, "extra_s": extra}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):

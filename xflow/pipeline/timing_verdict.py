@@ -13,6 +13,9 @@ MARGIN = 0.005
 SESSIONS_MARGIN = 0.03
 """The same where there was time to load the models only once: two sessions of one and the same
 model were seen to differ by this much for as long as they live. With each pass it is less."""
+LOSS = 0.01
+"""How much slower, with confidence, a model may be at one of several settings, if it is faster at
+another: two sessions of one and the same model are told apart no better than that."""
 _BETTER: Mapping[Objective, str] = {
     "latency": "makes the model faster",
     "memory": "makes the model need less memory",
@@ -24,14 +27,16 @@ _BETTER: Mapping[Objective, str] = {
 def timing_objection(comparisons: Sequence[Comparison], *, counted: bool) -> str:
     """Why a model does not replace the input, by its speed at each setting; empty where it does.
 
-    Where the objective is `counted`, a model must only not be slower.
+    It has to be faster at one setting, and slower at none. Where the objective is `counted`, it
+    must only not be slower.
     """
     if counted:
         if comparisons and all(each.high >= 1 - _slack(each) for each in comparisons):
             return ""
         verdict = "measurably slower" if comparisons else "not shown to be as fast"
     else:
-        if comparisons and all(each.low > 1 + margin(each) for each in comparisons):
+        faster = any(each.low > 1 + margin(each) for each in comparisons)
+        if faster and all(map(_is_no_loss, comparisons)):
             return ""
         verdict = "not measurably faster"
     verdict = f"The rewritten model was {verdict}"
@@ -65,6 +70,18 @@ def _slack(comparison: Comparison) -> float:
     return MARGIN if comparison.passes > 1 else SESSIONS_MARGIN
 
 
+def _is_no_loss(comparison: Comparison) -> bool:
+    """Whether a model is faster, or shown to be as fast but for what sessions differ by."""
+    several = comparison.passes > 1
+    return comparison.low > (1 - LOSS if several else 1 + margin(comparison))
+
+
 def is_promising(comparison: Comparison) -> bool:
     """Whether a model seems to be faster, and is not shown to be."""
     return comparison.low <= 1 + margin(comparison) and comparison.ratio > 1 + MARGIN
+
+
+def is_undecided(comparison: Comparison) -> bool:
+    """The same at one of several settings, or whether it seems to be as fast."""
+    as_fast = not _is_no_loss(comparison) and comparison.ratio > 1 - LOSS / 2
+    return is_promising(comparison) or as_fast

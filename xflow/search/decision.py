@@ -55,7 +55,7 @@ class Decider:
         states = self._within_range(states)
         if not self._cost.measures:
             original, *others = states
-            return Decision(self._estimated(original, others))
+            return Decision(self._estimated(region, original, others))
         states = self._distinct(states)
         low = self._policy.measure_s[0]
         left = self._deadline.left
@@ -78,12 +78,20 @@ class Decider:
             found = self._measured(region, [original, *rest], seconds)
         return Decision(found)
 
-    def _estimated(self, original: State, others: Sequence[State]) -> Solution | None:
+    def _estimated(
+        self, region: Region, original: State, others: Sequence[State]
+    ) -> Solution | None:
         """The cheapest form that gains enough."""
+        layouts = self._cost.layouts
+        before = () if layouts is None else layouts.at_each(original.graph, region.uses)
         for state in sorted(others, key=lambda state: state.cost):
             part = _is_part(state.graph, original.graph)
-            layouts = self._cost.layouts is not None
             gain = -self._policy.alike if part and layouts else self._policy.least_gain
+            if layouts is not None and len(before) > 1:
+                after = layouts.at_each(state.graph, region.uses)
+                most = 1 + self._policy.alike
+                if any(new > most * old for old, new in zip(before, after, strict=True)):
+                    continue  # it would be slower at one of the settings
             gains = state.path and state.cost <= original.cost * (1 - gain)
             if gains and state.trail is not None:  # without a trail it cannot be checked
                 return _solution(state, original.cost - state.cost)

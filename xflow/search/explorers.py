@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
@@ -18,9 +18,8 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, TensorType, Value, leaf
 from xflow.core.processes import process_pool
 from xflow.core.registry import Array
-from xflow.cost import CostModel, Use
-from xflow.cost.estimate import Estimator
-from xflow.cost.target import Layout, TargetModel
+from xflow.cost import CostModel, Layouts, Use
+from xflow.cost.target import Layout
 from xflow.rewriting.derivation import Application
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.numerics import Hazard
@@ -165,8 +164,7 @@ class Explorers:
                 initializer=_begin,
                 initargs=(
                     self._rules,
-                    layouts.target,
-                    layouts.sizes,
+                    layouts.anew(),
                     self._context,
                     self._cost.measures,
                 ),
@@ -310,20 +308,20 @@ class _Shared:
         return Exploration(states, explorer.exhausted, explorer.work, starved)
 
 
-_here: list[tuple[_Shared, Estimator]] = []
+_here: list[tuple[_Shared, Layouts]] = []
 """The context of this process, once it is prepared."""
 
 
 def _begin(
     rules: Sequence[Rule],
-    target: TargetModel,
-    sizes: Mapping[str, int],
+    estimator: Callable[[], Layouts],
     context: Context,
     doubt: bool,
 ) -> None:
     """Prepare a process."""
-    shared = _Shared(RuleIndex(rules), context, target.layout, doubt)
-    _here[:] = [(shared, Estimator(target, sizes))]
+    estimate = estimator()
+    shared = _Shared(RuleIndex(rules), context, estimate.target.layout, doubt)
+    _here[:] = [(shared, estimate)]
 
 
 _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]
