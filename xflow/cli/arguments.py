@@ -139,7 +139,7 @@ def add_comparison(add: Add) -> None:
     """Add the options on how models are run and compared."""
     add_threads(add)
     add_provider(add)
-    add_input_shapes(add, ", also for one input: then it has to be faster at one, and slower at none")
+    add_input_shapes(add, ", also for one input: faster at one, slower at none")
     add_tolerances(add)
     add_seed(add)
 

@@ -156,7 +156,8 @@ class Report:
     of the written model, or operators that run.  `opset_*` are the versions of ONNX's own
     operators, None for a model without any.  Where there are several settings of the input
     shapes, `settings` has all of them, and `shapes`, `latency_*`, `ratio` and `amount_*` are those
-    of the worst; what rules gained is told for the best. The file `report.schema.json` beside this module describes the JSON.
+    of the worst; what rules gained is told for the best. The file `report.schema.json` beside this
+    module describes the JSON.
     """
 
     changed: bool
