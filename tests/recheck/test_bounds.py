@@ -14,11 +14,14 @@ from chains import CHAINS, assert_covers, chained, numbers
 from graphs import call
 from hypothesis import given, settings
 
+from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import Assumption
+from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf
-from xflow.core.registry import Array
+from xflow.core.registry import Array, Operator
 from xflow.onnx.importer import import_model
+from xflow.ops import operators
 from xflow.recheck.bounds import Analysis
 from xflow.recheck.interval import Bounds
 
@@ -152,3 +155,21 @@ def test_weights_are_numbers_where_no_line_is_covered(covered: bool) -> None:
     assert analysed(call("Softmax", call("Add", scores, given_), axis=0), lookup).nan == covered
     turned = call("Transpose", call("Add", scores, given_), perm=(1, 0))
     assert analysed(call("Softmax", turned, axis=0), lookup).nan == covered
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.elementwise and op.arity[0]])
+def test_what_one_analysis_shows_to_be_a_number_the_other_does(op: Operator) -> None:
+    """A fact that the checker cannot follow is a rewrite that nobody gets."""
+    for example in op.examples:
+        sources = [leaf(f"x{number}", TensorType("FLOAT", (2, 8))) for number in range(op.arity[0])]
+        try:
+            outputs = apply(
+                op, [apply("Tanh", [x])[0] for x in sources], example.attributes, dtype="FLOAT"
+            )
+        except ShapeError:
+            continue  # it takes no floats, or other shapes
+        for value in outputs:
+            found = Ranges(lambda _: None, Assumption.MODERATE).of(value)
+            checked = Analysis(Graph((value,)), lambda _: None, Assumption.MODERATE).of(value)
+            if not (found.nan or found.is_infinite):
+                assert checked.is_finite

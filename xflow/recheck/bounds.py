@@ -173,6 +173,8 @@ class Analysis:
         match name:
             case "Scalar":
                 return self._number(node, dtype)
+            case "Pi":
+                return self._rounded(math.pi, math.pi, dtype, ())
             case "Zeros" | "Ones" | "Eye" | "IdentityKernel":
                 return Bounds(float(name == "Ones"), float(name != "Zeros"))
             case "Add":
