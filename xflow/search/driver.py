@@ -373,7 +373,7 @@ class _Search:
         found = self.decider.decide(region, states, seconds, worth)
         return None if found is None else self.remembered(region, found.solution)
 
-    def keeps_digits(self, graph: Graph, region: Region, solution: Solution) -> bool:
+    def keeps_digits(self, surroundings: Surroundings, region: Region, solution: Solution) -> bool:
         """Whether a solution loses no digits at the region's own constants, see `cancellation`.
 
         The search did not see their data. Where it does, the region is searched anew without such
@@ -384,7 +384,6 @@ class _Search:
         doubted = {each for each in hazards if each and not region.careful.includes(each)}
         if not doubted:
             return True
-        surroundings = Surroundings(graph, self.ranges, self.constants.outside, rules, self.folder)
         try:
             if solution.trail is not None:
                 repeated(surroundings, region.outputs, region.inputs, solution.trail, "a solution")
@@ -424,9 +423,12 @@ class _Search:
         """
         made = []
         facts = Facts(graph, self.constants.lookup, self.ranges.assumption)
+        surroundings = Surroundings(
+            graph, self.ranges, self.constants.outside, self.directions, self.folder
+        )
         for region in reversed(regions):
             solution = solved.get(region.key)
-            if solution is None or not self.keeps_digits(graph, region, solution):
+            if solution is None or not self.keeps_digits(surroundings, region, solution):
                 continue
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # not by the rules alone

@@ -18,9 +18,10 @@ from xflow.search.region import Region
 def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[Region]:
     """The parts of `graph` with images that are outside of the target's layout for their channels.
 
-    However large: with all nodes that have to take part if such images are to fill blocks of the
-    layout, from the convolutions that make them to those that read them, and with the nodes on
-    ways between two such images. In an order as that of `cut`.
+    Only those in which the runtime may go over to that layout: the heads of an attention are no
+    images. However large: with all nodes that have to take part if such images are to fill blocks
+    of the layout, from the convolutions that make them to those that read them, and with the nodes
+    on ways between two such images. In an order as that of `cut`.
     """
     layout = layouts.target.layout
     if layout is None:
@@ -30,7 +31,9 @@ def cut_unfilled(graph: Graph, constants: Constants, layouts: Layouts) -> list[R
     for nodes in levels_of(graph, late=False):
         between = _between(nodes, _kept_outside(nodes, layout, layouts))
         regions += [
-            region_of(graph, part, constants, layouts, sensitive) for part in components_of(between)
+            region_of(graph, part, constants, layouts, sensitive)
+            for part in components_of(between)
+            if any(operator_name(node) in layout.enters for node in part)
         ]
     return [region for region in regions if region.outputs]
 
