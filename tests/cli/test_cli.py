@@ -535,6 +535,24 @@ def test_the_table_shows_the_objective_the_settings_and_where_gains_come_from() 
     assert json.loads(facts.to_json())["settings"][1]["shapes"] == {"x": [8, 4], "z": []}
 
 
+def test_settings_of_many_inputs_are_told_from_each_other_by_a_few() -> None:
+    caches = [f"past.{number}" for number in range(48)]
+    facts = report(
+        settings=tuple(
+            Setting({"scale": (1,), "ids": (1, new), **dict.fromkeys(caches, (1, 2, past, 64))})
+            for new, past in ((128, 0), (1, 512))
+        ),
+    )
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(facts))
+    shown = console.export_text()
+    for text in ("at ids:1,128", "at ids:1,1 ", "past.0:1,2,0,64", "past.1:1,2,512,64"):
+        assert text in shown
+    assert shown.count("46 more") == 2
+    assert "past.2:" not in shown
+    assert "scale" not in shown
+
+
 def test_a_table_of_many_long_names_fits_80_columns() -> None:
     name = "very-long-name-of-an-operator-or-rule-" * 4
     operators = {f"{name}{number}": number for number in range(40)}

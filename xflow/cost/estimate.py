@@ -321,9 +321,9 @@ class MeanEstimator(Estimator):
         cls, target: TargetModel | None, sizes: Sequence[Mapping[str, int]], whole: Graph
     ) -> Estimator:
         """The estimator of parts of a whole graph, at one setting or at several."""
-        first, *others = (Estimator(target, each)(whole) for each in sizes)
-        if not others:
+        if len(sizes) == 1:
             return Estimator(target, sizes[0])
+        first, *others = (Estimator(target, each)(whole) for each in sizes)
         factors = [1.0, *(first / each if each else 1.0 for each in others)]
         return cls(target, list(zip(sizes, factors, strict=True)))
 

@@ -1,6 +1,6 @@
 """The tables that a run ends with, on a terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.console import Group
@@ -12,13 +12,15 @@ from xflow.core.errors import printable
 from xflow.core.wording import counted
 from xflow.cost import Objective
 from xflow.report.formats import format_amount, format_shapes, unit_of
-from xflow.report.report import GainSource, Latency, Report, RuleUse
+from xflow.report.report import GainSource, Latency, Ratio, Report, RuleUse, Setting
 from xflow.report.sentences import assumed_lines, basis_lines, block_lines
 
 WIDTH = 78
 """Columns that the rendered tables take at most."""
 
 _SHOWN_OPERATORS = 12
+_SHOWN_SHAPES = 3
+"""Inputs by which a setting of the sizes is told from others."""
 
 _AMOUNTS: Mapping[Objective, str] = {
     "memory": "Peak memory",
@@ -89,16 +91,32 @@ def _model_table(report: Report) -> Table:
     latency = "Latency, worst setting" if report.settings else "Latency"
     table.add_row(latency, _latency(report.latency_before), _latency(report.latency_after))
     if report.ratio:
-        ratio = report.ratio
-        table.add_row(
-            "Times as fast", "", f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-        )
-    for setting in report.settings:
+        table.add_row("Times as fast", "", _ratio(report.ratio))
+    for label, setting in zip(_labels(report.settings), report.settings, strict=True):
         latencies = _latency(setting.latency_before), _latency(setting.latency_after)
-        table.add_row(_shown(f"at {format_shapes(setting.shapes)}"), *latencies)
+        table.add_row(_shown(f"at {label}"), *latencies)
+        if setting.ratio:
+            table.add_row("  times as fast", "", _ratio(setting.ratio))
     error = report.largest_error
     table.add_row("Largest relative error", "", "not compared" if error is None else f"{error:.2g}")
     return table
+
+
+def _ratio(ratio: Ratio) -> str:
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+def _labels(settings: Sequence[Setting]) -> list[str]:
+    """What tells settings from each other: the shapes that differ, but for many the first."""
+    known = dict.fromkeys(name for each in settings for name in each.shapes)
+    differ = [name for name in known if len({each.shapes.get(name) for each in settings}) > 1]
+    names = differ or list(known)
+    more = f" and {len(names) - _SHOWN_SHAPES} more" if len(names) > _SHOWN_SHAPES else ""
+    shown = names[:_SHOWN_SHAPES]
+    return [
+        format_shapes({name: each.shapes[name] for name in shown if name in each.shapes}) + more
+        for each in settings
+    ]
 
 
 def _operator_rows(report: Report) -> list[tuple[str, int, int]]:
