@@ -50,12 +50,16 @@ class Target:
             what = f"the number of threads must be from 1 to {MOST_THREADS}, not {self.threads}"
             raise UsageError(what)
 
+    @property
+    def rounds_factors(self) -> bool:
+        """Whether the runtime rounds the factors of products of 32-bit floats there (TF32)."""
+        return self.provider == "cuda"
+
     def session_options(self, *, precise: bool = False) -> dict[str, Any]:
         """Return the description of a session that the measuring process understands.
 
-        A `precise` one multiplies 32-bit floats as such where it would else round their factors, as
-        the runtime does on GPUs (TF32): by that, models that are the same differ by parts in a
-        thousand.
+        A `precise` one does not round factors: by that, models that are the same differ by parts in
+        a thousand.
 
         All graph optimizations on, one run at a time, silent but for fatal errors. Threads spin
         during a run only. If they slept there, each operator would have to wake them. On virtual
@@ -69,7 +73,7 @@ class Target:
             "threads": self.threads,
             "providers": [name, *fallback],
             "provider_options": [
-                {"use_tf32": "0"} if precise and self.provider == "cuda" else {},
+                {"use_tf32": "0"} if precise and self.rounds_factors else {},
                 *({} for _ in fallback),
             ],
             "device": self.provider,

@@ -40,6 +40,8 @@ NEARER = 1e-4
 CODES = 4 / 255
 """By how much of its largest element an output of a model with codes of 8 bits may differ where the
 runtime fuses other operators: some of what it rounds to codes lies half-way between two."""
+ROUNDED = 2.0**-10
+"""What rounded factors (TF32, of 11 digits) may add to that, as a part of the largest element."""
 TOP = 5
 """Largest elements of a row whose order is compared."""
 
@@ -166,6 +168,16 @@ def error_of(value: Any, exact: Any) -> float:
     a, e = (np.where(both, each, 0).astype(np.float64) for each in (a, e))
     largest = 255.0 if codes else float(np.abs(e).max(initial=0.0))
     return float(np.abs(a - e).max(initial=0.0)) / largest if largest else 0.0
+
+
+def is_as_finite(before: Any, after: Any) -> bool:
+    """Whether an output has a number wherever the one before has; what is no tensor always does."""
+    if any(isinstance(each, list | dict) or each is None for each in (before, after)):
+        return True
+    a, b = np.asarray(before), np.asarray(after)
+    if a.dtype.kind != "f" or a.shape != b.shape:
+        return a.shape == b.shape
+    return bool(np.isfinite(b[np.isfinite(a)]).all())
 
 
 def _are_codes(array: np.ndarray) -> bool:

@@ -130,6 +130,7 @@ class Reference:
     _exact: dict[int, Outputs] = field(default_factory=dict)
     _exact_models: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
     _own_unfused: dict[int, Outputs] = field(default_factory=dict)
+    _own_served: dict[int, Outputs] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -294,6 +295,20 @@ class Reference:
         if missing:
             known.update(self._unfused(model, missing, deadline) or {})
         return {number: known[number] for number in numbers if number in known}
+
+    def served(
+        self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
+    ) -> Mapping[int, Outputs]:
+        """The results of a model on some of the sets, with the rounding of factors as it is served.
+
+        As far as it runs, and there is time. Those of the model itself are kept.
+        """
+        known = self._own_served if model is self.model else {}
+        missing = [number for number in numbers if number not in known]
+        if missing:
+            runner = replace(self.runner(model), options=self.target.session_options())
+            known.update(self._run_exactly(runner, missing, deadline, wide=False) or {})
+        return known
 
     def _unfused(
         self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
