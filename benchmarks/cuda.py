@@ -24,7 +24,6 @@ import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -39,10 +38,10 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from architectures import BUILT
 from chart import draw
-from judge import Bound, Feeds, Recorded, error, figures, load, time_in_passes
+from judge import Bound, Feeds, Recorded, error, figures, load, time_in_passes, told
 from run import STORED, prepare
 from tables import Row
-from tools import Attempt, optimize
+from tools import Attempt, calibrate, optimize
 from xflow.cost.machine import usable_cores
 from xflow.cost.store import processor_name
 from xflow.feeds.inputs import random_inputs
@@ -53,6 +52,8 @@ NETWORKS = (*PAPER, *(name for name in STORED if name not in PAPER))
 PRECISIONS = ("fp32", "fp16")
 MODES = {"launched": Bound, "graph": Recorded}
 """How kernels start: each by the processor, or all of them from a CUDA graph."""
+COLUMNS = {f"{each}, {mode}": (each, mode) for each in PRECISIONS for mode in MODES}
+"""Precision and mode by the title of their column."""
 COMPARED = 3
 """Random inputs on which models are compared."""
 FARTHER = 2.0
@@ -83,9 +84,9 @@ def cast(feeds: Feeds, dtype: type) -> Feeds:
 
 def distances(exact: Path, paths: Sequence[Path], options: argparse.Namespace) -> list[float]:
     """How far each model is from the exact one on the processor: the largest error, see `judge`."""
-    models = [onnx.load(path, load_external_data=False) for path in paths]
+    graph = onnx.load(paths[0], load_external_data=False)
     # What the models in 16 bits read is what the exact one reads as well.
-    examples = [random_inputs(models[0], 101 + number) for number in range(COMPARED)]
+    examples = [random_inputs(graph, 101 + number) for number in range(COMPARED)]
     session = load(exact, options.threads, "cpu")
     wanted = [session.run(None, cast(feeds, np.float32)) for feeds in examples]
     del session
@@ -165,29 +166,23 @@ def cell(found: Mapping[str, Any] | None, mode: str) -> str:
         return str(found["fault"]) if mode == "launched" else ""
     if found.get("unchanged"):
         return "unchanged"
-    each = found[mode]
-    if "failed" in each:
-        return "-"
-    times = f"{1e3 * each['before_s']:.2f} > {1e3 * each['after_s']:.2f} ms"
-    return f"{times}: {each['ratio']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
+    return "-" if "failed" in found[mode] else told(found[mode])
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the lines of the table: a model each, a column for each precision and mode."""
     by_key = {(found["model"], found["precision"]): found for found in rows}
-    columns = [(precision, mode) for precision in PRECISIONS for mode in MODES]
-    titles = [f"{precision}, {mode}" for precision, mode in columns]
-    titles += ["errors", "budget, s"]
+    titles = [*COLUMNS, "errors", "budget, s"]
     lines = [f"| model | {' | '.join(titles)} |", f"|---|{'---|' * len(titles)}"]
     for name in dict.fromkeys(found["model"] for found in rows):
-        cells = [cell(by_key.get((name, precision)), mode) for precision, mode in columns]
+        cells = [cell(by_key.get((name, each)), mode) for each, mode in COLUMNS.values()]
         mine = [by_key[name, each] for each in PRECISIONS if (name, each) in by_key]
         errors = [found["errors"] for found in mine if "errors" in found]
         cells.append("; ".join(f"{was:.1g} > {now:.1g}" for was, now in errors))
         cells.append("; ".join(f"{found['budget']:g}" for found in mine))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     means = []
-    for precision, mode in columns:
+    for precision, mode in COLUMNS.values():
         ratios = [ratio(found, mode) for found in rows if found["precision"] == precision]
         fine = [value for value in ratios if value is not None]
         means.append(f"{geometric_mean(fine):.3f} of {len(fine)}" if fine else "")
@@ -196,25 +191,17 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def for_chart(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Row], list[str]]:
     """Return what the benchmark's chart draws: each precision and mode as a tool."""
-    tools = [f"{precision}, {mode}" for precision in PRECISIONS for mode in MODES]
     by_key = {(found["model"], found["precision"]): found for found in rows}
     drawn = []
     for name in dict.fromkeys(found["model"] for found in rows):
         attempts = []
-        for precision in PRECISIONS:
+        for title, (precision, mode) in COLUMNS.items():
             found = by_key.get((name, precision), {})
-            for mode in MODES:
-                each = found.get(mode, {})
-                attempts.append(
-                    Attempt(
-                        f"{precision}, {mode}",
-                        ratio=ratio(found, mode),
-                        low=each.get("low"),
-                        high=each.get("high"),
-                    )
-                )
+            ends = found.get(mode, {})
+            interval = {"low": ends.get("low"), "high": ends.get("high")}
+            attempts.append(Attempt(title, ratio=ratio(found, mode), **interval))
         drawn.append(Row(name, name in BUILT, attempts))
-    return drawn, tools
+    return drawn, list(COLUMNS)
 
 
 def machine(options: argparse.Namespace) -> str:
@@ -273,14 +260,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(options.models) - set(known):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     options.models = options.models or NETWORKS
-    calibrate = [sys.executable, "-m", "xflow", "calibrate", "--quiet"]
-    calibrate += ["--threads", str(options.threads), "--provider", options.provider]
     rows = earlier(options)
     with tempfile.TemporaryDirectory() as folder:
         # What earlier runs have measured and found does not count.
         os.environ["XFLOW_CACHE"] = options.cache or folder
         if options.cache is None:
-            subprocess.run(calibrate, check=True)
+            calibrate(options)
         for name in options.models:
             for precision in options.precision:
                 rows.append(found := measure(name, precision, options))

@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 
 from hydrate import hydrate
-from judge import Bound, Feeds, figures, load, time_in_passes
+from judge import Bound, Feeds, figures, load, time_in_passes, told
 from tools import optimize
 from xflow.feeds.inputs import Shapes
 
@@ -144,9 +144,7 @@ def row(found: Mapping[str, Any], prompts: int) -> str:
         return f"| {found['model']} | {found['fault']} | | | | |"
     cells = [str(found["model"])]
     for stage in STAGES:
-        each = found[stage]
-        times = f"{1e3 * each['before_s']:.2f} > {1e3 * each['after_s']:.2f} ms"
-        cells.append(f"{times}: {each['ratio']:.2f} ({each['low']:.2f} to {each['high']:.2f})")
+        cells.append(told(found[stage]))
     kinds = ("attention", "normalization", "activation")
     blocks = [found["blocks"].get(kind, (0, 0, 0)) for kind in kinds]
     cells.append(", ".join(f"{before} > {after} of {total}" for before, after, total in blocks))

@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,10 @@ def load(
         options.enable_profiling = True
         options.profile_file_prefix = profile
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    if provider == "cpu":
-        return onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
-    onnxruntime.preload_dlls(msvc=False)  # those that are installed as Python packages
+    if provider != "cpu":
+        onnxruntime.preload_dlls(msvc=False)  # those that are installed as Python packages
     session = onnxruntime.InferenceSession(str(path), options, PROVIDERS[provider])
-    if "CUDAExecutionProvider" not in session.get_providers():
+    if provider != "cpu" and "CUDAExecutionProvider" not in session.get_providers():
         raise RuntimeError("ONNX Runtime cannot load its provider for CUDA")  # it says nothing
     session.disable_fallback()
     return session
@@ -261,6 +260,12 @@ def figures(passes: Sequence[np.ndarray], which: int) -> dict[str, Any]:
         "high": high,
         "rounds": len(rounds),
     }
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """The text of the figures of one session."""
+    times = f"{1e3 * found['before_s']:.2f} > {1e3 * found['after_s']:.2f} ms"
+    return f"{times}: {found['ratio']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
 
 
 def fitting(size: int) -> int:

@@ -23,7 +23,6 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,17 @@ from headroom import headroom, removed, sentence
 from peers import PEERS
 from tables import Row, markdown, means, render, row_cells, rows_of
 from timed import timed
-from tools import HANG_S, VARIANTS, XFLOW, Attempt, judged, optimize, optimize_by_peer, profiled
+from tools import (
+    HANG_S,
+    VARIANTS,
+    XFLOW,
+    Attempt,
+    calibrate,
+    judged,
+    optimize,
+    optimize_by_peer,
+    profiled,
+)
 from xflow.cost.machine import processor_name, usable_cores
 from xflow.feeds.inputs import Shapes, default_shapes, load_proto
 from xflow.pipeline.context import BESIDE
@@ -313,9 +322,7 @@ def main() -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Take every model through everything; return the exit code."""
-    calibrate = [sys.executable, "-m", "xflow", "calibrate", "--quiet"]
-    calibrate += ["--threads", str(options.threads), "--provider", options.provider]
-    subprocess.run(calibrate, check=True)
+    calibrate(options)
     console = Console()
     console.width = max(console.width, WIDTH)
     rows: list[Row] = []

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import filecmp
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +81,13 @@ def at(shapes: Shapes | None) -> list[str]:
     """Return the arguments that feed inputs at these shapes, or at the default ones."""
     texts = [f"{name}:{','.join(map(str, shape))}" for name, shape in (shapes or {}).items()]
     return [part for text in texts for part in ("--input-shapes", text)]
+
+
+def calibrate(options: argparse.Namespace) -> None:
+    """Have xflow measure the machine."""
+    command = [sys.executable, "-m", "xflow", "calibrate", "--quiet"]
+    command += ["--threads", str(options.threads), "--provider", options.provider]
+    subprocess.run(command, check=True)
 
 
 def optimize(

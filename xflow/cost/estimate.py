@@ -315,6 +315,7 @@ class MeanEstimator(Estimator):
         super().__init__(target, settings[0][0])
         self._settings = settings
         self._others = [Estimator(target, sizes) for sizes, _ in settings[1:]]
+        self._factors = [factor for _, factor in settings]
 
     @classmethod
     def over(
@@ -329,8 +330,7 @@ class MeanEstimator(Estimator):
 
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
         """The mean seconds that one run of `graph` takes."""
-        factors = [factor for _, factor in self._settings]
-        times = zip(self.at_each(graph, uses), factors, strict=True)
+        times = zip(self.at_each(graph, uses), self._factors, strict=True)
         return fmean(seconds * factor for seconds, factor in times)
 
     def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[float, ...]:

@@ -187,8 +187,7 @@ class CostsAtSettings:
         for mine in zip(*times, strict=True):
             ratios = [t / first for t, first in zip(mine, firsts, strict=True) if t and first]
             runs = len(ratios) == len(times)
-            ratio = combined(ratios) if runs else 0.0
-            result.append(firsts[0] * ratio if firsts[0] and runs else None)
+            result.append(firsts[0] * combined(ratios) if firsts[0] and runs else None)
         return result
 
 

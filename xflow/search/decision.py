@@ -82,20 +82,26 @@ class Decider:
         self, region: Region, original: State, others: Sequence[State]
     ) -> Solution | None:
         """The cheapest form that gains enough."""
-        layouts = self._cost.layouts
-        before = () if layouts is None else layouts.at_each(original.graph, region.uses)
         for state in sorted(others, key=lambda state: state.cost):
             part = _is_part(state.graph, original.graph)
+            layouts = self._cost.layouts is not None
             gain = -self._policy.alike if part and layouts else self._policy.least_gain
-            if layouts is not None and len(before) > 1:
-                after = layouts.at_each(state.graph, region.uses)
-                most = 1 + self._policy.alike
-                if any(new > most * old for old, new in zip(before, after, strict=True)):
-                    continue  # it would be slower at one of the settings
             gains = state.path and state.cost <= original.cost * (1 - gain)
-            if gains and state.trail is not None:  # without a trail it cannot be checked
+            # Without a trail it cannot be checked.
+            if gains and state.trail is not None and not self._loses(region, original, state):
                 return _solution(state, original.cost - state.cost)
         return None
+
+    def _loses(self, region: Region, original: State, state: State) -> bool:
+        """Whether a form would be slower at one of several settings."""
+        if self._cost.layouts is None:
+            return False
+        before, after = (
+            self._cost.layouts.at_each(each.graph, region.uses) for each in (original, state)
+        )
+        most = 1 + self._policy.alike
+        several = len(before) > 1  # of one, the costs themselves tell it
+        return several and any(new > most * old for old, new in zip(before, after, strict=True))
 
     def _within_range(self, states: Sequence[State]) -> Sequence[State]:
         """The first state, and those that cut off no more sums than it does.

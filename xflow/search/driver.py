@@ -22,7 +22,6 @@ from xflow.core.graph import Graph
 from xflow.core.node import Node
 from xflow.core.progress import Progress
 from xflow.cost import CostModel
-from xflow.recheck.facts import Facts
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.folding import loses_numbers
 from xflow.rewriting.numerics import Hazard
@@ -422,7 +421,6 @@ class _Search:
         In this order each replacement is about values that the others have not changed.
         """
         made = []
-        facts = Facts(graph, self.constants.lookup, self.ranges.assumption)
         surroundings = Surroundings(
             graph, self.ranges, self.constants.outside, self.directions, self.folder
         )
@@ -439,7 +437,7 @@ class _Search:
             if fact:
                 whole = raised(solution.outputs, region.graph, region.own, self.ranges, wholly=True)
                 shown = region.instantiate(whole)
-                if facts.raised_masks(region.instantiate(solution.outputs), new):
+                if surroundings.checks.raised_masks(region.instantiate(solution.outputs), new):
                     continue
             if objection(region.outputs, shown, set(region.inputs), self.ranges):
                 continue  # each step was admitted, but the whole is not shown to be

@@ -274,7 +274,7 @@ class Reference:
             if self.size > LARGE:
                 self.no_exact = "its weights are too large"
                 return {}
-            found = self._unfused(self.model, numbers, deadline)
+            found = self._run_with(_unoptimized(self.target), self.model, numbers, deadline)
             if found is not None:
                 self.yardstick = UNOPTIMIZED
             elif not deadline.passed:
@@ -288,13 +288,8 @@ class Reference:
 
         As far as there is time. Those of the model itself are kept.
         """
-        if model is not self.model:
-            return self._unfused(model, numbers, deadline) or {}
-        known = self._own_unfused
-        missing = [number for number in numbers if number not in known]
-        if missing:
-            known.update(self._unfused(model, missing, deadline) or {})
-        return {number: known[number] for number in numbers if number in known}
+        options = _unoptimized(self.target)
+        return self._known_with(options, self._own_unfused, model, numbers, deadline)
 
     def served(
         self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
@@ -303,17 +298,32 @@ class Reference:
 
         As far as it runs, and there is time. Those of the model itself are kept.
         """
-        known = self._own_served if model is self.model else {}
+        options = self.target.session_options()
+        return self._known_with(options, self._own_served, model, numbers, deadline)
+
+    def _known_with(
+        self,
+        options: dict[str, Any],
+        own: dict[int, Outputs],
+        model: ModelSource,
+        numbers: Sequence[int],
+        deadline: Deadline,
+    ) -> Mapping[int, Outputs]:
+        """The results of a model with other options; those of the model itself stay in `own`."""
+        known = own if model is self.model else {}
         missing = [number for number in numbers if number not in known]
         if missing:
-            runner = replace(self.runner(model), options=self.target.session_options())
-            known.update(self._run_exactly(runner, missing, deadline, wide=False) or {})
-        return known
+            known.update(self._run_with(options, model, missing, deadline) or {})
+        return {number: known[number] for number in numbers if number in known}
 
-    def _unfused(
-        self, model: ModelSource, numbers: Sequence[int], deadline: Deadline
+    def _run_with(
+        self,
+        options: dict[str, Any],
+        model: ModelSource,
+        numbers: Sequence[int],
+        deadline: Deadline,
     ) -> dict[int, Outputs] | None:
-        runner = replace(self.runner(model), options=_unoptimized(self.target))
+        runner = replace(self.runner(model), options=options)
         return self._run_exactly(runner, numbers, deadline, wide=False)
 
     @cached_property
