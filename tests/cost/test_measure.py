@@ -5,7 +5,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, ProviderError, UsageError, WorkerError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
-from xflow.cost.measure import Measurer, Target, check_provider
+from xflow.cost.measure import Measurer, Setting, Target, check_provider
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
 from xflow.feeds.inputs import default_shapes, load_proto, random_inputs
 
@@ -384,11 +384,11 @@ class TestComparison:
     def test_passes_go_on_while_it_is_undecided(self, monkeypatch: pytest.MonkeyPatch) -> None:
         orders = []
 
-        def together(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
+        def at_each(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
             orders.append(order)
-            return [Timing((1.0, 1.0)), Timing((1.0, 1.0))]
+            return [(Timing((1.0, 1.0)),), (Timing((1.0, 1.0)),)]
 
-        monkeypatch.setattr(Measurer, "time_together", together)
+        monkeypatch.setattr(Measurer, "time_at_each", at_each)
         measurer = Measurer(Target())
         seen: list[int] = []
 
@@ -411,16 +411,66 @@ class TestComparison:
         deadline = Deadline.after(0.05)
         left = [Timing((1.0, 1.0))] * 4
 
-        def together(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
+        def at_each(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
             if left:
-                return [left.pop(), left.pop()]
+                return [(left.pop(),), (left.pop(),)]
             time.sleep(deadline.left)
             return [Failed("ran out of time")] * 2
 
-        monkeypatch.setattr(Measurer, "time_together", together)
+        monkeypatch.setattr(Measurer, "time_at_each", at_each)
         found = Measurer(Target()).compare(b"a", b"b", 1.0, passes=4, deadline=deadline)
         assert isinstance(found, Comparison)
         assert found.passes == 2
+
+
+class TestSettings:
+    MODEL = model("g (float[N, 16] x) => (float[N, 16] y) { y = Tanh(x) }").SerializeToString()
+
+    def test_each_model_has_a_timing_for_each(self) -> None:
+        settings = [Setting({"x": (1, 16)}), Setting({"x": (100_000, 16)})]
+        with Measurer() as measurer:
+            results = measurer.time_at_each([self.MODEL] * 2, 0.05, settings)
+        for found in results:
+            assert not isinstance(found, Failed)
+            small, large = found
+            assert large.minimum > small.minimum
+
+    def test_a_model_that_fails_at_one_costs_only_itself(self) -> None:
+        settings = [Setting({"x": (4, 16)}), Setting({"x": (3, 16)})]
+        even = model(
+            "g (float[N, 16] x) => (float[M, 32] y) {"
+            " s = Constant<value_ints = [-1, 32]>() y = Reshape(x, s) }"
+        ).SerializeToString()
+        with Measurer() as measurer:
+            bad, good = measurer.time_at_each([even, self.MODEL], 0.05, settings)
+        assert isinstance(bad, Failed)
+        assert "Reshape" in bad.reason
+        assert not isinstance(good, Failed)
+        assert len(good) == 2
+
+    def test_only_undecided_settings_are_timed_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        timed: list[list[Mapping[str, Any]]] = []
+
+        def at_each(
+            _: Measurer, __: object, ___: float, settings: Sequence[Setting], **____: object
+        ) -> object:
+            timed.append([setting.shapes for setting in settings])
+            return [(Timing((1.0, 1.0)),) * len(settings)] * 2
+
+        monkeypatch.setattr(Measurer, "time_at_each", at_each)
+        one, other = Setting({"x": (1,)}), Setting({"x": (2,)})
+        asked: list[Comparison] = []
+
+        def undecided(found: Comparison) -> bool:
+            asked.append(found)
+            return len(asked) == 2
+
+        found = Measurer(Target()).compare_at_each(
+            b"a", b"b", 1.0, [one, other], passes=2, undecided=undecided, extra_s=10.0
+        )
+        assert not isinstance(found, Failed)
+        assert [each.passes for each in found] == [2, 6]
+        assert timed == [[one.shapes, other.shapes]] * 2 + [[other.shapes]] * 4
 
 
 class TestWorker:

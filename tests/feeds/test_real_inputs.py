@@ -292,14 +292,15 @@ rule clip-away
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         timed: list[Any] = []
-        together = Measurer.time_together
+        at_each = Measurer.time_at_each
 
-        def noting(measurer: Measurer, models: Any, seconds: float, **how: Any) -> Any:
-            if how.get("inputs") is not None:
-                timed.append(how["inputs"]["x"])
-            return together(measurer, models, seconds, **how)
+        def noting(
+            measurer: Measurer, models: Any, seconds: float, settings: Any, **how: Any
+        ) -> Any:
+            timed.extend(each.inputs["x"] for each in settings if each.inputs is not None)
+            return at_each(measurer, models, seconds, settings, **how)
 
-        monkeypatch.setattr(Measurer, "time_together", noting)
+        monkeypatch.setattr(Measurer, "time_at_each", noting)
         x = np.random.default_rng(0).standard_normal((7, 256)).astype(np.float32)
         inputs = [{"x": x}, {"x": x[:2]}]
         for _ in range(3):  # beside other work, no form of a region may be seen to gain

@@ -31,11 +31,6 @@ class Deadline:
         """Whether no time is left."""
         return time.monotonic() >= self.moment
 
-    @property
-    def overrun(self) -> float:
-        """Seconds since then, at least 0."""
-        return max(0.0, time.monotonic() - self.moment)
-
     def extended(self, seconds: float) -> Deadline:
         """The moment so many seconds later."""
         return Deadline(self.moment + seconds)

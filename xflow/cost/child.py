@@ -364,31 +364,64 @@ def load_types(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[str]
 
 
 def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Answer "time": load all models and time them interleaved, round by round.
+    """Answer "time": load all models, and time them interleaved on each set of inputs.
 
-    Returns for each model `{"samples": [seconds per run, one per round]}` or `{"failed": why}`.
+    Each of `models` comes with its sets, as many as all others, for each of which the same seconds
+    are spent.  Returns for each model `{"samples": [[seconds per run, one per round], ...]}`, by
+    set, or `{"failed": why}`.
+    """
+    deadline = time.perf_counter() + request["limit_s"]
+    results: list[dict[str, Any]] = [{} for _ in request["models"]]
+    runners: dict[int, Runner] = {}
+    for index, (model, _) in enumerate(request["models"]):
+        steps.at(index + 1)
+        try:
+            runners[index] = Runner(runtime, model, request["options"])
+        except Exception as error:  # the runtime raises many types; each costs one model
+            results[index] = {"failed": reason(error)}
+    samples: dict[int, list[list[float]]] = {index: [] for index in runners}
+    for feeds in zip(*(sets for _, sets in request["models"]), strict=True):
+        fed = [(index, runner, feeds[index]) for index, runner in runners.items()]
+        found, failed = time_on(fed, steps, request, deadline)
+        for index, text in failed.items():
+            results[index] = {"failed": text}
+            del runners[index], samples[index]
+        for index, those in found.items():
+            samples[index].append(those)
+    for index, each in samples.items():
+        results[index] = {"samples": each}
+    steps.at(0)
+    return results
+
+
+def time_on(
+    fed: list[tuple[int, Runner, dict[str, Any]]],
+    steps: Steps,
+    request: dict[str, Any],
+    deadline: float,
+) -> tuple[dict[int, list[float]], dict[int, str]]:
+    """Time models by number, each on one set of inputs, round by round; which failed, and why.
+
     Rounds come in pairs, a random order and then its reverse: two models run A B B A, so that
     neither gains from a drift of the clock or from the other's caches.
     """
-    begin = time.perf_counter()
-    deadline = begin + request["limit_s"]
-    results: list[dict[str, Any]] = [{} for _ in request["models"]]
     runs: dict[int, Callable[[], Any]] = {}
     lengths: dict[int, float] = {}
-    for index, (model, feeds) in enumerate(request["models"]):
+    failed: dict[int, str] = {}
+    for index, runner, feeds in fed:
         steps.at(index + 1)
         try:
-            runs[index] = Runner(runtime, model, request["options"]).bind(feeds)
+            runs[index] = runner.bind(feeds)
             for _ in range(WARM_UP_RUNS):
                 start = time.perf_counter()
                 runs[index]()
                 lengths[index] = time.perf_counter() - start
-                if lengths[index] > request["seconds"] / 10 / len(results):
+                if lengths[index] > request["seconds"] / 10 / len(fed):
                     break
-        except Exception as error:  # the runtime raises many types; each costs one model
+        except Exception as error:
             runs.pop(index, None)
-            results[index] = {"failed": reason(error)}
-    sample = min(SAMPLE_SECONDS, request["seconds"] / (10 * len(results)))
+            failed[index] = reason(error)
+    sample = min(SAMPLE_SECONDS, request["seconds"] / (10 * max(1, len(fed))))
     repeats = {i: max(1, min(10_000, round(sample / max(lengths[i], 1e-7)))) for i in runs}
     samples: dict[int, list[float]] = {index: [] for index in runs}
     generator = random.Random(request["seed"])
@@ -409,18 +442,14 @@ def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
             try:
                 samples[index].append(time_once(runs[index], repeats[index]))
             except Exception as error:
-                results[index] = {"failed": reason(error)}
-                del runs[index]
+                failed[index] = reason(error)
+                del runs[index], samples[index]
                 order.remove(index)
         rounds += 1
         longest = max(longest, time.perf_counter() - now)
     gc.enable()
-    for index in runs:
-        results[index] = {"samples": samples[index]}
-        if not samples[index]:
-            results[index] = {"failed": NO_TIME}
-    steps.at(0)
-    return results
+    failed.update((index, NO_TIME) for index, those in samples.items() if not those)
+    return {index: those for index, those in samples.items() if those}, failed
 
 
 def time_once(run: Callable[[], Any], repeats: int) -> float:

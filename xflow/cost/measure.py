@@ -8,7 +8,7 @@ disturb each other.  A model that fails is a value, `Failed`, and costs the othe
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -84,6 +84,30 @@ class Target:
         }
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What models run on: `inputs`, or random ones of these shapes, the same for all that fit."""
+
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    inputs: Mapping[str, Any] | None = None
+
+    def fed_to(
+        self, source: ModelSource, seed: int, known: dict[tuple[bytes, ...], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """A model's inputs for the process; models that take the same get the `known` ones.
+
+        Raises `ModelError` where there are none for it.
+        """
+        if self.inputs is not None:
+            return {name: to_wire(value) for name, value in self.inputs.items()}
+        model = load_proto(source)
+        key = tuple(item.SerializeToString() for item in required_inputs(model))
+        if key not in known:
+            values = random_inputs(model, seed, self.shapes)
+            known[key] = {name: to_wire(value) for name, value in values.items()}
+        return known[key]
+
+
 class Measurer:
     """Times models on one target, in a process of its own.
 
@@ -114,16 +138,28 @@ class Measurer:
         models: Sequence[ModelSource],
         seconds: float,
         *,
-        min_rounds: int = MIN_ROUNDS,
-        seed: int = 0,
         shapes: Mapping[str, Sequence[int]] | None = None,
         inputs: Mapping[str, Any] | None = None,
-        deadline: Deadline | None = None,
+        **how: Any,
     ) -> list[Timing | Failed]:
-        """Time all models interleaved for about `seconds`, and at least `min_rounds` rounds.
+        """Time all models on one setting, see `time_at_each`, which the other arguments are for."""
+        timed = self.time_at_each(models, seconds, [Setting(shapes or {}, inputs)], **how)
+        return [each if isinstance(each, Failed) else each[0] for each in timed]
 
+    def time_at_each(
+        self,
+        models: Sequence[ModelSource],
+        seconds: float,
+        settings: Sequence[Setting],
+        *,
+        min_rounds: int = MIN_ROUNDS,
+        seed: int = 0,
+        deadline: Deadline | None = None,
+    ) -> list[tuple[Timing, ...] | Failed]:
+        """Time all models interleaved at each setting, for about `seconds` and `min_rounds` rounds.
+
+        Each model is loaded once, as where it is served at all of them, and has a timing for each.
         All timings have one sample per round, so `samples[k]` of two models belong together.
-        Models with the same inputs get the same values, all of them `inputs` if these are given.
         The deadline is for everything, loading included; models for which no time remains are
         `Failed`, and those with which the process was lost are `Lost`.
         """
@@ -131,18 +167,15 @@ class Measurer:
             return []
         deadline = min(self.deadline, deadline or Deadline.after(LIMIT_S))
         check_provider(self.target, self.worker)
-        results: list[Timing | Failed | None] = [None] * len(models)
-        feeds: list[dict[str, Any]] = []
-        known: dict[tuple[bytes, ...], dict[str, Any]] = {}
+        results: list[tuple[Timing, ...] | Failed | None] = [None] * len(models)
+        feeds: list[list[dict[str, Any]]] = []
+        known: list[dict[tuple[bytes, ...], dict[str, Any]]] = [{} for _ in settings]
         for index, model in enumerate(models):
             try:
-                feeds.append(
-                    _feeds(model, seed, shapes or {}, known)
-                    if inputs is None
-                    else {name: to_wire(value) for name, value in inputs.items()}
-                )
+                pairs = zip(settings, known, strict=True)
+                feeds.append([setting.fed_to(model, seed, made) for setting, made in pairs])
             except ModelError as error:
-                feeds.append({})
+                feeds.append([])
                 results[index] = Failed(str(error))
         retries = 1
         while waiting := [i for i, result in enumerate(results) if result is None]:
@@ -173,7 +206,11 @@ class Measurer:
             else:
                 for index, item in zip(waiting, answer, strict=True):
                     failed = item.get("failed")
-                    results[index] = Failed(failed) if failed else Timing(tuple(item["samples"]))
+                    results[index] = (
+                        Failed(failed)
+                        if failed
+                        else tuple(Timing(tuple(samples)) for samples in item["samples"])
+                    )
         return [result for result in results if result is not None]
 
     def compare(
@@ -182,70 +219,93 @@ class Measurer:
         after: ModelSource,
         seconds: float,
         *,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> Comparison | Failed:
+        """Compare two models at one setting, see `compare_at_each`."""
+        found = self.compare_at_each(before, after, seconds, [Setting(shapes or {}, inputs)], **how)
+        return found if isinstance(found, Failed) else found[0]
+
+    def compare_at_each(
+        self,
+        before: ModelSource,
+        after: ModelSource,
+        seconds: float,
+        settings: Sequence[Setting],
+        *,
         passes: int = PASSES,
         undecided: Callable[[Comparison], bool] | None = None,
         extra_s: float = 0.0,
         min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        inputs: Mapping[str, Any] | None = None,
         deadline: Deadline | None = None,
-    ) -> Comparison | Failed:
+    ) -> tuple[Comparison, ...] | Failed:
         """Time two models in the order A B B A and say which is faster, and how surely.
 
-        They run on `inputs`, or on random ones of the given shapes.
+        For each setting, of which each takes these seconds.
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
         so there are several passes, each with new sessions that are loaded in the other order. One
-        that would end behind the deadline is left out. If what they tell is `undecided`, there
+        that would end behind the deadline is left out. Where what they tell is `undecided`, there
         are up to twice as many again, for which there are `extra_s` besides.
         """
         looks = 1 if undecided is None else 2
-        found: list[tuple[Timing, Timing]] = []
+        found: list[list[tuple[Timing, Timing]]] = [[] for _ in settings]
         deadline = deadline or Deadline.after(LIMIT_S)
-        total: Comparison | None = None
+        totals: list[Comparison | None] = [None] * len(settings)
+        open_ones = list(range(len(settings)))
         for count in (passes, 3 * passes)[:looks]:
             took = 0.0
-            while len(found) < count and (not found or not deadline.sooner(took).passed):
+            for number in range(len(found[open_ones[0]]), count):
+                if number and deadline.sooner(took).passed:
+                    break
                 start = time.monotonic()
-                pair = self._pass(
+                pairs = self._pass(
                     before,
                     after,
-                    len(found),
+                    number,
                     seconds / passes,
+                    [settings[which] for which in open_ones],
                     min_rounds=min_rounds,
                     seed=seed,
-                    shapes=shapes,
-                    inputs=inputs,
                     deadline=deadline,
                 )
-                if isinstance(pair, Failed):
-                    if found and deadline.passed:
+                if isinstance(pairs, Failed):
+                    if number and deadline.passed:
                         break  # there was no time for one more
-                    return pair
-                found.append(pair)
+                    return pairs
+                for which, pair in zip(open_ones, pairs, strict=True):
+                    found[which].append(pair)
                 took = time.monotonic() - start
-            total = Comparison.over(found, seed, looks=looks)
-            if undecided is None or not undecided(total):
+            compared = {w: Comparison.over(found[w], seed, looks=looks) for w in open_ones}
+            for which, total in compared.items():
+                totals[which] = total
+            open_ones = [w for w, each in compared.items() if undecided and undecided(each)]
+            if not open_ones:
                 break
             deadline = deadline.extended(extra_s)
-        assert total is not None
-        return total
+        return tuple(total for total in totals if total is not None)
 
     def _pass(
-        self, before: ModelSource, after: ModelSource, number: int, seconds: float, **how: Any
-    ) -> tuple[Timing, Timing] | Failed:
-        """One pass: by turns either model is loaded first."""
+        self,
+        before: ModelSource,
+        after: ModelSource,
+        number: int,
+        seconds: float,
+        settings: Sequence[Setting],
+        **how: Any,
+    ) -> list[tuple[Timing, Timing]] | Failed:
+        """One pass: by turns either model is loaded first; a pair of timings for each setting."""
         order = (before, after) if number % 2 == 0 else (after, before)
         how["seed"] += number
-        timings = self.time_together(order, seconds, **how)
+        timings = self.time_at_each(order, seconds, settings, **how)
         first, second = timings if number % 2 == 0 else reversed(timings)
-        for which, timing in (("before", first), ("after", second)):
-            if isinstance(timing, Failed):
-                return replace(timing, reason=f"the model {which}: {timing.reason}")
-        assert isinstance(first, Timing)
-        assert isinstance(second, Timing)
-        return first, second
+        if isinstance(first, Failed):
+            return replace(first, reason=f"the model before: {first.reason}")
+        if isinstance(second, Failed):
+            return replace(second, reason=f"the model after: {second.reason}")
+        return list(zip(first, second, strict=True))
 
     def close(self) -> None:
         """End the process if the measurer started it."""
@@ -262,21 +322,6 @@ class Measurer:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _feeds(
-    source: ModelSource,
-    seed: int,
-    shapes: Mapping[str, Sequence[int]],
-    known: dict[tuple[bytes, ...], dict[str, Any]],
-) -> dict[str, Any]:
-    """Return a model's inputs for the process; models that take the same get the same."""
-    model = load_proto(source)
-    key = tuple(item.SerializeToString() for item in required_inputs(model))
-    if key not in known:
-        values = random_inputs(model, seed, shapes)
-        known[key] = {name: to_wire(value) for name, value in values.items()}
-    return known[key]
 
 
 def check_provider(target: Target, worker: Worker) -> None:

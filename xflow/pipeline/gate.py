@@ -11,7 +11,7 @@ from typing import Any
 
 from xflow.core.deadline import Deadline
 from xflow.cost.comparison import Comparison
-from xflow.cost.measure import Measurer
+from xflow.cost.measure import Measurer, Setting
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
@@ -262,9 +262,8 @@ class Gate:
         deadline = Deadline.after(max(left, AFTERWARDS_S / 2 + self.loading()))
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
-        extra = EXTRA_S / len(self.settings)
         undecided = is_promising if len(self.settings) == 1 else is_undecided
-        how = {} if self.costs else {"undecided": undecided, "extra_s": extra}
+        how = {} if self.costs else {"undecided": undecided, "extra_s": EXTRA_S}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):
@@ -282,28 +281,17 @@ class Gate:
     ) -> tuple[Comparison, ...] | Failed:
         """Time two models against each other at each setting.
 
-        At each setting it takes a share of `seconds`, but never less than the least. What one takes
-        beyond its share of the time until the deadline, since it is undecided, is not the others'.
+        At each setting it takes a share of `seconds`, but never less than the least.
         """
-        measurer = Measurer(self.run.target, self.run.worker)
-        result = []
-        for number, shapes in enumerate(settings):
-            share = deadline.part(1 / (len(settings) - number))
-            compared = measurer.compare(
-                before,
-                after,
-                max(TIMING_S[0], seconds / len(settings)),
-                seed=self.run.tolerance.seed,
-                shapes=shapes,
-                inputs=self.run.inputs_at(shapes),
-                deadline=share,
-                **how,
-            )
-            deadline = deadline.extended(share.overrun)
-            if not isinstance(compared, Comparison):
-                return compared
-            result.append(compared)
-        return tuple(result)
+        return Measurer(self.run.target, self.run.worker).compare_at_each(
+            before,
+            after,
+            max(TIMING_S[0], seconds / len(settings)),
+            [Setting(shapes, self.run.inputs_at(shapes)) for shapes in settings],
+            seed=self.run.tolerance.seed,
+            deadline=deadline,
+            **how,
+        )
 
 
 def _rewrites(path: attribution.Path) -> str:
