@@ -7,6 +7,7 @@ a node; where kernels run on a GPU it gives only that of launching them, and the
 learn from it.  Prints a list with one profile for each MODEL, in JSON.
 
     python headroom.py MODEL.onnx ... [--threads N] [--seconds S] [--input-shapes NAME:1,128 ...]
+           [--inputs FILE.npz]
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias
 import onnx
 
 from judge import load
+from judge import read as given
 from xflow.cli.arguments import add_input_shapes
 from xflow.feeds.inputs import Shapes, random_inputs
 
@@ -107,11 +109,12 @@ def profiles(
     seconds: float = 2.0,
     *,
     shapes: Shapes | None = None,
+    inputs: Path | None = None,
 ) -> list[dict[str, float]]:
     """Return the profile of each model, all fed the same and run in turns."""
     with tempfile.TemporaryDirectory() as folder:
         graph = onnx.load(paths[0], load_external_data=False)
-        feeds = random_inputs(graph, seed=101, shapes=shapes)
+        feeds = random_inputs(graph, seed=101, shapes=shapes) if inputs is None else given(inputs)
         sessions = [
             load(path, threads, provider, profile=str(Path(folder) / str(number)))
             for number, path in enumerate(paths)
@@ -134,7 +137,8 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=2.0)
     add_input_shapes(parser.add_argument)
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz")
     options = parser.parse_args()
-    shapes = dict(options.input_shapes)
-    found = profiles(options.models, options.threads, seconds=options.seconds, shapes=shapes)
+    how = {"shapes": dict(options.input_shapes), "inputs": options.inputs}
+    found = profiles(options.models, options.threads, seconds=options.seconds, **how)
     print(json.dumps(found))

@@ -6,7 +6,7 @@ are loaded in this one process, with all optimizations of ONNX Runtime and threa
 while a model runs, and run in turns.  Prints one verdict for each AFTER, as a list in JSON.
 
     python judge.py BEFORE.onnx AFTER.onnx ... [--threads N] [--provider cpu|cuda] [--seconds S]
-           [--input-shapes NAME:1,128 ...]
+           [--input-shapes NAME:1,128 ...] [--inputs FILE.npz ...]
 """
 
 import argparse
@@ -282,10 +282,12 @@ def judge_all(
     seconds: float = 10.0,
     *,
     shapes: Shapes | None = None,
+    inputs: Sequence[Path] = (),
 ) -> list[dict[str, Any]]:
     """Return a verdict on each of `candidates`, as plain data.
 
-    They are timed at `shapes`, and compared at these and at others that the model takes as well.
+    They are timed at `shapes`, and compared at these and at others that the model takes as well;
+    or on the `inputs` of these files alone, and timed on the last.
 
     `fault` is one of `Fault` and `wrong` a sentence, both empty for an output that is right;
     `error` is the largest relative difference.  Those that the runtime runs, and rightly, have
@@ -293,8 +295,9 @@ def judge_all(
     sessions do not fit into the memory, in several groups with the original in each.
     """
     graph = onnx.load(before, load_external_data=False)
-    examples = [random_inputs(graph, seed, shapes) for seed in SEEDS]
-    if shapes:
+    examples: list[Feeds] = [read(path) for path in inputs]
+    examples = examples or [random_inputs(graph, seed, shapes) for seed in SEEDS]
+    if shapes and not inputs:
         examples.insert(0, random_inputs(graph, SEEDS[0], default_shapes(graph, variant=1)))
     del graph  # which may be large
     original = load(before, threads, provider)
@@ -311,6 +314,12 @@ def judge_all(
         for position, number in enumerate(group, 1):
             verdicts[number].update(figures(passes, position))
     return verdicts
+
+
+def read(path: Path) -> Feeds:
+    """Return the inputs that a file holds."""
+    with np.load(path) as arrays:
+        return dict(arrays)
 
 
 def judge(
@@ -330,6 +339,7 @@ if __name__ == "__main__":
     parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=10.0)
     add_input_shapes(parser.add_argument)
+    parser.add_argument("--inputs", type=Path, nargs="+", default=[], metavar="FILE.npz")
     options = parser.parse_args()
     options.shapes = dict(options.__dict__.pop("input_shapes"))
     print(json.dumps(judge_all(**vars(options))))

@@ -91,40 +91,56 @@ def measure(name: str, options: argparse.Namespace) -> Row:
     """Take one model through everything, in a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
-        before, report_file = folder / "original.onnx", folder / "report.json"
-        # A tool may put the weights of its output in a file beside it.
-        tools = tools_of(name, options)
-        outputs = {tool: folder / f"{number}" for number, tool in enumerate(tools)}
+        before = folder / "original.onnx"
         prepare(name, before, DYNAMIC if options.dynamic else STATIC)
         shapes = shapes_of(name) if options.dynamic else {}
-        attempts: dict[str, Attempt] = {}
-        for tool, place in outputs.items():
-            place.mkdir()
-            outputs[tool] = target = place / "optimized.onnx"
-            if tool in VARIANTS:
-                told = report_file if tool == XFLOW else place / "report.json"
-                attempts[tool] = optimize(before, target, told, options, tool, shapes=shapes)
-            else:
-                attempts[tool] = optimize_by_peer(tool, before, target)
-        waiting = [tool for tool, made in attempts.items() if not made.fault and made.ratio is None]
-        if waiting:
-            paths = [outputs[tool] for tool in waiting]
-            verdicts = judged(before, paths, options, options.seconds, shapes=shapes)
-            for tool, verdict in zip(waiting, verdicts, strict=True):
-                attempts[tool] = dataclasses.replace(attempts[tool], **verdict)
-        report = json.loads(report_file.read_text()) if report_file.exists() else {}
-        row = Row(
-            name,
-            name in BUILT,
-            list(attempts.values()),
-            nodes_before=sum(report["before"]["operators"].values()) if report else 0,
-            nodes_after=sum(report["after"]["operators"].values()) if report else 0,
-            recognised=recognised(report),
-            missed=[block for block in report.get("blocks", []) if not block["recognised"]],
-            rules=report.get("rules", []),
-            phases=report.get("phases", {}),
-        )
-        return with_headroom(row, before, outputs[XFLOW], options, shapes)
+        return measure_file(name, before, folder, options, shapes=shapes)
+
+
+def measure_file(
+    name: str,
+    before: Path,
+    folder: Path,
+    options: argparse.Namespace,
+    *,
+    shapes: Shapes | None = None,
+    inputs: Sequence[Path] = (),
+) -> Row:
+    """Take the model of a file through everything; what is made on the way goes to a folder."""
+    report_file = folder / "report.json"
+    # A tool may put the weights of its output in a file beside it.
+    tools = tools_of(name, options)
+    outputs = {tool: folder / f"{number}" for number, tool in enumerate(tools)}
+    how: Any = {"shapes": shapes, "inputs": inputs}
+    attempts: dict[str, Attempt] = {}
+    for tool, place in outputs.items():
+        place.mkdir()
+        outputs[tool] = target = place / "optimized.onnx"
+        if tool in VARIANTS:
+            told = report_file if tool == XFLOW else place / "report.json"
+            attempts[tool] = optimize(before, target, told, options, tool, **how)
+        else:
+            attempts[tool] = optimize_by_peer(tool, before, target)
+    waiting = [tool for tool, made in attempts.items() if not made.fault and made.ratio is None]
+    if waiting:
+        paths = [outputs[tool] for tool in waiting]
+        verdicts = judged(before, paths, options, options.seconds, **how)
+        for tool, verdict in zip(waiting, verdicts, strict=True):
+            attempts[tool] = dataclasses.replace(attempts[tool], **verdict)
+    report = json.loads(report_file.read_text()) if report_file.exists() else {}
+    row = Row(
+        name,
+        name in BUILT,
+        list(attempts.values()),
+        nodes_before=sum(report["before"]["operators"].values()) if report else 0,
+        nodes_after=sum(report["after"]["operators"].values()) if report else 0,
+        recognised=recognised(report),
+        missed=[block for block in report.get("blocks", []) if not block["recognised"]],
+        opaque=[each["what"] for each in report.get("missed", [])],
+        rules=report.get("rules", []),
+        phases=report.get("phases", {}),
+    )
+    return with_headroom(row, before, outputs[XFLOW], options, **how)
 
 
 def tools_of(name: str, options: argparse.Namespace) -> tuple[str, ...]:
@@ -144,14 +160,14 @@ def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def with_headroom(
-    row: Row, before: Path, after: Path, options: argparse.Namespace, shapes: Shapes
+    row: Row, before: Path, after: Path, options: argparse.Namespace, **how: Any
 ) -> Row:
     """Add what the time of a model is spent on, and what of it xflow has removed."""
     if options.provider != "cpu":  # see headroom.py
         return row
     made = row.attempt(XFLOW)
     is_changed = made.ratio is not None and not made.is_unchanged
-    profiles = profiled([before, after] if is_changed else [before], options, shapes=shapes)
+    profiles = profiled([before, after] if is_changed else [before], options, **how)
     if not profiles:
         return row
     return dataclasses.replace(

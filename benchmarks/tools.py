@@ -99,16 +99,18 @@ def optimize(
     *,
     shapes: Shapes | None = None,
     settings: Sequence[Shapes] = (),
+    inputs: Sequence[Path] = (),
 ) -> Attempt:
     """Run xflow, or a variant of it, on a model, which also writes a report.
 
-    At `shapes`, or at several `settings` of them at once.
+    At `shapes`, or at several `settings` of them at once, or on the inputs of files.
     """
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
     command += [*VARIANTS[variant], *at(shapes)]
     command += [part for each in settings for part in at(each)]
+    command += [part for path in inputs for part in ("--inputs", str(path))]
     return attempted(variant, command, source, target, options.budget + HANG_S)
 
 
@@ -142,6 +144,7 @@ def judged(
     seconds: float,
     *,
     shapes: Shapes | None = None,
+    inputs: Sequence[Path] = (),
 ) -> list[dict[str, Any]]:
     """Return the verdicts of `judge.py`, run in a process of its own.
 
@@ -149,6 +152,7 @@ def judged(
     """
     command = [sys.executable, str(HERE / "judge.py"), str(before), *map(str, outputs)]
     command += ["--threads", str(options.threads), "--provider", options.provider, *at(shapes)]
+    command += ["--inputs", *map(str, inputs)] if inputs else []
     ended = timed([*command, "--seconds", str(seconds)], HANG_S + seconds)
     failure = failed(ended)
     if not failure:
@@ -157,14 +161,21 @@ def judged(
     if len(outputs) == 1:
         return [failure]
     share = seconds / len(outputs)
-    return [judged(before, [output], options, share, shapes=shapes)[0] for output in outputs]
+    how: Any = {"shapes": shapes, "inputs": inputs}
+    return [judged(before, [output], options, share, **how)[0] for output in outputs]
 
 
 def profiled(
-    models: Sequence[Path], options: argparse.Namespace, *, shapes: Shapes | None = None
+    models: Sequence[Path],
+    options: argparse.Namespace,
+    *,
+    shapes: Shapes | None = None,
+    inputs: Sequence[Path] = (),
 ) -> list[Profile]:
     """Return the profiles of `headroom.py`, run in a process of its own; nothing if it fails."""
     command = [sys.executable, str(HERE / "headroom.py"), *map(str, models)]
-    ended = timed([*command, "--threads", str(options.threads), *at(shapes)], HANG_S)
+    command += ["--threads", str(options.threads), *at(shapes)]
+    command += ["--inputs", str(inputs[-1])] if inputs else []
+    ended = timed(command, HANG_S)
     profiles: list[Profile] = [] if failed(ended) else json.loads(ended.out.splitlines()[-1])
     return profiles

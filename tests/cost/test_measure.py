@@ -19,7 +19,7 @@ from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer, Setting, Target, check_provider
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
-from xflow.feeds.inputs import default_shapes, load_proto, random_inputs
+from xflow.feeds.inputs import contradicted, default_shapes, load_proto, random_inputs
 
 pytestmark = pytest.mark.own_process
 
@@ -176,7 +176,6 @@ class TestInputs:
             ({"z": [1]}, "no input 'z'"),
             ({"a": [1, 2, 3]}, "2 dimensions"),
             ({"a": [2, 4]}, "dimension 1 of input 'a' is 3 in the model, not 4"),
-            ({"a": [2, 3], "b": [3]}, "'N' cannot be both 2 and 3"),
             ({"b": [-1]}, "cannot be -1"),
         ],
     )
@@ -186,6 +185,20 @@ class TestInputs:
         text = model("g (float[N, 3] a, float[N] b) => (float[N, 3] y) { y = Neg(a) }")
         with pytest.raises(UsageError, match=message):
             random_inputs(text, 0, shapes)
+
+    def test_one_name_may_have_several_sizes(self) -> None:
+        text = model("g (float[N, 3] a, float[N] b, float[N] c) => (float[N, 3] y) { y = Neg(a) }")
+        shapes = {"a": (2, 3), "b": (5,)}
+        assert default_shapes(text, shapes) == {**shapes, "c": (2,)}
+        assert contradicted(text, shapes) == {"N"}
+        assert contradicted(text, {"a": (2, 3), "b": (2,)}) == set()
+
+    def test_what_is_no_name_ties_no_sizes(self) -> None:
+        text = model("g (float[N, 3] a, float[N] b) => (float[N, 3] y) { y = Neg(a) }")
+        for item in text.graph.input:
+            item.type.tensor_type.shape.dim[0].dim_param = "?"
+        assert default_shapes(text, {"a": (2, 3)}) == {"a": (2, 3), "b": (1,)}
+        assert contradicted(text, {"a": (2, 3), "b": (5,)}) == set()
 
     def test_what_cannot_be_fed_is_an_error_and_defaults_are_not_fed(self) -> None:
         text = model(

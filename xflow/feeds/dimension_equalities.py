@@ -81,8 +81,9 @@ def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, 
     names = {}
     for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
-            if re.fullmatch(r"\w+", dim.dim_param):
-                names[imported.names.of_dimension[dim.dim_param]] = dim.dim_param
+            own = imported.names.of_dimension.get(dim.dim_param)
+            if own is not None and re.fullmatch(r"\w+", dim.dim_param):
+                names[own] = dim.dim_param
     found: dict[str, str] = {}
     used: set[str] = set()
     for difference in imported.equations:

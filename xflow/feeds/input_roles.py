@@ -18,6 +18,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.inliner import inline_local_functions
 
 from xflow.onnx.inference import infer_shapes
+from xflow.onnx.interface import is_dimension_name
 
 INT_TYPES = {TensorProto.INT64, TensorProto.INT32}
 REAL_TYPES = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16}
@@ -171,7 +172,8 @@ def indexed_dimensions(model: ModelProto) -> frozenset[str]:
     for item in named.graph.input:
         for axis, dim in enumerate(item.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value") or dim.dim_value < 0:
-                dim.dim_param = dim.dim_param or place_name(item.name, axis)
+                if not is_dimension_name(dim.dim_param):
+                    dim.dim_param = place_name(item.name, axis)
                 own.setdefault(item.name, set()).add(dim.dim_param)
     if not own:
         return frozenset()
@@ -202,7 +204,9 @@ class Tracer:
             dims = item.type.tensor_type.shape.dim
             ranked = item.type.tensor_type.HasField("shape")
             if ranked:
-                self.dimensions[item.name] = tuple(d.dim_param or d.dim_value for d in dims)
+                self.dimensions[item.name] = tuple(
+                    d.dim_param if is_dimension_name(d.dim_param) else d.dim_value for d in dims
+                )
             if ranked and all(dim.HasField("dim_value") for dim in dims):
                 self.shapes[item.name] = tuple(dim.dim_value for dim in dims)
         for tensor in graph.initializer:

@@ -18,7 +18,7 @@ from xflow.core.errors import ModelError, UnfeedableInput, UsageError
 from xflow.core.expressions import expression
 from xflow.core.limits import FED_BYTES
 from xflow.feeds.input_roles import Role, indexed_dimensions, input_roles, place_name
-from xflow.onnx.interface import required_inputs
+from xflow.onnx.interface import is_dimension_name, required_inputs
 
 SEQUENCE = 2
 """Tensors in a sequence."""
@@ -131,7 +131,7 @@ def default_shapes(
             _bind(item, tuple(shapes[item.name]), bound)
     for item in inputs:
         for axis, dim in enumerate(_dims(item, shapes)):
-            if dim.dim_param and _parts(dim.dim_param) is None:
+            if is_dimension_name(dim.dim_param) and _parts(dim.dim_param) is None:
                 bound.setdefault(dim.dim_param, _default(item, axis, sizes, tables))
     result = {}
     for item in inputs:
@@ -167,7 +167,7 @@ def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str
         if item.name not in given:
             for axis, dim in enumerate(_dims(item, given)):
                 if not is_fixed(dim) and dim.dim_param not in fixed:
-                    tree = _parts(dim.dim_param) if dim.dim_param else None
+                    tree = _parts(dim.dim_param) if is_dimension_name(dim.dim_param) else None
                     names = _names_in(tree) if tree is not None else [_key(item, axis)]
                     found.update(dict.fromkeys(name for name in names if name not in fixed))
     return list(found)
@@ -179,7 +179,19 @@ def _names_in(tree: ast.expr) -> list[str]:
 
 def _key(item: ValueInfoProto, axis: int) -> str:
     """The name of a dimension, or its place if it has none."""
-    return item.type.tensor_type.shape.dim[axis].dim_param or place_name(item.name, axis)
+    name: str = item.type.tensor_type.shape.dim[axis].dim_param
+    return name if is_dimension_name(name) else place_name(item.name, axis)
+
+
+def contradicted(model: ModelProto, shapes: Shapes) -> set[str]:
+    """Return the names of dimensions that have several sizes in the given shapes of inputs."""
+    sizes: dict[str, set[int]] = {}
+    for item in map(element, required_inputs(model)):
+        given = shapes.get(item.name, ())
+        for dim, size in zip(item.type.tensor_type.shape.dim, given, strict=False):
+            if is_dimension_name(dim.dim_param):
+                sizes.setdefault(dim.dim_param, set()).add(size)
+    return {name for name, found in sizes.items() if len(found) > 1}
 
 
 def random_inputs(
@@ -256,7 +268,11 @@ def _dims(item: ValueInfoProto, shapes: Shapes) -> Sequence[Any]:
 
 
 def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -> None:
-    """Check a given shape against the declaration, and note the sizes of named dimensions."""
+    """Check a given shape against the declaration, and note the sizes of named dimensions.
+
+    One name may have several: exporters give names to sizes that differ. The first one counts for
+    dimensions that no shape is given of, see `contradicted`.
+    """
     dims = _dims(item, {item.name: given})
     said = ",".join(map(str, given))
     if len(dims) != len(given):
@@ -267,8 +283,8 @@ def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -
             raise UsageError(f"{where} cannot be {size}")
         if is_fixed(dim) and dim.dim_value != size:
             raise UsageError(f"{where} is {dim.dim_value} in the model, not {size}")
-        if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
-            raise UsageError(f"{dim.dim_param!r} cannot be both {sizes[dim.dim_param]} and {size}")
+        if is_dimension_name(dim.dim_param):
+            sizes.setdefault(dim.dim_param, size)
 
 
 def _default(item: ValueInfoProto, axis: int, sizes: Sizes, tables: Container[str]) -> int:
@@ -296,7 +312,8 @@ def _image_axes(item: ValueInfoProto) -> tuple[int, ...]:
     for channels, axes in ((1, (2, 3)), (3, (1, 2))):
         sizes = [dims[axis] for axis in axes]
         dynamic = not any(map(is_fixed, sizes))
-        free = sizes[0].dim_param != sizes[1].dim_param or not sizes[0].dim_param
+        named = is_dimension_name(sizes[0].dim_param)
+        free = sizes[0].dim_param != sizes[1].dim_param or not named
         if dims[channels].dim_value in {1, 3, 4} and dynamic and free:
             return axes
     return ()
@@ -345,7 +362,7 @@ def _size(dim: Any, bound: dict[str, int], default: int, sizes: Sizes) -> int:
     """Return the size of one dimension; what has no name has the default."""
     if is_fixed(dim):
         return int(dim.dim_value)
-    if not dim.dim_param:
+    if not is_dimension_name(dim.dim_param):
         return default
     tree = _parts(dim.dim_param)
     if dim.dim_param not in bound and tree is not None:

@@ -291,9 +291,6 @@ def _check_suits(
         if is_fixed(dim) and dim.dim_value != size:
             what = f"dimension {axis} of input {name!r} is {size}, and {dim.dim_value} in the model"
             raise UsageError(what, where)
-        if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
-            both = f"{sizes[dim.dim_param]} and {size}"
-            raise UsageError(f"{dim.dim_param!r} cannot be both {both}", where)
 
 
 def _is_finite(value: Any) -> bool:

@@ -21,7 +21,15 @@ from xflow.onnx.imported import Imported
 from xflow.onnx.known_integers import SMALL, KnownIntegers
 from xflow.onnx.nodes import PLAIN, captured_values, computation_key, constant_tensor
 from xflow.onnx.schema import without_defaults
-from xflow.onnx.types import UNKNOWN, SymbolNames, infer_types, refined, tensor_shape, tensor_type
+from xflow.onnx.types import (
+    DISTRUSTED,
+    UNKNOWN,
+    SymbolNames,
+    infer_types,
+    refined,
+    tensor_shape,
+    tensor_type,
+)
 from xflow.ops import by_onnx
 
 MOST_TERMS = 30
@@ -77,7 +85,7 @@ class _Importer:
         self.others = MayBe.ANYTHING if inner else MayBe.NUMBERS
         self.special = special
         """What inputs may be, by their names, where that is not what others may be."""
-        self.names = SymbolNames()
+        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()))
         self.values: dict[ir.Value, Value] = {}
         self.origin: dict[Value, ir.Value] = {}
         self.opaque_nodes: dict[str, ir.Node] = {}

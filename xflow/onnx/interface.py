@@ -6,6 +6,14 @@ from collections.abc import Sequence
 
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
+PLACEHOLDERS = frozenset({"none", "null", "unk", "unknown"})
+"""What exporters write, in any case, for the name of a dimension that they know nothing of."""
+
+
+def is_dimension_name(text: str | None) -> bool:
+    """Whether dimensions with that name are equal: not those called `?` or `None`."""
+    return text is not None and any(map(str.isalpha, text)) and text.lower() not in PLACEHOLDERS
+
 
 def required_inputs(model: ModelProto) -> list[ValueInfoProto]:
     """Return the inputs that must be fed: those without a default among the initializers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -18,6 +18,7 @@ import onnx_ir as ir
 from xflow.core.node import TensorType
 from xflow.core.size import Size, symbol
 from xflow.onnx.inference import infer_shapes
+from xflow.onnx.interface import is_dimension_name
 from xflow.onnx.nodes import constant_tensor
 from xflow.onnx.proto_compat import from_message, restore, to_message
 
@@ -37,12 +38,17 @@ that is called so gets another symbol."""
 _INVENTED = "unk__"
 """How the names begin that inference invents for dimensions."""
 
+DISTRUSTED = "xflow.distrusted"
+"""What holds, of a model in memory, the names of dimensions that nothing is concluded from."""
+
 
 @dataclass
 class SymbolNames:
     """Size symbols for the names of dimensions; a dimension without a name gets a new symbol."""
 
     of_dimension: dict[str, str] = field(default_factory=dict)
+    distrusted: Collection[str] = ()
+    """Names that stand for dimensions which differ: each of them gets a new symbol, too."""
     _taken: dict[str, int] = field(default_factory=dict)
     """The names that there are, each with how many were made of it."""
 
@@ -51,7 +57,7 @@ class SymbolNames:
         if isinstance(dimension, int) and dimension >= 0:
             return dimension
         name = None if isinstance(dimension, int) else dimension.value
-        if name is None:
+        if name is None or name in self.distrusted or not is_dimension_name(name):
             return symbol(self._fresh("unknown"))
         if name not in self.of_dimension:
             self.of_dimension[name] = self._fresh(name)
@@ -153,11 +159,14 @@ def _message(kind: TensorType, names: dict[str, Size]) -> onnx.TypeProto:
 
 def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
     """A copy whose large constants are inputs, without what is said of intermediate values."""
+    distrusted = model.meta.get(DISTRUSTED, ())
     copy = model.clone()
     graph = copy.graph
-    for value in graph.inputs:
+    for number, value in enumerate(graph.inputs):
         if (value.name or "") in shapes:
             value.shape = ir.Shape(shapes[value.name or ""])
+        elif value.shape is not None:
+            value.shape = _told_apart(value.shape, f"{_INVENTED}input_{number}", distrusted)
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
         if tensor is not None:
@@ -186,6 +195,23 @@ def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
                 if not _is_output(output):
                     output.type = None
     return copy
+
+
+def _told_apart(shape: ir.Shape, prefix: str, distrusted: Collection[str]) -> ir.Shape:
+    """The shape of an input, in which dimensions whose names say nothing have names of their own.
+
+    Inference would take those with the same name for equal.
+    """
+
+    def known(axis: int, size: int | ir.SymbolicDim) -> int | str | None:
+        if isinstance(size, int):
+            return size
+        name = size.value
+        if name is None or (is_dimension_name(name) and name not in distrusted):
+            return name
+        return f"{prefix}_{axis}"
+
+    return ir.Shape([known(axis, size) for axis, size in enumerate(shape)])
 
 
 def _is_output(value: ir.Value) -> bool:

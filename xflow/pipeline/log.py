@@ -70,6 +70,8 @@ class Log:
     """What was done behind that to graphs inside operators."""
     assumption: Assumption = Assumption.NONE
     """What was taken for granted of the values of the model."""
+    distrusted: tuple[str, ...] = ()
+    """The names of dimensions that nothing was concluded from."""
 
     @property
     def empty(self) -> bool:
@@ -147,6 +149,7 @@ def record(
         "target_opset": target_opset,
         "size_threshold": size_threshold,
         "assume": assumption.option,
+        "distrusted": sorted(prepared.distrusted),
         "frozen": prepared.frozen,
         "inlined": [] if prepared.inlined is None else sorted(prepared.inlined.calls),
         "bodies": [
@@ -270,7 +273,8 @@ def _read(log: Json) -> Log:
         (read_place([item["node"], 0])[0], str(item["attribute"])): _read(item["log"])
         for item in log.get("bodies", ())
     }
-    settings = (program, opset, threshold, frozen, calls, bodies, assumption)
+    distrusted = tuple(map(str, log.get("distrusted", ())))
+    settings = (program, opset, threshold, frozen, calls, bodies, assumption, distrusted)
     return Log(digest or None, tuple(rules), made, *settings)
 
 

@@ -15,9 +15,11 @@ import onnx_ir as ir
 
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
+from xflow.feeds.inputs import contradicted
 from xflow.onnx.freeze import frozen, overridable
 from xflow.onnx.inlining import Inlined
 from xflow.onnx.subgraphs import BodyKey, has_bodies, optimize_bodies
+from xflow.onnx.types import DISTRUSTED, interface
 from xflow.pipeline.context import Run
 from xflow.report.report import Report
 from xflow.validation.validate import write_temporary
@@ -47,12 +49,24 @@ class Prepared:
     bodies: Mapping[BodyKey, Mapping[str, Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    distrusted: frozenset[str] = frozenset()
+    """The names of dimensions that nothing is concluded from."""
 
 
 def begin(source: ir.Model, run: Run) -> Prepared:
     """The model as it is, but for weights that are inputs."""
+    given = [*run.shapes, *(each.shapes for each in run.inputs)]
+    seen = interface(source)
+    distrusted = frozenset[str]().union(*(contradicted(seen, shapes) for shapes in given))
+    source.meta[DISTRUSTED] = distrusted
     model = source if run.keep_initializer_inputs else frozen(source)
-    return Prepared(model, model is not source and bool(overridable(source)))
+    notes = tuple(
+        f"Dimensions called {name!r} have different sizes in the given shapes, so nothing was "
+        "concluded from that name."
+        for name in sorted(distrusted)
+    )
+    is_frozen = model is not source and bool(overridable(source))
+    return Prepared(model, is_frozen, notes=notes, distrusted=distrusted)
 
 
 def with_calls(prepared: Prepared, found: Inlined) -> Prepared:
@@ -97,4 +111,5 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     if found is None:
         return prepared
     made = {place: logs[place] for place in found.places}
-    return replace(prepared, model=found.model, bodies=made, notes=found.notes)
+    notes = (*prepared.notes, *found.notes)
+    return replace(prepared, model=found.model, bodies=made, notes=notes)

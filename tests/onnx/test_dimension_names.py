@@ -1,0 +1,94 @@
+"""Names of dimensions that stand for sizes which differ: nothing may be concluded from them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import xflow
+from xflow.cli import main
+from xflow.onnx.interface import is_dimension_name
+
+SIZES = {"x": (4, 6), "y": (1, 6)}
+VALUES = {name: np.random.default_rng(0).random(s, np.float32) for name, s in SIZES.items()}
+
+
+def expanded(of_x: list[str], of_y: list[str]) -> onnx.ModelProto:
+    """`y` in the shape of `x`, which is `y` itself if the names of dimensions tell the truth."""
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        for name, dims in (("x", of_x), ("y", of_y))
+    )
+    z = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Expand", ["y", "s"], ["e"]),
+        helper.make_node("Relu", ["e"], ["r"]),
+        helper.make_node("Relu", ["r"], ["z"]),
+    ]
+    opset = helper.make_opsetid("", 17)
+    graph = helper.make_graph(nodes, "g", [x, y], [z])
+    return helper.make_model(graph, opset_imports=[opset], ir_version=8)
+
+
+def optimized(model: onnx.ModelProto, **how: Any) -> tuple[onnx.ModelProto, Sequence[str]]:
+    """The model with fewer operators, and what was said of it."""
+    result = xflow.optimize(model, objective="nodes", cost="estimated", budget=5, threads=1, **how)
+    return ir.to_proto(result.model), result.report.messages
+
+
+def run(model: onnx.ModelProto) -> np.ndarray:
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return np.asarray(session.run(None, VALUES)[0])
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_dimensions_of_one_name_are_equal() -> None:
+    made, _ = optimized(expanded(["h", "w"], ["h", "w"]))
+    assert operators(made) == ["Relu"]
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "None", "unk"])
+def test_a_placeholder_is_no_name(name: str) -> None:
+    assert not is_dimension_name(name)
+    model = expanded([name, name], [name, name])
+    made, _ = optimized(model)
+    assert operators(made) == ["Shape", "Expand", "Relu"]
+    assert made.graph.input == model.graph.input
+    np.testing.assert_array_equal(run(model), run(made))
+
+
+def test_given_shapes_are_believed_rather_than_names() -> None:
+    model = expanded(["h", "w"], ["h", "w"])
+    made, messages = optimized(model, input_shapes=SIZES)
+    assert operators(made) == ["Shape", "Expand", "Relu"]
+    assert made.graph.input == model.graph.input
+    assert [text for text in messages if "'h'" in text]
+    assert not [text for text in messages if "'w'" in text]
+    np.testing.assert_array_equal(run(model), run(made))
+
+
+def test_what_was_done_without_a_name_is_certified_without_it(tmp_path: Path) -> None:
+    before, after, report = (tmp_path / name for name in ("in.onnx", "out.onnx", "report.json"))
+    onnx.save(expanded(["h", "w"], ["h", "w"]), before)
+    given = [f"{name}:{','.join(map(str, size))}" for name, size in SIZES.items()]
+    shapes = [part for text in given for part in ("--input-shapes", text)]
+    how = ["--objective", "nodes", "--cost", "estimated", "--budget", "5", "-q"]
+    arguments = ["optimize", str(before), str(after), *how, *shapes, "--report", str(report)]
+    assert main(arguments) == 0
+    assert main(["certify", str(before), str(after), str(report)]) == 0
+
+
+def test_so_are_the_sizes_of_given_inputs() -> None:
+    model = expanded(["h", "w"], ["h", "w"])
+    made, _ = optimized(model, inputs=VALUES)
+    assert operators(made) == ["Shape", "Expand", "Relu"]
