@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
+from xflow.blocks.find import find_larger
 from xflow.core.deadline import NEVER, Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
@@ -75,6 +76,7 @@ class Explorer:
             careful=careful,
         )
         self.estimate = estimate
+        self.constants = constants
         self.limits = limits
         self.policy = context.policy
         self.random = random.Random(context.seed)
@@ -132,7 +134,7 @@ class Explorer:
         queue = _Queue(self.random)
         seen = {self.steps.key(graph)}
         found = {root.signature: root}
-        for start in (root, *self._sweeps(root, limits, doubted)):
+        for start in (root, *self._blocks(root), *self._sweeps(root, limits, doubted)):
             queue.push(start)
             seen.add(self.steps.key(start.graph))
             _keep_cheaper(found, start)
@@ -176,13 +178,23 @@ class Explorer:
                 else:
                     focus = _focus(state, step, after, new.moved)
                     depth = state.depth + 1
-                    reached = State(after, cost, path, focus, depth, hope, (state, step))
+                    origin = (state, step)
+                    reached = State(after, cost, path, focus, depth, state.lane, hope, origin)
                 queue.push(reached)
                 if writable:
                     _keep_cheaper(found, reached)
             if state in delayed:
                 queue.push(state)
         return found, False
+
+    def _blocks(self, root: State) -> Iterator[State]:
+        """The given state once for each block that is spelled out, for paths that begin there.
+
+        A block becomes a kernel after several steps that gain nothing; what gains a little
+        elsewhere, in all combinations, would come before them.
+        """
+        for number, block in enumerate(find_larger(root.graph, self.constants), 1):
+            yield replace(root, focus=block, depth=1, lane=number)
 
     def _sweeps(self, root: State, limits: Limits, doubted: Sequence[Step]) -> Iterator[State]:
         """States with one rule applied at all of its places, and then another, while that gains."""
@@ -314,22 +326,47 @@ class _Successor(NamedTuple):
 
 
 class _Queue:
+    """States to expand, by turns of each lane: half of the time, of the one without a block."""
+
+    def __init__(self, order: random.Random) -> None:
+        self._random = order
+        self._lanes: dict[int, _Lane] = {}
+        self._turn = 0
+
+    def push(self, state: State) -> None:
+        lane = self._lanes.setdefault(state.lane, _Lane())
+        lane.push(state, self._random.random())
+
+    def pop(self, limit: float) -> State | None:
+        """The next state whose cost is at most `limit`; dearer ones are forgotten."""
+        self._turn += 1
+        blocks = [number for number in self._lanes if number]
+        first = blocks[self._turn // 2 % len(blocks)] if blocks and self._turn % 2 else 0
+        for number in (first, 0, *blocks):
+            state = self._lanes[number].pop(limit) if number in self._lanes else None
+            if state is not None:
+                return state
+        return None
+
+
+class _Lane:
     """States to expand: by turns the cheapest of all, and the cheapest of the next depth.
 
     Long paths that first cost and then pay would otherwise wait for all states that are cheap.
     """
 
-    def __init__(self, order: random.Random) -> None:
+    def __init__(self) -> None:
         self._layers: list[list[tuple[float, int, float, int, State]]] = []
-        self._random = order
         self._count = 0
         self._turn = 0
 
-    def push(self, state: State) -> None:
+    def push(self, state: State, rank: float) -> None:
+        """Add a state; of those that cost the same, and have paths as long, that of least rank
+        comes first."""
         while len(self._layers) <= state.depth:
             self._layers.append([])
         self._count += 1
-        entry = (state.hope, len(state.path), self._random.random(), self._count, state)
+        entry = (state.hope, len(state.path), rank, self._count, state)
         heapq.heappush(self._layers[state.depth], entry)
 
     def pop(self, limit: float) -> State | None:

@@ -12,6 +12,7 @@ from xflow.core.registry import Operator
 from xflow.cost import Layouts, Use
 from xflow.rewriting.numerics import Hazard
 from xflow.search.constants import Constants
+from xflow.search.ordering import ordered
 from xflow.search.region import Region, passes_blocks
 from xflow.search.seams import parts_of
 
@@ -27,11 +28,11 @@ def cut(
     """
     regions: list[Region] = []
     sensitive = constants.contexts(graph)
-    kernels = find_larger(graph, constants.lookup)
-    kernels += [] if layouts is None else layouts.fused(graph)
+    larger = find_larger(graph, constants.lookup)
+    kernels = larger + ([] if layouts is None else [*layouts.fused(graph)])
     for nodes in levels_of(graph, late=not shifted):
         for component in components_of(nodes):
-            for part in parts_of(component, shifted, kernels, constants.policy):
+            for part in parts_of(ordered(component, larger), shifted, kernels, constants.policy):
                 regions.extend(
                     region_of(graph, members, constants, layouts, sensitive)
                     for members in components_of(part)

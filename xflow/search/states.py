@@ -34,6 +34,8 @@ class State:
     """The nodes that the next step must be near; None: any."""
     depth: int = 0
     """Steps since the search last started afresh."""
+    lane: int = 0
+    """The number of the block that its path begins at; 0: of no particular one."""
     hope: float = 0.0
     """Its cost, or that of a form one step later if that is less."""
     origin: tuple[State, Step] | None = field(default=None, repr=False, compare=False)
