@@ -170,10 +170,14 @@ def measure(model: Shipped, options: argparse.Namespace) -> Row:
 
 
 def opaque_share(row: Row) -> float:
-    """Return the part of the kernels' time in operators that no rule knows, 0 to 1."""
+    """Return the part of the kernels' time in operators that no rule knows, 0 to 1.
+
+    All nodes of an operator are taken to need the same time.
+    """
     profile = row.profiles[0] if row.profiles else {}
     total = sum(profile.values())
-    return sum(profile.get(name, 0.0) for name in {*row.opaque}) / total if total else 0.0
+    spent = sum(profile.get(name, 0.0) * part for name, part in row.opaque.items())
+    return spent / total if total else 0.0
 
 
 def by_family(rows: Iterable[Row], models: Mapping[str, Shipped]) -> dict[str, list[Row]]:

@@ -136,7 +136,7 @@ def measure_file(
         nodes_after=sum(report["after"]["operators"].values()) if report else 0,
         recognised=recognised(report),
         missed=[block for block in report.get("blocks", []) if not block["recognised"]],
-        opaque=[each["what"] for each in report.get("missed", [])],
+        opaque=opaque(report),
         rules=report.get("rules", []),
         phases=report.get("phases", {}),
     )
@@ -157,6 +157,13 @@ def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
         counts[0] += block["recognised"]
         counts[1] += 1
     return dict(sorted(found.items()))
+
+
+def opaque(report: Mapping[str, Any]) -> dict[str, float]:
+    """Return for each operator of which some nodes are opaque the part of them that is."""
+    counts = report["before"]["operators"] if report else {}
+    found = {each["what"]: each["count"] for each in report.get("missed", [])}
+    return {name: count / counts[name] for name, count in found.items() if counts.get(name)}
 
 
 def with_headroom(

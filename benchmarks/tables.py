@@ -41,8 +41,8 @@ class Row:
     output, and how many the model has."""
     missed: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """The blocks that are not recognised, as xflow's report has them."""
-    opaque: list[str] = dataclasses.field(default_factory=list)
-    """The operators that no rule knows, by their names in the runtime's profile."""
+    opaque: dict[str, float] = dataclasses.field(default_factory=dict)
+    """What part of the nodes of an operator no rule knows, by its name, where that is any."""
     rules: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
     profiles: list[Profile] = dataclasses.field(default_factory=list)

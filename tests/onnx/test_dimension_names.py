@@ -92,3 +92,33 @@ def test_so_are_the_sizes_of_given_inputs() -> None:
     model = expanded(["h", "w"], ["h", "w"])
     made, _ = optimized(model, inputs=VALUES)
     assert operators(made) == ["Shape", "Expand", "Relu"]
+
+
+def test_wrong_shapes_of_values_between_operators_are_not_written() -> None:
+    """An exporter declared halves and wholes alike, and the runtime gave one's memory to the other.
+
+    It ended with "Shape mismatch attempting to re-use buffer" once an Identity was left out.
+    """
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, "h", "w"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2, "a", "b"])
+    whole, half = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2, "h", "w"])
+        for name in ("whole", "half")
+    )
+    nodes = [
+        helper.make_node("Relu", ["x"], ["whole"]),
+        helper.make_node("Identity", ["whole"], ["same"]),
+        helper.make_node("MaxPool", ["same"], ["half"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Sigmoid", ["half"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [y], value_info=[whole, half])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made, _ = optimized(model)
+    assert operators(made) == ["Relu", "MaxPool", "Sigmoid"]
+    shapes = {
+        item.name: [dim.dim_param for dim in item.type.tensor_type.shape.dim]
+        for item in made.graph.value_info
+    }
+    assert shapes["half"] == ["n", "", "", ""]
+    assert shapes["whole"] == ["n", "", "h", "w"]
+    assert made.graph.output == model.graph.output

@@ -234,6 +234,36 @@ def test_operators_that_only_the_converter_knows_pass_through(name: str) -> None
     onnx.checker.check_model(ir.to_proto(result), full_check=True)
 
 
+MOVED = {
+    "Squeeze": "n = Shape(x) k = Slice<starts = [1], ends = [2]>(n) i = Squeeze<axes = [0]>(k)",
+    "ReduceProd": "n = Shape(x) i = ReduceProd<keepdims = 0>(n)",
+    "ReduceSum": "n = Shape(x) i = ReduceSum<axes = [0], keepdims = 0>(n)",
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_attributes_that_became_inputs_are_moved_in_arithmetic_on_shapes(name: str) -> None:
+    """The registry leaves that alone, and every export of opset 12 with a dynamic size has it."""
+    text = (
+        '<ir_version: 4, opset_import: ["" : 9]> g (float[N, 3, 4] x) => (float[N, 3, 4] y)'
+        f"{{ {MOVED[name]} f = Cast<to = 1>(i) y = Mul(x, f) }}"
+    )
+    source = onnx.parser.parse_model(text)
+    assert not ceiling(imported(source)).obstacle
+    result = raised(source)
+    moved = [node for node in result.graph if node.op_type in (name, "Slice")]
+    assert moved
+    assert not any({"axes", "starts", "ends"} & set(node.attributes) for node in moved)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    x = np.random.default_rng(0).standard_normal((2, 3, 4), np.float32)
+    before, after = (
+        onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})[0]
+        for proto in (source, ir.to_proto(result))
+    )
+    np.testing.assert_allclose(after, before / (1 + np.exp(-before)), rtol=1e-5, atol=1e-5)
+
+
 OBSTACLES = {
     "an operator that has gone": ('y = Upsample<mode = "nearest">(x, scales)', "Upsample", 9),
     "one whose axis came to mean something else": ("y = Hardmax<axis = 1>(x)", "Hardmax", 12),

@@ -29,6 +29,13 @@ class TestSmallOutputs:
         after = before * np.float32(1.01) if wrong else rounded(before)
         assert bool(difference(before, after, 1e-3, 1e-5).reason) is wrong
 
+    def test_what_a_kernel_is_off_by_is_no_difference_however_small_an_output_is(self) -> None:
+        before = np.full((4, 16), 4e-6, np.float32)
+        after = before + np.float32(1.5e-7)
+        assert compare(before, after, Allowance()).reason
+        assert not compare(before, after, Allowance(kernel=3e-7)).reason
+        assert compare(before, before + np.float32(4e-7), Allowance(kernel=3e-7)).reason
+
     def test_a_turned_sign_is_seen_in_an_output_far_below_the_tolerance(self) -> None:
         before = (1e-6 * ROWS).astype(np.float32)
         assert difference(before, -before, 1e-3, 1e-5).reason

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from xflow.core.errors import SizeError
 from xflow.core.expressions import expression, shortened
-from xflow.core.size import Expr, Size, Symbol, free_symbols, substitute
+from xflow.core.size import Atom, Expr, Quotient, Size, Symbol, free_symbols, substitute
 from xflow.core.size_text import from_ast, readable
 
 
@@ -141,15 +141,24 @@ def is_true(condition: Constraint) -> bool:
     """
     if condition.decided is not None:
         return condition.decided
-    difference = condition.difference
-    return (
-        condition.relation is Relation.AT_LEAST
-        and isinstance(difference, Expr)
-        and all(
-            coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
-            for monomial, coefficient in difference.terms
-        )
+    return condition.relation is Relation.AT_LEAST and _is_natural(condition.difference)
+
+
+def _is_natural(size: Size) -> bool:
+    """Whether a size is a sum of products of symbols, and of quotients of such by numbers."""
+    if not isinstance(size, Expr):
+        return size >= 0
+    return all(
+        coefficient > 0 and all(map(_is_natural_atom, monomial))
+        for monomial, coefficient in size.terms
     )
+
+
+def _is_natural_atom(atom: Atom) -> bool:
+    if isinstance(atom, Quotient):
+        below = atom.denominator
+        return isinstance(below, int) and below > 0 and _is_natural(atom.numerator)
+    return isinstance(atom, Symbol)
 
 
 def all_hold(constraints: Iterable[Constraint]) -> bool:

@@ -21,6 +21,7 @@ from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
 from xflow.onnx.opset import Raising, current_opset
 from xflow.onnx.sizes import SHAPE_OF_AXES, Dimensions, SizeWriter
+from xflow.onnx.types import UNKNOWN
 from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 
 
@@ -214,8 +215,14 @@ class _ModelWriter(Writer):
         return found
 
     def stays(self, node: ir.Node) -> bool:
-        """Whether a node of the model may stay as it is at the opset that is written."""
-        return self.raising is None or self.raising.stays(node)
+        """Whether a node of the model may be copied at the opset that is written."""
+        return self.raising is None or self.raising.stays(node) or bool(self.moved(node))
+
+    def moved(self, node: ir.Node) -> Mapping[str, Sequence[int]]:
+        """The attributes that become inputs when a node is copied, see `Raising.moved`."""
+        if self.raising is None or node in self.imported.positions or self.raising.stays(node):
+            return {}
+        return self.raising.moved(node)
 
     def plan_copy(self, node: Node, source: ir.Node, *, inherit: bool) -> Plan:
         """How to write `node` as a copy of a node of the model, with other inputs."""
@@ -305,12 +312,19 @@ class _ModelWriter(Writer):
                 inputs.append(self.parameter(array, value.name or "parameter"))
             else:
                 inputs.append(self.made[self.imported.values[value]])
+        moved = self.moved(source)
+        for name, numbers in moved.items():
+            inputs.append(self.parameter(np.asarray(numbers, np.int64), f"{source.name}_{name}"))
         outer = {value: self.made[next(given)] for value in captured_values(source)}
         copy = ir.Node(
             source.domain,
             source.op_type,
             inputs,
-            [copy_attribute(attribute, outer) for attribute in source.attributes.values()],
+            [
+                copy_attribute(attribute, outer)
+                for name, attribute in source.attributes.items()
+                if name not in moved
+            ],
             overload=source.overload,
             num_outputs=len(source.outputs),
             version=source.version,
@@ -321,10 +335,23 @@ class _ModelWriter(Writer):
         copy_meta(source, copy)
         for mine, theirs in zip(copy.outputs, source.outputs, strict=True):
             describe(mine, theirs)
+            if theirs.shape is not None and not source.domain:
+                mine.shape = self.known_shape(theirs)
             mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
         self.made.update(zip(node.outputs, copy.outputs, strict=False))
         self.order[copy] = self.numbers[source]
         self.nodes.append(copy)
+
+    def known_shape(self, source: ir.Value) -> ir.Shape | None:
+        """The shape of a value as far as inference knows it, whatever the model declares.
+
+        The runtime reuses the memory of a value for another that is declared to have the same
+        sizes. Where a declaration is wrong, whether that happens depends on the nodes around.
+        """
+        value = self.imported.values.get(source)
+        if value is None or value.type == UNKNOWN:
+            return None
+        return ir.Shape([self.dimension(size) for size in value.shape])
 
     def put_leaf(self, value: Value, source: ir.Value) -> None:
         self.made[value] = self.leaf(source)

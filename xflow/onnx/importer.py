@@ -292,4 +292,9 @@ class _Importer:
             shape = self.integers.output_shape(node, types[0].shape)
             if len(shape) == len(types[0].shape):
                 types = [TensorType(types[0].dtype, shape)]
+        elif len(types) == 1 and node.op_type in ("Concat", "Reshape") and node.inputs[0]:
+            # Where a target is computed, inference tells nothing, and then nothing behind it.
+            shape = self.integers.output_shape(node, ())
+            if shape:
+                types = [TensorType(self.values[node.inputs[0]].type.dtype, shape)]
         return types

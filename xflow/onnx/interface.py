@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 PLACEHOLDERS = frozenset({"none", "null", "unk", "unknown"})
 """What exporters write, in any case, for the name of a dimension that they know nothing of."""
+NAMELESS = string.digits + string.punctuation + string.whitespace
+"""What there is besides in such names, as in `?` and `-1`."""
 
 
 def is_dimension_name(text: str | None) -> bool:
     """Whether dimensions with that name are equal: not those called `?` or `None`."""
-    return text is not None and any(map(str.isalpha, text)) and text.lower() not in PLACEHOLDERS
+    return bool(text and text.strip(NAMELESS)) and str(text).lower() not in PLACEHOLDERS
 
 
 def required_inputs(model: ModelProto) -> list[ValueInfoProto]:

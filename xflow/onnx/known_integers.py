@@ -17,9 +17,11 @@ from xflow.onnx.nodes import HASHED, RANDOM, evaluate_node
 from xflow.onnx.shape_arithmetic import (
     as_shape,
     computed,
+    concatenated,
     cut_shape,
     extents,
     joined_shape,
+    reshaped,
     shape_of,
 )
 from xflow.onnx.types import UNKNOWN
@@ -80,6 +82,12 @@ class KnownIntegers:
             shape, clipped = cut_shape(shapes[0], arrays[1:], inferred)
             self.clipped.update(clipped)
             return shape
+        if node.op_type == "Reshape" and len(inputs) == 2 and arrays[1] is not None:
+            target = reshaped(node, shapes[0], arrays[1])
+            return inferred if target is None else target
+        if node.op_type == "Concat":
+            joined = concatenated(node, shapes)
+            return inferred if joined is None else joined
         if node.op_type == "Expand" and len(inputs) == 2 and arrays[1] is not None:
             target = as_shape(arrays[1])
             if target is not None:

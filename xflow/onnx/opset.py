@@ -3,12 +3,13 @@
 Nodes of the model stay as they are where their operator means the same in the new opset: where its
 schema is the same one, or where the converter of the onnx package leaves the node alone and the
 registry, if it knows the operator, writes it alike in both. What the registry understands is
-otherwise written anew, by its own declaration. Anything else stands in the way.
+otherwise written anew, by its own declaration; of other operators, attributes may have become
+inputs. Anything else stands in the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,20 @@ def current_opset(model: ir.Model) -> int | None:
 
 
 GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+MOVED: Mapping[str, Sequence[str]] = {
+    "Slice": ("starts", "ends", "axes"),
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), ("axes",)),
+    **{
+        f"Reduce{kind}": ("axes",)
+        for kind in (
+            *("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum"),
+            "SumSquare",
+        )
+    },
+}
+"""Attributes that became inputs behind the first one and nothing else, by operator, in order."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +117,54 @@ class Raising:
                 if not self.is_same_schema(node, function.opset_imports.get("")):
                     return f"{node.op_type} in the function {function.name}"
         for node in self.imported.model.graph:
-            if not self.stays(node) and (
-                node not in self.imported.positions or self._written(node, self.target) is None
-            ):
+            if not self.stays(node) and not self._can_be_written(node):
                 return f"{node.op_type} {node.name or ''}".strip()
         return ""
+
+    def _can_be_written(self, node: ir.Node) -> bool:
+        """Whether a node has a counterpart at the new opset: the registry's, or with `moved`."""
+        if node in self.imported.positions:
+            return self._written(node, self.target) is not None
+        return bool(self.moved(node))
+
+    def moved(self, node: ir.Node) -> Mapping[str, Sequence[int]]:
+        """The attributes of a node that are inputs at the new opset, by name, in their order.
+
+        Of one that the registry does not describe, as in arithmetic on shapes; empty where nothing
+        is moved, or something else has changed, too.
+        """
+        return self._moved(node) or {}
+
+    def _moved(self, node: ir.Node) -> Mapping[str, Sequence[int]] | None:
+        """The same; None where something else has changed, or may have."""
+        names = MOVED.get(node.op_type, ())
+        if not names or node.domain or node.op_identifier() in self.imported.model.functions:
+            return None
+        try:
+            old, new = (
+                onnx.defs.get_schema(node.op_type, version, "")
+                for version in (node.version or self.opset, self.target)
+            )
+        except onnx.defs.SchemaError:
+            return None
+        there = [name for name in names if name in node.attributes]
+        rest = node.attributes.keys() - {*names}
+        if (
+            new.deprecated
+            or len(node.inputs) != 1
+            or there != list(names[: len(there)])
+            or [each.name for each in new.inputs][1 : 1 + len(names)] != list(names)
+            or any(node.attributes[name].is_ref() for name in there)
+            or any(name not in new.attributes for name in rest)
+            or any(
+                new.attributes[name].default_value != known.default_value
+                for name, known in old.attributes.items()
+                if name not in names and name in new.attributes
+            )
+        ):
+            return None
+        found = {name: list(node.attributes[name].as_ints()) for name in there}
+        return found if all(found.values()) else None
 
     def stays(self, node: ir.Node) -> bool:
         """Whether a node means the same at the new opset as it stands."""
@@ -127,6 +185,8 @@ class Raising:
 
     def _stays_alone(self, node: ir.Node) -> bool:
         if self.is_same_schema(node):
+            return True
+        if node not in self.imported.positions and self._moved(node) == {}:
             return True
         if node in self.imported.positions and not _equal_calls(
             self._written(node, self.opset), self._written(node, self.target)

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from xflow.core.constraint import at_least, is_true
 from xflow.core.registry import Array, Shape
-from xflow.core.size import Expr, Size, divide
+from xflow.core.size import Expr, Size, divide, product
 
 LIMIT = 1024
 """Most elements of an integer tensor that is followed."""
@@ -111,6 +111,42 @@ def joined_shape(shapes: Sequence[Shape], inferred: Shape, clipped: Mapping[Size
     return tuple(result)
 
 
+def reshaped(node: ir.Node, shape: Shape, target: Array) -> Shape | None:
+    """The shape that a Reshape gives a tensor of this `shape`, where its target says all of it."""
+    left = [axis for axis, size in enumerate(target.tolist()) if size == -1]
+    sizes = as_shape(np.where(target == -1, 1, target)) if target.ndim == 1 else None
+    if sizes is None or len(left) > 1:
+        return None
+    if node.attributes.get_int("allowzero", 0) == 0:
+        if any(size == 0 and axis >= len(shape) for axis, size in enumerate(sizes)):
+            return None
+        sizes = tuple(shape[axis] if size == 0 else size for axis, size in enumerate(sizes))
+    for axis in left:
+        try:
+            whole, rest = divide(product(shape), product(sizes))
+        except (ArithmeticError, ValueError):
+            return None
+        if rest != 0:
+            return None
+        sizes = (*sizes[:axis], whole, *sizes[axis + 1 :])
+    return sizes
+
+
+def concatenated(node: ir.Node, shapes: Sequence[Shape]) -> Shape | None:
+    """The shape of tensors joined along an axis, which are equal along all others or do not run.
+
+    Of sizes that have to be equal, a number says most.
+    """
+    rank, axis = len(shapes[0]), node.attributes.get_int("axis", 0)
+    if any(len(shape) != rank for shape in shapes) or not -rank <= axis < rank:
+        return None
+    result: list[Size] = []
+    for place, sizes in enumerate(zip(*shapes, strict=True)):
+        numbers = [size for size in sizes if isinstance(size, int)]
+        result.append(sum(sizes) if place == axis % rank else [*numbers, sizes[0]][0])
+    return tuple(result)
+
+
 def as_shape(array: Array) -> Shape | None:
     """A vector of sizes as a shape; None for one with elements that may be negative."""
     if array.ndim != 1:
@@ -167,7 +203,12 @@ def _concat(node: ir.Node, *parts: Array) -> Array:
     return np.concatenate([p.astype(object) for p in parts], axis=node.attributes.get_int("axis"))
 
 
-def _slice(node: ir.Node, data: Array, starts: Array, ends: Array, *rest: Array) -> Array:
+def _slice(node: ir.Node, data: Array, *given: Array) -> Array:
+    if not given:  # attributes, before opset 10
+        names = ("starts", "ends", "axes")
+        found = (node.attributes.get_ints(name, None) for name in names)
+        given = tuple(np.asarray(each) for each in found if each is not None)
+    starts, ends, *rest = given
     axes = rest[0].tolist() if rest else list(range(starts.size))
     steps = rest[1].tolist() if len(rest) > 1 else [1] * starts.size
     index = [slice(None)] * data.ndim

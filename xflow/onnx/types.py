@@ -49,6 +49,8 @@ class SymbolNames:
     of_dimension: dict[str, str] = field(default_factory=dict)
     distrusted: Collection[str] = ()
     """Names that stand for dimensions which differ: each of them gets a new symbol, too."""
+    _names: dict[Size, str] = field(default_factory=dict)
+    """The names of dimensions by their symbols."""
     _taken: dict[str, int] = field(default_factory=dict)
     """The names that there are, each with how many were made of it."""
 
@@ -60,7 +62,8 @@ class SymbolNames:
         if name is None or name in self.distrusted or not is_dimension_name(name):
             return symbol(self._fresh("unknown"))
         if name not in self.of_dimension:
-            self.of_dimension[name] = self._fresh(name)
+            self.of_dimension[name] = own = self._fresh(name)
+            self._names[symbol(own)] = name
         return symbol(self.of_dimension[name])
 
     def _fresh(self, name: str) -> str:
@@ -81,8 +84,7 @@ class SymbolNames:
         """The dimension of an ONNX shape that is `size`; None for one that has no name."""
         if isinstance(size, int):
             return size
-        names = {symbol(own): name for name, own in self.of_dimension.items()}
-        name = names.get(size)
+        name = self._names.get(size)
         return None if name is None or name.startswith(_INVENTED) else name
 
 

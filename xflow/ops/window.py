@@ -187,12 +187,17 @@ def resolve_pads(
         return tuple(int(p) for p in given) if len(given) == 2 * rank else None
     if mode == "VALID":
         return (0,) * (2 * rank)
-    extents, known = literals(shape[2:]), literals(kernel)
-    if mode not in ("SAME_UPPER", "SAME_LOWER") or extents is None or known is None:
+    known = literals(kernel)
+    if mode not in ("SAME_UPPER", "SAME_LOWER") or known is None:
         return None
     less_half, more_half = [], []
-    for n, k, s, d in zip(extents, known, strides, dilations, strict=True):
-        total = max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+    for n, k, s, d in zip(shape[2:], known, strides, dilations, strict=True):
+        if s == 1:
+            total = d * (k - 1)  # whatever the extent is
+        elif isinstance(n, int):
+            total = max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+        else:
+            return None
         less_half.append(total // 2)
         more_half.append(total - total // 2)
     if mode == "SAME_UPPER":

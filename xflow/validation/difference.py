@@ -42,6 +42,9 @@ CODES = 4 / 255
 runtime fuses other operators: some of what it rounds to codes lies half-way between two."""
 ROUNDED = 2.0**-10
 """What rounded factors (TF32, of 11 digits) may add to that, as a part of the largest element."""
+SIGMOID = 3e-7
+"""By how much two results of the runtime's Sigmoid may differ where its arguments hardly do: it is
+one half and a rational function, and up to 1.7e-7 off, also where its results are small."""
 TOP = 5
 """Largest elements of a row whose order is compared."""
 
@@ -82,6 +85,8 @@ class Allowance:
     these tolerances, too: signs, the order of the largest elements, and elements that only `atol`
     permits.
     The result after may be `near` times as far from them as the one before.
+
+    `kernel`: how far apart two results of the kernel that makes the output may be.
     """
 
     rtol: float = 1e-3
@@ -89,6 +94,7 @@ class Allowance:
     refines: bool = False
     precise: bool = False
     near: float = AS_NEAR
+    kernel: float = 0.0
 
 
 def difference(
@@ -335,6 +341,7 @@ class _Real:
         scale, whole = _magnitudes(size)
         # An output that is all zero has no scale but the one at which errors start to matter.
         near = self.allowance.atol * (min(1.0, float(size.max())) or 1.0)
+        near = max(near, self.allowance.kernel)
         floor = near / rtol if near > 0 and rtol > 0 else whole or 1.0
         base = np.maximum(np.maximum(size, scale), max(floor, self.least))
         relative = rtol * np.maximum(size, scale) + ROUNDINGS * self.least

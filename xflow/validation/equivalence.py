@@ -23,6 +23,7 @@ from xflow.validation.difference import (
     AMPLIFIED,
     AS_NEAR,
     ROUNDED,
+    SIGMOID,
     Allowance,
     Difference,
     compare,
@@ -333,7 +334,10 @@ class _Check:
         )
         parts = {
             name: compare(
-                value, outputs[name], allowance, None if exact is None else exact.get(name)
+                value,
+                outputs[name],
+                replace(allowance, kernel=SIGMOID if name in self.reference.sigmoids else 0.0),
+                None if exact is None else exact.get(name),
             )
             for name, value in old.items()
         }

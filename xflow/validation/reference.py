@@ -63,6 +63,10 @@ TRIED = 2**21
 """Most elements of inputs in trials of whether a model runs; default sizes may have more."""
 EXACT_PART = 0.2
 """The part of the time left that this may take."""
+MOVING = frozenset(
+    {"Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Operators that keep the elements of their first input as they are."""
 
 OPERATOR_FAILED = re.compile(
     r"while running (?P<op>\S+) node\. Name:'(?P<name>[^']*)' Status Message: (?P<why>.*)"
@@ -325,6 +329,19 @@ class Reference:
     ) -> dict[int, Outputs] | None:
         runner = replace(self.runner(model), options=options)
         return self._run_exactly(runner, numbers, deadline, wide=False)
+
+    @cached_property
+    def sigmoids(self) -> frozenset[str]:
+        """The outputs of the model that a Sigmoid makes, or movements of what it makes."""
+        makers = {name: node for node in load_proto(self.model).graph.node for name in node.output}
+        found = set()
+        for name in self.outputs[0] if self.outputs else ():
+            node = makers.get(name)
+            while node is not None and node.op_type in MOVING and not node.domain:
+                node = makers.get(node.input[0])
+            if node is not None and node.op_type == "Sigmoid" and not node.domain:
+                found.add(name)
+        return frozenset(found)
 
     @cached_property
     def has_codes(self) -> bool:
