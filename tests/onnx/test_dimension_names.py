@@ -40,7 +40,7 @@ def expanded(of_x: list[str], of_y: list[str]) -> onnx.ModelProto:
 def optimized(model: onnx.ModelProto, **how: Any) -> tuple[onnx.ModelProto, Sequence[str]]:
     """The model with fewer operators, and what was said of it."""
     result = xflow.optimize(model, objective="nodes", cost="estimated", budget=5, threads=1, **how)
-    return ir.to_proto(result.model), result.report.messages
+    return ir.to_proto(result.model), [*result.report.messages, *result.report.warnings]
 
 
 def run(model: onnx.ModelProto) -> np.ndarray:
@@ -86,6 +86,20 @@ def test_what_was_done_without_a_name_is_certified_without_it(tmp_path: Path) ->
     arguments = ["optimize", str(before), str(after), *how, *shapes, "--report", str(report)]
     assert main(arguments) == 0
     assert main(["certify", str(before), str(after), str(report)]) == 0
+
+
+def test_what_is_frozen_before_knows_no_more() -> None:
+    """Weights that are inputs, too, become constants in a copy of the model."""
+    model = expanded(["h", "w"], ["h", "w"])
+    weight = onnx.numpy_helper.from_array(np.ones((1, 1), np.float32), "one")
+    model.graph.initializer.append(weight)
+    model.graph.input.append(helper.make_tensor_value_info("one", TensorProto.FLOAT, [1, 1]))
+    model.graph.node[3].output[0] = "positive"
+    model.graph.node.append(helper.make_node("Sub", ["positive", "one"], ["z"]))
+    assert "Expand" not in operators(optimized(model)[0])
+    made, said = optimized(model, input_shapes=SIZES)
+    assert "Expand" in operators(made)
+    assert not [text for text in said if "dropped" in text]
 
 
 def test_so_are_the_sizes_of_given_inputs() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from xflow.onnx.copying import copy_meta
+
 CONSTANTS = 4
 """The IR version from which on an initializer need not be an input."""
 
@@ -30,6 +32,7 @@ def frozen(model: ir.Model) -> ir.Model:
     if not names:
         return model
     copy = model.clone()
+    copy_meta(model, copy)
     kept = [value for value in copy.graph.inputs if value.name not in names]
     copy.graph.inputs.clear()
     copy.graph.inputs.extend(kept)

@@ -17,6 +17,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from xflow.onnx.copying import copy_meta
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import is_defined_elsewhere, subgraphs
 from xflow.rewriting.replacement import Replacement
@@ -59,6 +60,7 @@ def inlined(model: ir.Model, wanted: Collection[Call] | None = None) -> Inlined:
     called are left out. The model is not changed; weights are shared.
     """
     copy = model.clone()
+    copy_meta(model, copy)
     used = _reachable(copy)
     origin: dict[ir.Node, Call] = {}
     waiting: dict[ir.Node, Call] = {node: (number,) for number, node in enumerate(copy.graph)}

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow.onnx.checker import check_message
+from xflow.onnx.copying import copy_meta
 from xflow.onnx.external_data import has_external_data
 from xflow.onnx.inference import infer_shapes
 from xflow.onnx.nodes import captured_values, graph_attributes
@@ -47,6 +48,7 @@ def optimize_bodies(model: ir.Model, optimize: Optimize) -> Rewritten | None:
     Bodies inside bodies are met by `optimize` itself. The model is not changed.
     """
     copy = model.clone()
+    copy_meta(model, copy)
     types = infer_types(copy)[0]
     places = [
         (position, node, attribute, body)
@@ -123,7 +125,9 @@ def _standalone(
         check_message(alone)
     except Exception:  # inputs without types, and the like
         return None
-    return from_message(alone)
+    made = from_message(alone)
+    copy_meta(model, made)
+    return made
 
 
 def _weight(value: ir.Value) -> ir.TensorProtocol | None:
