@@ -23,6 +23,9 @@ from xflow.core.fold import no_constants
 from xflow.core.intervals import FUNCTIONS, Range
 from xflow.core.node import MayBe, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array
+from xflow.core.size import symbol
+from xflow.core.size_text import parse_size
+from xflow.core.spec import Call, OfSize
 from xflow.onnx.importer import import_model
 from xflow.search.constants import Constants
 
@@ -422,3 +425,22 @@ def test_functions_of_what_is_never_a_number_have_a_range(never: Range) -> None:
     assert FUNCTIONS["reciprocal"](never, floats).nan == never.nan
     for exponent in (Range(0.3, 0.3), Range(-0.3, -0.3), Range(0.1, 0.2)):
         assert FUNCTIONS["power"](never, exponent, floats).nan >= never.nan
+
+
+@pytest.mark.parametrize("extent", ["h", "h//2", "2*h + 1", "h*w"])
+def test_a_mean_over_dynamic_extents_is_a_number(extent: str) -> None:
+    """Each dimension has at least one element, so that the mean divides by no 0."""
+    x = leaf("x", TensorType("FLOAT", (1, 3, parse_size(extent), 4)))
+    for op, attributes in (("GlobalAveragePool", {}), ("ReduceMean", {"axes": (2, 3)})):
+        mean = apply(op, [apply("Relu", [x])[0]], attributes)[0]
+        assert Ranges(no_constants).of(mean).is_real
+        assert not Ranges(no_constants, Assumption.NONE).of(mean).is_real
+
+
+def test_a_quotient_by_an_index_may_be_none() -> None:
+    index = OfSize(symbol("i0"))
+    count = OfSize(symbol("h"))
+    reading = Ranges(no_constants)
+    x = leaf("x", TensorType("FLOAT", (symbol("h"),)))
+    assert reading.of_numbers(x, Call("reciprocal", (count,))).is_real
+    assert not reading.of_numbers(x, Call("reciprocal", (index,))).is_real

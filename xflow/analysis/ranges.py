@@ -33,14 +33,14 @@ from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
 from xflow.core.assumptions import DEFAULT, Assumption, moderate
 from xflow.core.composite import Composite
-from xflow.core.constraint import Constraint
+from xflow.core.constraint import Constraint, at_least, is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import walk
 from xflow.core.intervals import ANYTHING, FUNCTIONS, NOWHERE, Floats, Range, negated
 from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Operator, broadcast_index
-from xflow.core.size import Symbol, free_symbols, opaque_integers, replace_opaque, symbol
+from xflow.core.size import INDEX, free_symbols, opaque_integers, replace_opaque, symbol
 from xflow.core.sorts import BOOL, FLOATS, INTEGERS, integer_range
 from xflow.core.spec import (
     ONE,
@@ -649,7 +649,7 @@ class _Reading:
                 return Range(math.inf, -math.inf)
             case OfSize():
                 bound = self.floats.moderate or self.floats.largest
-                return Range(0.0 if _is_extent(e) else -bound, bound)
+                return Range(0.0 if is_true(at_least(e.size, 0)) else -bound, bound)
             case Plus(args):
                 total = self.floats.sum([self._read(arg) for arg in args])
                 # A kernel may pass over NaN, and give another maximum.
@@ -680,6 +680,8 @@ class _Reading:
             case Call(function, args):
                 if function not in FUNCTIONS:
                     return ANYTHING
+                if function == "reciprocal" and self.floats.moderate and _is_count(args[0]):
+                    return Range(0.0, 1.0, nonzero=True)
                 return FUNCTIONS[function](*map(self._read, args), self.floats)
         return ANYTHING
 
@@ -728,11 +730,15 @@ class _Reading:
         return replace(total, low=max(total.low, *bounds)) if bounds else total
 
 
-def _is_extent(e: OfSize) -> bool:
-    """Whether an integer is the extent of a tensor, or a product of extents: at least 0."""
-    return all(
-        coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
-        for monomial, coefficient in e.size.terms
+def _is_count(e: Scalar) -> bool:
+    """Whether an integer is made of extents, and not of indices, as the number in a mean is.
+
+    It is at least 1: each dimension has an element.
+    """
+    return (
+        isinstance(e, OfSize)
+        and is_true(at_least(e.size, 0))
+        and not any(map(INDEX.fullmatch, free_symbols(e.size)))
     )
 
 

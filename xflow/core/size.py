@@ -8,6 +8,7 @@ expression without these is an ``int``.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ class Symbol:
 
     def __str__(self) -> str:
         return self.name
+
+
+INDEX = re.compile(r"_?i\d+|_k\d+")
+"""Symbols of indices: those that analyses give names to, and those that specifications bind."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ size often leave it behind), so it counts only for operators that inference does
 from __future__ import annotations
 
 import keyword
-import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow.core.node import TensorType
-from xflow.core.size import Size, symbol
+from xflow.core.size import INDEX, Size, symbol
 from xflow.onnx.inference import infer_shapes
 from xflow.onnx.interface import is_dimension_name
 from xflow.onnx.nodes import constant_tensor
@@ -30,10 +29,6 @@ _SMALL = 1024
 
 LONGEST = 60
 """Characters of a dimension's name that its size symbol has: sizes are told in texts."""
-
-_INDEX = re.compile(r"_?i\d+|_k\d+")
-"""Names that the analyses give to indices, and specifications to those that they bind: a dimension
-that is called so gets another symbol."""
 
 _INVENTED = "unk__"
 """How the names begin that inference invents for dimensions."""
@@ -73,7 +68,7 @@ class SymbolNames:
         # Sizes are written as expressions and read again, in which a keyword is no name.
         base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
         fresh, number = base, self._taken.get(base, 1)
-        while fresh in self._taken or _INDEX.fullmatch(fresh):
+        while fresh in self._taken or INDEX.fullmatch(fresh):  # a dimension is no index
             number += 1
             fresh = f"{base}_{number}"
         self._taken[base] = number
