@@ -191,7 +191,7 @@ def test_what_is_measurably_slower_is_not_given(
 ) -> None:
     timing = Timing((1.0, 1.0))
     compared = Comparison(high - 0.02, high - 0.04, high, timing, timing, 2)
-    monkeypatch.setattr(Measurer, "compare", lambda *_, **__: compared)
+    monkeypatch.setattr(Measurer, "compare_at_each", lambda *_, **__: (compared,))
     result = xflow.optimize(NARROW, rules=RULES, objective="nodes", budget=2, threads=1, check=1)
     assert result.report.changed is changed
     assert any("measurably slower" in text for text in result.report.messages) is not changed
@@ -201,7 +201,7 @@ def test_nothing_is_timed_with_estimated_cost(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("timed")
 
-    monkeypatch.setattr(Measurer, "time_together", refuse)
+    monkeypatch.setattr(Measurer, "time_at_each", refuse)
     assert estimated(NARROW, objective="nodes").report.latency_before is None
 
 

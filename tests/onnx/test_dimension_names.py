@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -13,7 +14,12 @@ from onnx import TensorProto, helper
 
 import xflow
 from xflow.cli import main
+from xflow.onnx.importer import import_model
 from xflow.onnx.interface import is_dimension_name
+from xflow.onnx.subgraphs import optimize_bodies
+from xflow.onnx.types import DISTRUSTED
+from xflow.pipeline.context import Run
+from xflow.pipeline.preparation import begin
 
 SIZES = {"x": (4, 6), "y": (1, 6)}
 VALUES = {name: np.random.default_rng(0).random(s, np.float32) for name, s in SIZES.items()}
@@ -136,3 +142,33 @@ def test_wrong_shapes_of_values_between_operators_are_not_written() -> None:
     assert shapes["half"] == ["n", "", "", ""]
     assert shapes["whole"] == ["n", "", "h", "w"]
     assert made.graph.output == model.graph.output
+
+
+def test_bodies_distrust_what_their_model_does() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in "xy")
+    z = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+    shape, moved = (
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Expand", ["y", "s"], ["e"]),
+    )
+    branch = helper.make_graph(
+        [shape, moved], "then", [], [helper.make_empty_tensor_value_info("e")]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Identity", ["y"], ["o"])],
+        "else",
+        [],
+        [helper.make_empty_tensor_value_info("o")],
+    )
+    chosen = helper.make_node("If", ["flag"], ["z"], then_branch=branch, else_branch=other)
+    flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
+    graph = helper.make_graph([chosen], "g", [flag, x, y], [z])
+    opset = helper.make_opsetid("", 17)
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[opset], ir_version=8))
+    model.meta[DISTRUSTED] = {"N"}
+    bodies: list[ir.Model] = []
+    optimize_bodies(model, lambda place, body, share: bodies.append(body))
+    run = cast(Run, SimpleNamespace(shapes=[{}], inputs=(), keep_initializer_inputs=False))
+    known = {value.name: value for value in bodies[0].graph.inputs}
+    imported = import_model(begin(bodies[0], run).model, inner=True)
+    assert imported.values[known["x"]].shape != imported.values[known["y"]].shape

@@ -164,14 +164,16 @@ def test_rewrites_without_newer_operators_remain_where_raising_does_not_pay(
 ) -> None:
     """All together are slower than the input; those that keep the opset are faster."""
 
-    def compare(self: object, before: Path, after: Path, *_: object, **__: object) -> Comparison:
+    def compare(
+        self: object, before: Path, after: Path, *_: object, **__: object
+    ) -> tuple[Comparison]:
         opset = onnx.load(after).opset_import[0].version
         ratio = 1.5 if opset == 18 else 0.5
         once = Timing((1.0, 1.0))
-        return Comparison(ratio, ratio - 0.1, ratio + 0.1, once, once, 3)
+        return (Comparison(ratio, ratio - 0.1, ratio + 0.1, once, once, 3),)
 
     rules = [*SWISH, *parse_rules("rule relus\n  in x[...]\n  from Relu(Relu(x))\n  to Relu(x)\n")]
-    monkeypatch.setattr(measure.Measurer, "compare", compare)
+    monkeypatch.setattr(measure.Measurer, "compare_at_each", compare)
     monkeypatch.setattr(
         attempts, "CostsAtSettings", lambda *a, **k: Unmeasured(Estimator(TargetModel(calls={})))
     )

@@ -281,11 +281,11 @@ def compared(ratio: float, low: float, passes: int) -> Comparison:
 def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
-    def timed(*_: object, deadline: Deadline, **__: object) -> Comparison:
+    def timed(*_: object, deadline: Deadline, **__: object) -> tuple[Comparison]:
         given.append(deadline.left)
-        return compared(1.05, 1.04, 9)
+        return (compared(1.05, 1.04, 9),)
 
-    monkeypatch.setattr(measure.Measurer, "compare", timed)
+    monkeypatch.setattr(measure.Measurer, "compare_at_each", timed)
     monkeypatch.setattr(attempts, "CostsAtSettings", lambda *a, **k: Unmeasured())
     monkeypatch.setattr(gate, "CHECKED_PER_S", 1.0)  # bytes
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
@@ -307,7 +307,8 @@ def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.Mon
 def test_the_rewritten_model_is_given_only_if_it_is_measurably_faster(
     low: float, passes: int, changed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure.Measurer, "compare", lambda *a, **k: compared(1.05, low, passes))
+    found = (compared(1.05, low, passes),)
+    monkeypatch.setattr(measure.Measurer, "compare_at_each", lambda *a, **k: found)
     monkeypatch.setattr(attempts, "CostsAtSettings", lambda *a, **k: Unmeasured())
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert result.report.changed is changed

@@ -1,6 +1,6 @@
 """Which rewrites help the whole model, and that those which do harm are left out."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from xflow.core.node import Opaque, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.measure import Measurer
+from xflow.cost.measure import Measurer, Setting
 from xflow.cost.model import CostsAtSettings
 from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import Replacement, Replacements, apply_replacements
@@ -133,14 +133,16 @@ def relus(path: Path) -> int:
     return sum(node.op_type == "Relu" for node in model.graph.node)
 
 
-def time_by_relus(self: Measurer, before: Path, after: Path, *_: object, **__: object) -> Any:
-    return compared(float(relus(before)), float(relus(after)))
+def time_by_relus(
+    self: Measurer, before: Path, after: Path, _: float, settings: Sequence[Setting], **__: object
+) -> Any:
+    return (compared(float(relus(before)), float(relus(after))),) * len(settings)
 
 
 @pytest.fixture
 def staged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Models take a second for each Relu; nothing else is measured."""
-    monkeypatch.setattr(Measurer, "compare", time_by_relus)
+    monkeypatch.setattr(Measurer, "compare_at_each", time_by_relus)
     monkeypatch.setattr(attempts, "CostsAtSettings", lambda *_: Unmeasured())
     path = tmp_path / "model.onnx"
     onnx.save(separated(), path)
@@ -209,10 +211,12 @@ def test_the_worst_setting_decides(
 ) -> None:
     ratios: dict[tuple[int, ...], float] = {(2, 96): 1.5, (7, 96): slower}
 
-    def by_shape(*_: object, shapes: Mapping[str, tuple[int, ...]], **__: object) -> Comparison:
-        return compared(ratios[shapes["x"]], 1.0)
+    def by_shape(
+        _: object, __: Path, ___: Path, ____: float, settings: Sequence[Setting], **_____: object
+    ) -> tuple[Comparison, ...]:
+        return tuple(compared(ratios[tuple(each.shapes["x"])], 1.0) for each in settings)
 
-    monkeypatch.setattr(Measurer, "compare", by_shape)
+    monkeypatch.setattr(Measurer, "compare_at_each", by_shape)
     monkeypatch.setattr(attempts, "search", proposing("fewer"))
     result = optimized(staged, input_shapes=SETTINGS)
     report = result.report

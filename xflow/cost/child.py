@@ -380,9 +380,12 @@ def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
         except Exception as error:  # the runtime raises many types; each costs one model
             results[index] = {"failed": reason(error)}
     samples: dict[int, list[list[float]]] = {index: [] for index in runners}
-    for feeds in zip(*(sets for _, sets in request["models"]), strict=True):
+    all_feeds = list(zip(*(sets for _, sets in request["models"]), strict=True))
+    for number, feeds in enumerate(all_feeds):
         fed = [(index, runner, feeds[index]) for index, runner in runners.items()]
-        found, failed = time_on(fed, steps, request, deadline)
+        now = time.perf_counter()
+        until = now + (deadline - now) / (len(all_feeds) - number)
+        found, failed = time_on(fed, steps, request, until)
         for index, text in failed.items():
             results[index] = {"failed": text}
             del runners[index], samples[index]

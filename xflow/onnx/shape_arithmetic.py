@@ -135,8 +135,10 @@ def reshaped(node: ir.Node, shape: Shape, target: Array) -> Shape | None:
 def concatenated(node: ir.Node, shapes: Sequence[Shape]) -> Shape | None:
     """The shape of tensors joined along an axis, which are equal along all others or do not run.
 
-    Of sizes that have to be equal, a number says most.
+    Of sizes that have to be equal, a number says most. The runtime takes parts without elements of
+    whatever extents.
     """
+    shapes = [shape for shape in shapes if 0 not in shape] or shapes
     rank, axis = len(shapes[0]), node.attributes.get_int("axis", 0)
     if any(len(shape) != rank for shape in shapes) or not -rank <= axis < rank:
         return None

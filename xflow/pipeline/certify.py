@@ -125,7 +125,7 @@ def _prepared(
     And what the rewrites of the graphs inside its operators take for granted.
     """
     assumed: Counter[Assumption] = Counter()
-    model.meta[DISTRUSTED] = log.distrusted
+    model.meta[DISTRUSTED] = {*model.meta.get(DISTRUSTED, ()), *log.distrusted}
     model = frozen(model) if log.frozen else model
     if log.inlined:
         model = _with_calls(model, log.inlined)

@@ -57,7 +57,9 @@ def begin(source: ir.Model, run: Run) -> Prepared:
     """The model as it is, but for weights that are inputs."""
     given = [*run.shapes, *(each.shapes for each in run.inputs)]
     seen = interface(source)
-    distrusted = frozenset[str]().union(*(contradicted(seen, shapes) for shapes in given))
+    # What the model around a body distrusts, its body does, too.
+    distrusted = frozenset[str](source.meta.get(DISTRUSTED, ()))
+    distrusted = distrusted.union(*(contradicted(seen, shapes) for shapes in given))
     source.meta[DISTRUSTED] = distrusted
     model = source if run.keep_initializer_inputs else frozen(source)
     notes = tuple(

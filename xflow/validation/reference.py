@@ -332,10 +332,14 @@ class Reference:
 
     @cached_property
     def sigmoids(self) -> frozenset[str]:
-        """The outputs of the model that a Sigmoid makes, or movements of what it makes."""
+        """The outputs in 32 bits that a Sigmoid on the processor makes, or movements of that."""
+        if self.target.provider != "cpu":
+            return frozenset()
         makers = {name: node for node in load_proto(self.model).graph.node for name in node.output}
         found = set()
-        for name in self.outputs[0] if self.outputs else ():
+        for name, value in (self.outputs[0] if self.outputs else {}).items():
+            if getattr(value, "dtype", None) != np.float32:
+                continue
             node = makers.get(name)
             while node is not None and node.op_type in MOVING and not node.domain:
                 node = makers.get(node.input[0])
