@@ -94,7 +94,7 @@ def test_what_does_not_depend_on_a_kernel_comes_before_its_nodes() -> None:
     out = call("MatMul", changed, values)
     kernel = [value.node for value in (scores, masked, found, out)]
     nodes = [node for node in Graph((out,)).nodes if not isinstance(node.op, Leaf)]
-    order = list(ordered(nodes, [frozenset(kernel)]))
+    order = list(ordered(nodes, [frozenset(kernel)], 1))
     place = {node: number for number, node in enumerate(order)}
     assert sorted(place.values()) == list(range(len(nodes)))
     assert all(
@@ -104,4 +104,5 @@ def test_what_does_not_depend_on_a_kernel_comes_before_its_nodes() -> None:
         if value.node in place
     )
     assert order[-5:] == [*kernel[:3], changed.node, kernel[3]]
-    assert ordered(nodes, []) == nodes
+    assert ordered(nodes, [], 1) == nodes
+    assert ordered(nodes, [frozenset(kernel)], len(nodes)) == nodes

@@ -32,7 +32,8 @@ def cut(
     kernels = larger + ([] if layouts is None else [*layouts.fused(graph)])
     for nodes in levels_of(graph, late=not shifted):
         for component in components_of(nodes):
-            for part in parts_of(ordered(component, larger), shifted, kernels, constants.policy):
+            in_order = ordered(component, larger, constants.policy.region_nodes)
+            for part in parts_of(in_order, shifted, kernels, constants.policy):
                 regions.extend(
                     region_of(graph, members, constants, layouts, sensitive)
                     for members in components_of(part)

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from xflow.core.node import Node
 
 
-def ordered(nodes: Sequence[Node], kernels: Iterable[frozenset[Node]]) -> Sequence[Node]:
+def ordered(nodes: Sequence[Node], kernels: Iterable[frozenset[Node]], most: int) -> Sequence[Node]:
     """`nodes`, which stand behind what they read, in another such order, as near to the old one.
 
     What stands between the nodes of one of `kernels` and does not depend on them, such as the
     values of an attention between its scores and its sum, or its mask, comes before them all: then
-    no cut has to choose between them.
+    no cut has to choose between them. Up to `most` nodes need not be cut, and stay as they are.
     """
+    if len(nodes) <= most:
+        return nodes
     inside = set(nodes)
     order = list(nodes)
     for kernel in (kernel & inside for kernel in kernels):
