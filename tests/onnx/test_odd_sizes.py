@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 from operator_cases import build, cases, run_onnxruntime
@@ -128,3 +129,22 @@ def test_a_model_with_empty_tensors_is_optimized(body: str) -> None:
         run_onnxruntime(model, arrays), run_onnxruntime(after, arrays), strict=True
     ):
         np.testing.assert_array_equal(old, new)
+
+
+def test_a_part_without_elements_says_nothing_of_the_other_extents() -> None:
+    """The runtime joins it to parts of any batch, and inference takes its batch for that of all."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[batch, t, 8] x) => (float[a, b, 2, 4] y)'
+        "<int64[4] target = {0, 0, 2, 4}> {"
+        " k = Reshape(x, target) kk = Concat<axis = 1>(past, k)"
+        " mean = ReduceMean<axes = [0], keepdims = 1>(kk) y = Relu(mean) }"
+    )
+    past = onnx.numpy_helper.from_array(np.zeros((1, 0, 2, 4), np.float32), "past")
+    model.graph.initializer.append(past)
+    result = optimize(model, objective="nodes", cost="estimated", budget=5, threads=1)
+    x = np.random.default_rng(0).standard_normal((3, 5, 8)).astype(np.float32)
+    before, after = (
+        onnxruntime.InferenceSession(each.SerializeToString()).run(None, {"x": x})[0]
+        for each in (model, ir.to_proto(result.model))
+    )
+    np.testing.assert_array_equal(before, after)

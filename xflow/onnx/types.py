@@ -174,6 +174,8 @@ def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
             if not value.is_graph_input():
                 graph.inputs.append(value)
     known = _is_known(copy)
+    for node in graph:
+        _leave_out_empty_parts(node)
     for node in list(graph):
         tensor = constant_tensor(node)
         if tensor is not None and tensor.nbytes > _SMALL and not _is_output(node.outputs[0]):
@@ -192,6 +194,29 @@ def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
                 if not _is_output(output):
                     output.type = None
     return copy
+
+
+def _leave_out_empty_parts(node: ir.Node) -> None:
+    """Let a Concat join only parts with elements, as the runtime does.
+
+    Inference takes the extents of the others for those of the result, too.
+    """
+    if node.op_type != "Concat" or node.domain:
+        return
+    parts = [value for value in node.inputs if value is not None and not _is_empty(value)]
+    if 0 < len(parts) < len(node.inputs):
+        for position, value in enumerate(parts):
+            node.replace_input_with(position, value)
+        node.resize_inputs(len(parts))
+
+
+def _is_empty(value: ir.Value) -> bool:
+    """Whether a constant or an input is known to have no element."""
+    producer = value.producer()
+    tensor = value.const_value if producer is None else constant_tensor(producer)
+    shape = value.shape if tensor is None else tensor_shape(tensor)
+    known = tensor is not None or producer is None
+    return known and shape is not None and 0 in tuple(shape)
 
 
 def _told_apart(shape: ir.Shape, prefix: str, distrusted: Collection[str]) -> ir.Shape:

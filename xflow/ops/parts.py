@@ -10,6 +10,7 @@ import numpy as np
 
 from xflow.core.arguments import axis, declare, integers, sizes
 from xflow.core.constraint import at_least, equal, less
+from xflow.core.errors import ShapeError
 from xflow.core.registry import (
     Array,
     Attributes,
@@ -45,6 +46,19 @@ class Concat(Movement):
         Example(((2,),), {"axis": 0}),
         Example(((2, 0), (2, 3), (2, 0)), {"axis": 1}),
     )
+
+    def from_onnx(self, call: OnnxCall) -> Understood | None:
+        shapes = [shape for shape in call.shapes if shape is not None]
+        found = super().from_onnx(call)
+        if found is None or not any(0 in shape for shape in shapes):
+            return found
+        # The runtime joins parts without elements whatever their other extents are.
+        need = Need()
+        try:
+            self.shape(shapes, found[0], need)
+        except ShapeError:
+            return None
+        return None if need.conditions else found
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         first = shapes[0]
