@@ -22,7 +22,7 @@ from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, apply, complete_attributes, leaf
 from xflow.core.registry import Example, OnnxCall, Shape
-from xflow.core.size import symbols
+from xflow.core.size import symbol, symbols
 from xflow.onnx.region import region_model
 from xflow.ops import by_onnx, operator
 
@@ -333,6 +333,25 @@ def test_same_padding_counts_the_dilated_kernel() -> None:
     understood = operator("Conv").from_onnx(call)
     assert understood is not None
     assert understood[0]["pads"] == (2, 2)
+
+
+def test_a_dilated_pool_of_the_same_extent_is_not_understood() -> None:
+    """The runtime chooses the pads for a kernel without holes, unlike ONNX's formula."""
+    shapes: tuple[Shape, ...] = ((1, 2, 7),)
+    how: dict[str, Any] = {"kernel_shape": [3], "auto_pad": "SAME_UPPER"}
+    for name in ("MaxPool", "AveragePool"):
+        assert operator(name).from_onnx(node(name, shapes, 19, **how)) is not None
+        assert operator(name).from_onnx(node(name, shapes, 19, **how, dilations=[2])) is None
+
+
+def test_same_padding_needs_no_extent_where_the_stride_is_1() -> None:
+    shapes: tuple[Shape, ...] = ((1, 2, symbol("w")), (2, 2, 4))
+    for mode, pads in (("SAME_UPPER", (1, 2)), ("SAME_LOWER", (2, 1))):
+        understood = operator("Conv").from_onnx(node("Conv", shapes, 11, auto_pad=mode))
+        assert understood is not None
+        assert understood[0]["pads"] == pads
+        strided = node("Conv", shapes, 11, auto_pad=mode, strides=[2])
+        assert operator("Conv").from_onnx(strided) is None
 
 
 def test_an_omitted_bias_takes_no_position() -> None:

@@ -124,6 +124,9 @@ class Pool(Operator):
             return None
         if "dilations" not in self.attributes and any(d != 1 for d in dilations):
             return None
+        same = str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
+        if same and any(d != 1 for d in dilations):
+            return None  # the runtime chooses pads for a kernel without holes
         pads = resolve_pads(call.attributes, x, kernel, strides, dilations)
         if pads is None:
             return None
@@ -133,7 +136,6 @@ class Pool(Operator):
         if "count_include_pad" in self.attributes:
             found["count_include_pad"] = int(call.attributes.get("count_include_pad", 0))
         # Pads that are chosen for the output's extent leave nothing to round.
-        same = str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
         found["ceil_mode"] = 0 if same else int(call.attributes.get("ceil_mode", 0))
         if found["ceil_mode"] and literals(x[2:]) is None:
             return None  # the pads that this amounts to could not be written

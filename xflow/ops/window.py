@@ -190,14 +190,12 @@ def resolve_pads(
     known = literals(kernel)
     if mode not in ("SAME_UPPER", "SAME_LOWER") or known is None:
         return None
-    if any(d != 1 for d in dilations):
-        return None  # the runtime ignores them here in pools, and refuses them in convolutions
     less_half, more_half = [], []
-    for n, k, s in zip(shape[2:], known, strides, strict=True):
+    for n, k, s, d in zip(shape[2:], known, strides, dilations, strict=True):
         if s == 1:
-            total = k - 1  # whatever the extent is
+            total = d * (k - 1)  # whatever the extent is
         elif isinstance(n, int):
-            total = max((-(-n // s) - 1) * s + k - n, 0)
+            total = max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
         else:
             return None
         less_half.append(total // 2)
