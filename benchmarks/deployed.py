@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -31,10 +31,11 @@ from rich.console import Console
 
 from headroom import percent
 from peers import PEERS
-from run import FLOOR, machine, measure_file, versions, with_others, write_results
+from run import FLOOR, heading, measure_file, with_others, write_results
 from tables import Row, geometric_mean, header, row_cells, table
 from tools import XFLOW, calibrate
 from xflow.cost.machine import usable_cores
+from xflow.onnx.interface import required_inputs
 
 HERE = Path(__file__).resolve().parent
 CATALOGUE = HERE / "deployed.toml"
@@ -133,9 +134,7 @@ def take_out(model: Shipped, folder: Path) -> Path:
 
 def draw_inputs(model: Shipped, path: Path, folder: Path) -> list[Path]:
     """Write files of inputs as the catalogue has them, and return their paths."""
-    graph = onnx.load(path, load_external_data=False).graph
-    weights = {tensor.name for tensor in graph.initializer}
-    inputs = [item for item in graph.input if item.name not in weights]
+    inputs = required_inputs(onnx.load(path, load_external_data=False))
     files = []
     for seed in range(DRAWN):
         generator = np.random.default_rng(seed)
@@ -225,6 +224,15 @@ def means(
     }
 
 
+def sentences(
+    rows: Sequence[Row], models: Mapping[str, Shipped], tools: Sequence[str]
+) -> Iterator[str]:
+    """Say what `means` are."""
+    for title, average in means(rows, models, tools).items():
+        said = ", ".join(f"{tool} {ratio:.3f}" for tool, ratio in average.items())
+        yield f"Geometric mean over the families {title}: {said}."
+
+
 LEGEND = """\
 Times as fast as ONNX Runtime with all its optimizations, and the 95 % interval. Where a tool fails
 the model stays as it is, and counts as 1. `1` without interval: the output is the input, byte for
@@ -237,15 +245,12 @@ operators that no rule knows. In the means each family counts as one model."""
 def page(rows: Sequence[Row], tools: Sequence[str], options: argparse.Namespace) -> str:
     """Return the page of results, in Markdown."""
     models = catalogue()
-    installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
-    lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
-    lines += [f"Peers: {installed}."] if installed else []
+    lines = heading(options)
     titles = (*header(tools), "attention, normalization, activation", "opaque", "seconds")
     lines += ["", LEGEND, ""]
     lines += table(titles, [(*row_cells(row, tools), *_rest(row)) for row in rows])
-    for title, average in means(rows, models, tools).items():
-        said = ", ".join(f"{tool} {ratio:.3f}" for tool, ratio in average.items())
-        lines += ["", f"Geometric mean over the families {title}: {said}."]
+    for said in sentences(rows, models, tools):
+        lines += ["", said]
     failures = [f"- {row.model}: {said}." for row in rows if (said := failure(row, options))]
     lines += ["", "Failures of xflow:", "", *failures] if failures else []
     lines += ["", "Where the models are from:", ""]
@@ -322,9 +327,8 @@ def main() -> int:
             if options.out is not None:
                 save(rows, options)
     tools = (XFLOW, *options.peers)
-    for title, average in means(rows, models, tools).items():
-        said = ", ".join(f"{tool} {ratio:.3f}" for tool, ratio in average.items())
-        console.print(f"geometric mean over the families {title}: {said}")
+    for said in sentences(rows, models, tools):
+        console.print(said)
     return 1 if any(failure(row, options) for row in rows) else 0
 
 

@@ -213,6 +213,13 @@ def versions(options: argparse.Namespace) -> dict[str, str]:
     return {peer.package: peer.version for name, peer in PEERS.items() if name in options.peers}
 
 
+def heading(options: argparse.Namespace) -> list[str]:
+    """Return the first lines of a page: what the figures hold for."""
+    installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
+    lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
+    return lines + ([f"Peers: {installed}."] if installed else [])
+
+
 def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """Write the results as JSON, Markdown and a chart, named after the target.
 
@@ -245,9 +252,7 @@ def save_table(
     again: list[str] = []
     if options.again:
         rows, again = with_others(rows, options.out / f"{name}.json")
-    installed = ", ".join(f"{package} {v or 'missing'}" for package, v in versions(options).items())
-    lines = [f"{machine(options)}. Budget {options.budget:g} s for each model."]
-    lines += [f"Peers: {installed}."] if installed else []
+    lines = heading(options)
     lines += [f"Measured again after the others: {', '.join(again)}."] if again else []
     chart = options.out / f"{name}.svg"
     options.out.mkdir(parents=True, exist_ok=True)

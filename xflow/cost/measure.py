@@ -253,7 +253,7 @@ class Measurer:
         looks = 1 if undecided is None else 2
         found: list[list[tuple[Timing, Timing]]] = [[] for _ in settings]
         deadline = deadline or Deadline.after(LIMIT_S)
-        totals: list[Comparison | None] = [None] * len(settings)
+        totals: dict[int, Comparison] = {}
         open_ones = list(range(len(settings)))
         for count in (passes, 3 * passes)[:looks]:
             took = 0.0
@@ -279,13 +279,12 @@ class Measurer:
                     found[which].append(pair)
                 took = time.monotonic() - start
             compared = {w: Comparison.over(found[w], seed, looks=looks) for w in open_ones}
-            for which, total in compared.items():
-                totals[which] = total
+            totals |= compared
             open_ones = [w for w, each in compared.items() if undecided and undecided(each)]
             if not open_ones:
                 break
             deadline = deadline.extended(extra_s)
-        return tuple(total for total in totals if total is not None)
+        return tuple(totals[which] for which in range(len(settings)))
 
     def _pass(
         self,

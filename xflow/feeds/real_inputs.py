@@ -111,14 +111,13 @@ def _check_headers(
 ) -> None:
     """Raise UsageError unless the arrays of a file suit the model by what their headers say."""
     required = _required(model, members, where)
-    sizes: dict[str, int] = {}
     for name, member in members.items():
         with archive.open(member) as file:
             shape, dtype = _header(file)
         if dtype.hasobject:
             do = "save strings as numpy's own, with dtype=str"
             raise UsageError("it holds Python objects", where, do)
-        _check_suits(required[name], shape, dtype, sizes, where)
+        _check_suits(required[name], shape, dtype, where)
         claimed = math.prod(shape) * dtype.itemsize
         if claimed > member.file_size:
             what = f"array {name!r} has {member.file_size} bytes where {claimed} are needed"
@@ -205,7 +204,6 @@ def _message(item: ValueInfoProto, data: bytes, path: Path) -> Any:
 def _checked(model: ModelProto, values: Mapping[str, Any], where: str) -> InputSet:
     """The set of inputs, if it fits the model."""
     required = _required(model, values, where)
-    sizes: dict[str, int] = {}
     made: dict[str, Any] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for name, item in required.items():
@@ -216,10 +214,10 @@ def _checked(model: ModelProto, values: Mapping[str, Any], where: str) -> InputS
             if not isinstance(value, list | tuple) or not value:
                 what = f"input {name!r} is a list of tensors, and none is given"
                 raise UsageError(what, where)
-            made[name] = [_tensor(item, each, sizes, where) for each in value]
+            made[name] = [_tensor(item, each, where) for each in value]
             shapes[name] = made[name][0].shape
         else:
-            made[name] = _tensor(item, value, sizes, where)
+            made[name] = _tensor(item, value, where)
             shapes[name] = made[name].shape
     return InputSet(where, made, shapes, planted=not all(map(_is_finite, made.values())))
 
@@ -238,13 +236,13 @@ def _required(model: ModelProto, given: Iterable[str], where: str) -> dict[str, 
     return required
 
 
-def _tensor(item: ValueInfoProto, value: Any, sizes: dict[str, int], where: str) -> np.ndarray:
+def _tensor(item: ValueInfoProto, value: Any, where: str) -> np.ndarray:
     """One tensor of an input, of its very type, and of a shape that it may have."""
     if value is None:
         what = f"input {item.name!r} is given without a value, which is not supported"
         raise UsageError(what, where)
     array = np.asarray(value)
-    _check_suits(item, array.shape, array.dtype, sizes, where)
+    _check_suits(item, array.shape, array.dtype, where)
     if element(item).type.tensor_type.elem_type == TensorProto.STRING:
         return array.astype(object)
     # numpy forgets the names of short floats when it saves them
@@ -260,15 +258,11 @@ def _type_of(item: ValueInfoProto) -> np.dtype:
 
 def _check_suits(
     item: ValueInfoProto,
-    sizes_given: tuple[int, ...],
+    sizes: tuple[int, ...],
     dtype: np.dtype,
-    sizes: dict[str, int],
     where: str,
 ) -> None:
-    """Raise UsageError unless an array of that shape and type may be given for an input.
-
-    `sizes` are those of named dimensions so far, to which those of the array are added.
-    """
+    """Raise UsageError unless an array of that shape and type may be given for an input."""
     name, kind = item.name, element(item).type
     if kind.WhichOneof("value") != "tensor_type":
         raise UsageError(f"input {name!r} is a {_said(item)}, which cannot be given", where)
@@ -281,13 +275,13 @@ def _check_suits(
     shape = kind.tensor_type.shape
     if not kind.tensor_type.HasField("shape"):
         return
-    said = ",".join(map(str, sizes_given)) or "no dimensions"
-    if len(shape.dim) != len(sizes_given):
+    said = ",".join(map(str, sizes)) or "no dimensions"
+    if len(shape.dim) != len(sizes):
         what = (
             f"input {name!r} has the shape {said}, and the model takes {len(shape.dim)} dimensions"
         )
         raise UsageError(what, where)
-    for axis, (dim, size) in enumerate(zip(shape.dim, sizes_given, strict=True)):
+    for axis, (dim, size) in enumerate(zip(shape.dim, sizes, strict=True)):
         if is_fixed(dim) and dim.dim_value != size:
             what = f"dimension {axis} of input {name!r} is {size}, and {dim.dim_value} in the model"
             raise UsageError(what, where)

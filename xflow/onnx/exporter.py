@@ -220,9 +220,7 @@ class _ModelWriter(Writer):
 
     def moved(self, node: ir.Node) -> Mapping[str, Sequence[int]]:
         """The attributes that become inputs when a node is copied, see `Raising.moved`."""
-        if self.raising is None or node in self.imported.positions or self.raising.stays(node):
-            return {}
-        return self.raising.moved(node)
+        return {} if self.raising is None else self.raising.moved(node)
 
     def plan_copy(self, node: Node, source: ir.Node, *, inherit: bool) -> Plan:
         """How to write `node` as a copy of a node of the model, with other inputs."""

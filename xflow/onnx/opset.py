@@ -138,7 +138,12 @@ class Raising:
     def _moved(self, node: ir.Node) -> Mapping[str, Sequence[int]] | None:
         """The same; None where something else has changed, or may have."""
         names = MOVED.get(node.op_type, ())
-        if not names or node.domain or node.op_identifier() in self.imported.model.functions:
+        if (
+            not names
+            or node.domain
+            or node in self.imported.positions
+            or node.op_identifier() in self.imported.model.functions
+        ):
             return None
         try:
             old, new = (
@@ -148,19 +153,13 @@ class Raising:
         except onnx.defs.SchemaError:
             return None
         there = [name for name in names if name in node.attributes]
-        rest = node.attributes.keys() - {*names}
         if (
             new.deprecated
             or len(node.inputs) != 1
             or there != list(names[: len(there)])
             or [each.name for each in new.inputs][1 : 1 + len(names)] != list(names)
             or any(node.attributes[name].is_ref() for name in there)
-            or any(name not in new.attributes for name in rest)
-            or any(
-                new.attributes[name].default_value != known.default_value
-                for name, known in old.attributes.items()
-                if name not in names and name in new.attributes
-            )
+            or not _keeps_defaults(old, new, but=names)
         ):
             return None
         found = {name: list(node.attributes[name].as_ints()) for name in there}
@@ -186,7 +185,7 @@ class Raising:
     def _stays_alone(self, node: ir.Node) -> bool:
         if self.is_same_schema(node):
             return True
-        if node not in self.imported.positions and self._moved(node) == {}:
+        if self._moved(node) == {}:
             return True
         if node in self.imported.positions and not _equal_calls(
             self._written(node, self.opset), self._written(node, self.target)
@@ -261,11 +260,17 @@ def _alone(node: ir.Node) -> onnx.ModelProto:
     return onnx.helper.make_model(onnx.helper.make_graph([proto], "alone", types, results))
 
 
-def _keeps_defaults(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> bool:
-    """Whether a schema only adds to an older one: for some changes the converter has no step."""
+def _keeps_defaults(
+    old: onnx.defs.OpSchema, new: onnx.defs.OpSchema, but: Sequence[str] = ()
+) -> bool:
+    """Whether a schema only adds to an older one, `but` for some attributes.
+
+    For some changes the converter has no step.
+    """
     return all(
         name in new.attributes and new.attributes[name].default_value == known.default_value
         for name, known in old.attributes.items()
+        if name not in but
     )
 
 

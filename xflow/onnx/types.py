@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -81,6 +81,13 @@ class SymbolNames:
             return size
         name = self._names.get(size)
         return None if name is None or name.startswith(_INVENTED) else name
+
+
+def distrust(model: ir.Model, names: Iterable[str]) -> frozenset[str]:
+    """Have nothing concluded from these names, nor from those before; returns all of them."""
+    found = frozenset(model.meta.get(DISTRUSTED, ())).union(names)
+    model.meta[DISTRUSTED] = found
+    return found
 
 
 def tensor_type(value: ir.Value, names: SymbolNames) -> TensorType:

@@ -33,7 +33,7 @@ from xflow.onnx.importer import import_model
 from xflow.onnx.inlining import Call, inlined
 from xflow.onnx.isomorphism import IsWeight, difference
 from xflow.onnx.subgraphs import BodyKey, optimize_bodies
-from xflow.onnx.types import DISTRUSTED
+from xflow.onnx.types import distrust
 from xflow.onnx.writer import UnwritableError
 from xflow.pipeline.log import Log, digest_of
 from xflow.rewriting.numerics import Numerics
@@ -125,7 +125,7 @@ def _prepared(
     And what the rewrites of the graphs inside its operators take for granted.
     """
     assumed: Counter[Assumption] = Counter()
-    model.meta[DISTRUSTED] = {*model.meta.get(DISTRUSTED, ()), *log.distrusted}
+    distrust(model, log.distrusted)
     model = frozen(model) if log.frozen else model
     if log.inlined:
         model = _with_calls(model, log.inlined)

@@ -19,7 +19,7 @@ from xflow.feeds.inputs import contradicted
 from xflow.onnx.freeze import frozen, overridable
 from xflow.onnx.inlining import Inlined
 from xflow.onnx.subgraphs import BodyKey, has_bodies, optimize_bodies
-from xflow.onnx.types import DISTRUSTED, interface
+from xflow.onnx.types import distrust, interface
 from xflow.pipeline.context import Run
 from xflow.report.report import Report
 from xflow.validation.validate import write_temporary
@@ -58,9 +58,7 @@ def begin(source: ir.Model, run: Run) -> Prepared:
     given = [*run.shapes, *(each.shapes for each in run.inputs)]
     seen = interface(source)
     # What the model around a body distrusts, its body does, too.
-    distrusted = frozenset[str](source.meta.get(DISTRUSTED, ()))
-    distrusted = distrusted.union(*(contradicted(seen, shapes) for shapes in given))
-    source.meta[DISTRUSTED] = distrusted
+    distrusted = distrust(source, set().union(*(contradicted(seen, each) for each in given)))
     model = source if run.keep_initializer_inputs else frozen(source)
     notes = tuple(
         f"Dimensions called {name!r} have different sizes in the given shapes, so nothing was "

@@ -88,6 +88,8 @@ class Explorer:
         """The work done so far, as `Limits.work` counts it."""
         self.masks = 0
         """How many operators of the given graph have a mask, see `masks.count`."""
+        self.blocks: Sequence[frozenset[Node]] = ()
+        """The attentions and normalizations that the given graph spells out."""
         self.doubt = doubt
 
     @without_collector
@@ -104,6 +106,7 @@ class Explorer:
         cost = self._price(graph)
         self.masks = least_float_masks.count(graph)
         root = State(graph, cost, hope=cost)
+        self.blocks = find_larger(graph, self.constants)
         states, self.exhausted = self._explored(root, self.limits)
         bests = [cheapest(states.values())]
         doubted: list[Step] = []
@@ -193,7 +196,7 @@ class Explorer:
         A block becomes a kernel after several steps that gain nothing; what gains a little
         elsewhere, in all combinations, would come before them.
         """
-        for number, block in enumerate(find_larger(root.graph, self.constants), 1):
+        for number, block in enumerate(self.blocks, 1):
             yield replace(root, focus=block, depth=1, lane=number)
 
     def _sweeps(self, root: State, limits: Limits, doubted: Sequence[Step]) -> Iterator[State]:
