@@ -427,6 +427,29 @@ def test_functions_of_what_is_never_a_number_have_a_range(never: Range) -> None:
         assert FUNCTIONS["power"](never, exponent, floats).nan >= never.nan
 
 
+def inverted(mask: Value, number: float = LEAST, *, one: float = 1.0) -> Range:
+    """The range of ``(one - mask) * number``, where the mask is made a float, if it is none."""
+    constants = {
+        leaf(name, TensorType("FLOAT", ()), constant=True): np.array(value, np.float32)
+        for name, value in (("one", one), ("number", number))
+    }
+    ones, numbers_ = constants
+    if mask.type.dtype != "FLOAT":
+        (mask,) = apply("NearestFloat", [call("Unsqueeze", mask, axes=(1,))], dtype="FLOAT")
+    return Ranges(constants.get).of(call("Mul", call("Sub", ones, mask), numbers_))
+
+
+def test_a_mask_of_ones_and_zeros_that_is_inverted_does_not_overflow() -> None:
+    """As exports of transformers have it; of the mask itself, nothing follows."""
+    tokens = leaf("mask", TensorType("INT64", (2, 7)))
+    known = inverted(tokens)
+    assert known.is_real
+    assert known.low == LEAST
+    assert inverted(leaf("mask", TensorType("FLOAT", (2, 7)))).is_real
+    assert not inverted(tokens, one=2.0).is_real
+    assert not inverted(leaf("x", TensorType("FLOAT", (2, 7)), known=Range(-9.0, 9.0))).is_real
+
+
 @pytest.mark.parametrize("extent", ["h", "h//2", "2*h + 1", "h*w"])
 def test_a_mean_over_dynamic_extents_is_a_number(extent: str) -> None:
     """Each dimension has at least one element, so that the mean divides by no 0."""

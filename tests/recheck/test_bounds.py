@@ -173,3 +173,33 @@ def test_what_one_analysis_shows_to_be_a_number_the_other_does(op: Operator) -> 
             checked = Analysis(Graph((value,)), lambda _: None, Assumption.MODERATE).of(value)
             if not (found.nan or found.is_infinite):
                 assert checked.is_finite
+
+
+@pytest.mark.parametrize(
+    ("body", "finite"),
+    [
+        ("f = Cast<to = 1>(ids) d = Sub(one, f) y = Mul(d, least)", True),
+        ("w = Unsqueeze(ids, at) f = Cast<to = 1>(w) d = Sub(one, f) y = Mul(least, d)", True),
+        ("f = Cast<to = 1>(ids) d = Sub(two, f) y = Mul(d, least)", False),
+        ("f = Cast<to = 1>(ids) d = Sub(f, one) y = Mul(d, least)", False),
+        ("f = Cast<to = 1>(ids) h = Mul(f, two) d = Sub(one, h) y = Mul(d, least)", False),
+        ("f = Cast<to = 1>(ids) y = Mul(f, least)", False),
+    ],
+)
+def test_a_mask_that_is_inverted_does_not_overflow_where_that_is_granted(
+    body: str, finite: bool
+) -> None:
+    """As it is where a mask is raised, and not where the model tests for what is no number."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (int64[n] ids) => (float[p] y) <float one = {{1}}, float two = {{2}}, int64[1] at = {{0}},
+        float least = {{{float(np.finfo(np.float32).min)}}}> {{ {body} }}""")
+    imported = import_model(ir.from_proto(model))
+    (value,) = imported.graph.outputs
+    for granted in (False, True):
+        level = Assumption.MODERATE
+        known = Analysis(imported.graph, imported.constants, level, inverted_masks=granted)
+        assert known.of(value).is_finite == (finite and granted)
+    weak = Analysis(
+        imported.graph, imported.constants, Assumption.FINITE_INPUTS, inverted_masks=True
+    )
+    assert not weak.of(value).is_finite

@@ -22,6 +22,7 @@ from xflow.core.spec import (
     Scalar,
     Times,
     all_comparisons,
+    bound_by_depth,
     truth,
 )
 
@@ -68,6 +69,7 @@ def element_of(value: Value, truths: tuple[tuple[int, bool], ...] = ()) -> Scala
         shapes = [source.shape for source in node.inputs]
         with all_comparisons():
             found = node.op.at(readers, shapes, node.attributes, value.index, index)
+        found = bound_by_depth(found)  # so that a square of a sum is seen to be one
         if len(_elements) >= MAX_ELEMENTS:
             _elements.clear()
         _elements[key] = found

@@ -16,7 +16,8 @@ assumed by an `Assumption`:
   may be 0, logarithms and roots are bounded by intervals alone, whatever is assumed.
 
 Large constants do not count as moderate: two masks of the least float do overflow when they are
-added, and a row of the sum may then be -inf throughout.
+added, and a row of the sum may then be -inf throughout. The product of one and 1 minus a mask does
+not, see `xflow.analysis.complements`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from xflow.analysis.complements import bound_of_mask
 from xflow.analysis.elements import element_of, likeness, names_of, own_index
 from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
@@ -188,6 +190,10 @@ class Ranges:
         if bound is not None:
             floats = self.floats(_float_type(value.type.dtype))
             return Range(*floats.rounded(-bound, bound, QUOTIENT))
+        if self.assumption >= Assumption.MODERATE:
+            largest = bound_of_mask(value, self._known.__getitem__)
+            if largest is not None and largest > moderate(_float_type(value.type.dtype)):
+                return Range(-largest, largest)
         chosen = self._chosen(value, inputs, self._known)
         return self._computed(value, inputs) if chosen is None else chosen
 

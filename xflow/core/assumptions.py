@@ -41,7 +41,8 @@ _SENTENCES = {
     Assumption.FINITE_INPUTS: _NUMBERS,
     Assumption.MODERATE: (
         f"{_NUMBERS}; sums, products, quotients and casts of numbers of moderate size are of "
-        "moderate size, too, and do not overflow"
+        "moderate size, too, and do not overflow; 1 minus a mask that is multiplied by a larger "
+        "number is 0 or 1"
     ),
 }
 

@@ -411,6 +411,32 @@ def substitute_scalar(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
     return expression
 
 
+def bound_by_depth(expression: Scalar, depth: int = 0) -> Scalar:
+    """The same scalar, in which bound variables are named by how many others they are bound in.
+
+    Two scalars that differ by the names of bound variables alone become equal. Comparisons inside
+    integers keep theirs.
+    """
+
+    def again(e: Scalar) -> Scalar:
+        return bound_by_depth(e, depth)
+
+    match expression:
+        case Plus(args):
+            return plus(*map(again, args))
+        case Times(args):
+            return times(*map(again, args))
+        case SumOver() | ProductOver() | MaxOver():
+            name = f"_d{depth}"
+            body = substitute_scalar(expression.body, {expression.variable: symbol(name)})
+            return type(expression)(name, expression.extent, bound_by_depth(body, depth + 1))
+        case If(conditions, then, other):
+            return where(conditions, again(then), again(other))
+        case Call(function, args):
+            return Call(function, tuple(map(again, args)))
+    return expression
+
+
 def call(function: str, *args: ScalarLike) -> Scalar:
     """A real function of `args`; `function` is a key of FUNCTIONS."""
     assert function in FUNCTIONS, function

@@ -85,12 +85,22 @@ class Analysis:
 
     `assumption` says what the analysis may assume. An input that the model compares or tests, or of
     which an unknown operator reads elements, may hold anything nevertheless; one of which a softmax
-    reads elements, or what they are added to, may hold -inf.
+    reads elements, or what they are added to, may hold -inf. Where products of moderate numbers are
+    taken to be such, `inverted_masks` says whether that of 1 minus a mask and a least float is
+    taken for a number, too.
     """
 
-    def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        constants: ConstantLookup,
+        assumption: Assumption,
+        *,
+        inverted_masks: bool = False,
+    ) -> None:
         self._fold = Folder(constants, stepwise=True)
         self._assumption = assumption
+        self._inverted_masks = inverted_masks and assumption >= Assumption.MODERATE
         self._graph = graph
         self._known: dict[Value, Bounds] = {}
 
@@ -133,6 +143,12 @@ class Analysis:
             return self._of_leaf(value)
         if isinstance(node.op, Opaque):
             return self._opaque(node, node.op.op_type, inputs, dtype)
+        if self._inverted_masks and node.op.op_type == "Mul":
+            for mask, factor in (node.inputs, node.inputs[::-1]):
+                if self._is_complement(mask) and factor.is_constant:
+                    large = self._known[factor]
+                    if moderate(dtype) < large.magnitude <= largest(dtype):
+                        return Bounds(-large.magnitude, large.magnitude)
         return self._computed(value, inputs, dtype, self._known.__getitem__)
 
     def _of_leaf(self, value: Value) -> Bounds:
@@ -145,6 +161,23 @@ class Analysis:
         assumed = self._assumption >= Assumption.MODERATE
         most = moderate(dtype) if assumed else largest(dtype)
         return Bounds(-most, most, minus=value in masking)
+
+    def _is_complement(self, value: Value) -> bool:
+        """Whether a value is 1 minus integers or an input, as a mask of ones and zeros is inverted.
+
+        The product with a number so large would overflow if it were anything else.
+        """
+        if not isinstance(value.node.op, Operator) or value.node.op.op_type != "Sub":
+            return False
+        one, below = value.node.inputs
+        if self._known[one] != Bounds(1.0, 1.0):
+            return False
+        while isinstance(below.node.op, Operator | Opaque) and below.type.dtype in FLOATS:
+            name = below.node.op.op_type
+            if name != "Cast" and name not in MOVED and not isinstance(below.node.op, Movement):
+                return False
+            below = below.node.inputs[0]
+        return below.type.dtype in INTEGERS or isinstance(below.node.op, Leaf)
 
     # Operators ----------------------------------------------------------------------------------
 

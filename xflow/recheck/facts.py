@@ -25,12 +25,14 @@ from xflow.recheck.interval import PRECISION, Bounds, largest
 class Facts:
     """Checks of rewrites in a graph whose constants `constants` serves.
 
-    `assumption` holds where a rewrite is about masks; elsewhere nothing is assumed.
+    `assumption` holds where a rewrite is about masks; elsewhere nothing is assumed. That a mask of
+    ones and zeros is one holds where it is raised, and not where the model tests for what is none.
     """
 
     def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:
         self._strict = Analysis(graph, constants, Assumption.NONE)
         self._assumed = Analysis(graph, constants, assumption)
+        self._of_masks = Analysis(graph, constants, assumption, inverted_masks=True)
 
     # Constant data ------------------------------------------------------------------------------
 
@@ -174,7 +176,7 @@ class Facts:
         greatest, chosen = _inputs(value, "Max"), _inputs(value, "Where")
         if greatest is not None and above in map(_scalar, greatest):
             (mask, *others) = [each for each in greatest if _scalar(each) != above]
-            return mask if not others and self._assumed.of(mask).is_finite else None
+            return mask if not others and self._of_masks.of(mask).is_finite else None
         if chosen is not None and _scalar(chosen[1]) == above:
             compared, mask = _inputs(chosen[0], "Equal") or (), chosen[2]
             numbers = [_scalar(each) for each in compared if each != mask]

@@ -1,0 +1,76 @@
+"""Bounds of masks for scores that are made of masks of ones and zeros: ``(1 - mask) * lowest``.
+
+Exports of transformers turn the mask that users give, 1 for a token and 0 for padding, into what is
+added to scores: 1 minus it, times the least float. Were the mask anything else, the product might
+overflow, and the softmax behind it give NaN. So a model that has such a product tells that the
+mask holds ones and zeros, and it is taken at its word: the product does not overflow. Nothing is
+concluded of the mask itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xflow.analysis.elements import element_of
+from xflow.analysis.opaque import MOVES
+from xflow.core.errors import ShapeError
+from xflow.core.intervals import Range
+from xflow.core.node import Leaf, Node, Opaque, Value
+from xflow.core.registry import Operator
+from xflow.core.sorts import FLOATS, INTEGERS
+from xflow.core.spec import Element, Literal, Plus, Scalar, Times
+from xflow.ops.shape import Movement
+
+RangeOf = Callable[[Value], Range]
+"""The range of a value below the one in question."""
+
+
+def bound_of_mask(value: Value, range_of: RangeOf) -> float | None:
+    """The largest magnitude of elements of `value`, if it is such a mask; None for others."""
+    match _specification(value):
+        case Times((Element("0", _), Element("1", _))):
+            for mask, factor in (value.node.inputs, value.node.inputs[::-1]):
+                known = range_of(factor)
+                if factor.is_constant and known.is_real and _is_complement(mask, range_of):
+                    return max(abs(known.low), abs(known.high))
+    return None
+
+
+def _is_complement(value: Value, range_of: RangeOf) -> bool:
+    """Whether a value is 1 minus a mask."""
+    match _specification(value):
+        case Plus((Element("0", _), Times((Literal(minus), Element("1", _))))) if minus == -1:
+            one, mask = value.node.inputs
+            known = range_of(one)
+            return known.is_real and known.low == known.high == 1 and _is_given(mask)
+    return False
+
+
+def _is_given(value: Value) -> bool:
+    """Whether the elements of a value are integers, or those of an input of the model."""
+    while value.type.dtype in FLOATS and _is_moved(value.node):
+        value = value.node.inputs[0]
+    op = value.node.op
+    return value.type.dtype in INTEGERS or (isinstance(op, Leaf) and op.known is None)
+
+
+def _is_moved(node: Node) -> bool:
+    """Whether an operator gives elements of its first input alone."""
+    if not node.inputs or not isinstance(node.op, Opaque | Operator):
+        return False
+    if node.op.op_type == "Cast":
+        return True
+    if isinstance(node.op, Opaque):
+        return node.op.op_type in MOVES
+    return len(node.inputs) == 1 and (isinstance(node.op, Movement) or node.role == "view")
+
+
+def _specification(value: Value) -> Scalar | None:
+    """An element of what an elementwise operator of two inputs computes; None for others."""
+    node = value.node
+    if not isinstance(node.op, Operator) or not node.op.elementwise or len(node.inputs) != 2:
+        return None
+    try:
+        return element_of(value)
+    except ShapeError:
+        return None
