@@ -450,6 +450,35 @@ def test_a_mask_of_ones_and_zeros_that_is_inverted_does_not_overflow() -> None:
     assert not inverted(leaf("x", TensorType("FLOAT", (2, 7)), known=Range(-9.0, 9.0))).is_real
 
 
+@pytest.mark.parametrize(
+    ("body", "low", "high"),
+    [
+        ("y = ConstantOfShape<value = float[1] {-3}>(n)", -3.0, -3.0),
+        ("y = ConstantOfShape(n)", 0.0, 0.0),
+        ("s, z = Split<num_outputs = 2>(f) y = Range(two, five, two)", 2.0, 5.0),
+        ("q, y, z = DynamicQuantizeLinear(f)", -(2.0**63), 2.0**63),
+    ],
+)
+def test_numbers_that_opaque_operators_give_are_known(body: str, low: float, high: float) -> None:
+    """An operator that makes codes asks nothing, so that its input is a number like others."""
+    known = given_by(body)
+    assert known.is_real
+    assert (known.low, known.high) == (low, high)
+
+
+def test_what_opaque_operators_fill_tensors_with_may_be_no_number() -> None:
+    assert given_by("y = ConstantOfShape<value = float[1] {-inf}>(n)").minus
+
+
+def given_by(body: str) -> Range:
+    """The range of what a model of some floats and a number of elements gives."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[6] f, int64[1] n) => (float[p] y)
+        <float two = {{2}}, float five = {{5}}> {{ {body} }}""")
+    imported = import_model(ir.from_proto(model))
+    return Ranges(imported.constants).of(imported.graph.outputs[0])
+
+
 @pytest.mark.parametrize("extent", ["h", "h//2", "2*h + 1", "h*w"])
 def test_a_mean_over_dynamic_extents_is_a_number(extent: str) -> None:
     """Each dimension has at least one element, so that the mean divides by no 0."""

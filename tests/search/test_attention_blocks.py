@@ -67,6 +67,13 @@ ATTENTION = """hq = Reshape(q, heads) tq = Transpose<perm = [0, 2, 1, 3]>(hq)
 BERT = f"""mq = MatMul(x, wq) q = Add(mq, bias) mk = MatMul(x, wk) k = Add(mk, bias)
     mv = MatMul(x, wv) v = Add(mv, bias) {ATTENTION} j = Reshape(t, joined) y = MatMul(j, wo)"""
 UNGUARDED = BERT.replace("odd = IsNaN(p) sure = Where(odd, zero, p)", "").replace("sure", "p")
+SCALED = BERT.replace(
+    "cq = Mul(tq, scale) ck = Mul(kt, scale)",
+    """depth = Shape(tq)
+    own = Slice(depth, last, farthest) floats = Cast<to = 1>(own) root = Sqrt(floats)
+    inverse = Div(whole_one, root) factor = Sqrt(inverse) cq = Mul(tq, factor)
+    ck = Mul(kt, factor)""",
+)
 GPT2 = f"""f = Reshape(x, rows) g = Gemm(f, packed, biases) all = Reshape(g, three)
     q, k, v = Split<axis = 2, num_outputs = 3>(all) {ATTENTION} j = Reshape(t, rows)
     a = Gemm(j, wo, bias) y = Reshape(a, joined)"""
@@ -94,7 +101,7 @@ CONSTANTS = (
     f"float least = {{{LEAST}}}",
     "float scale = {0.42}", "int64[2] middle = {1, 2}", "int64[3] first = {0, 1, 2}",
     "int64[3] second = {0, 1, 3}", "int64 nought = {0}", "int64 one = {1}", "int64[1] at = {0}",
-    "int64[1] single = {1}",
+    "int64[1] single = {1}", "int64[1] last = {-1}", "int64[1] farthest = {9223372036854775807}",
 )  # fmt: skip
 
 
@@ -169,7 +176,9 @@ def whole(body: str, mask: str, *, dynamic: bool) -> SearchResult:
 
 @pytest.mark.parametrize("dynamic", first([False, True], 1))
 @pytest.mark.parametrize(
-    ("body", "mask"), [(BERT, "of tokens"), (GPT2, "of both")], ids=["bert", "gpt2"]
+    ("body", "mask"),
+    [(BERT, "of tokens"), (SCALED, "of tokens"), (GPT2, "of both")],
+    ids=["bert", "scaled", "gpt2"],
 )
 def test_a_block_as_pytorch_exports_it_becomes_one_attention(
     body: str, mask: str, dynamic: bool

@@ -1,14 +1,16 @@
-"""Facts about ONNX operators that the registry does not describe: how their results come about.
+"""Facts about operators that the registry does not describe: how their results come about.
 
 The results of an opaque operator may be anything. Of ONNX's own operators that are common in
-models, this much is known: some give elements of their inputs, or 0; some give sums and products of
-them, as interpolations and recurrences do.
+models, and some of the runtime's, this much is known: some give elements of their inputs, or 0;
+some give sums and products of them, as interpolations and recurrences do.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
+
+from xflow.core.registry import CONTRIB
 
 
 class Made(Enum):
@@ -19,6 +21,11 @@ class Made(Enum):
     NUMBERS = "numbers, whatever the inputs are"
 
 
+QUANTIZING: Final = tuple(
+    f"{CONTRIB}::{name}"
+    for name in ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+)
+"""Products and recurrences of the runtime's own on codes that are made of floats within."""
 _KINDS: Final = {
     Made.ELEMENTS: (
         *("Compress", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements"),
@@ -29,6 +36,7 @@ _KINDS: Final = {
     Made.SUMS: (
         *("AffineGrid", "AveragePool", "Col2Im", "Conv", "ConvTranspose", "CumSum", "DeformConv"),
         *("DequantizeLinear", "Einsum", "Gemm", "GlobalAveragePool", "GridSample", "MatMul"),
+        *("DynamicQuantizeLinear", *QUANTIZING),
         *("MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul", "Mean", "ReduceMean"),
         *("ReduceSum", "ReduceSumSquare", "ReduceL1", "Resize", "RoiAlign", "Sum", "Upsample"),
         *("MaxRoiPool", "STFT", "DFT", "RotaryEmbedding", "GRU", "LSTM", "RNN"),
@@ -57,7 +65,8 @@ _DECIDED_BY: Final = {
     "Upsample": (1,),
 }
 """Float inputs that name positions or counts of elements, and are rounded to integers."""
-_STEADY: Final = frozenset(_OF) - {"TopK", "MaxUnpool", "Hardmax", "Unique"} | {"Cast"}
+_JUMPING: Final = {*QUANTIZING, "DynamicQuantizeLinear", "TopK", "MaxUnpool", "Hardmax", "Unique"}
+_STEADY: Final = frozenset(_OF) - _JUMPING | {"Cast"}
 """Operators that are continuous: nearly equal inputs give nearly equal results."""
 
 
@@ -89,8 +98,8 @@ def decides_by(op_type: str, position: int) -> bool:
 
 
 def kind_of(op_type: str) -> Made | None:
-    """How an operator of ONNX of that name makes floats; None where that is not known.
+    """How an operator of that name makes floats; None where that is not known.
 
-    `op_type` is empty for operators of other domains, see `xflow.core.node.Opaque`.
+    `op_type` is empty for operators of unknown domains, see `xflow.core.node.Opaque`.
     """
     return _OF.get(op_type)

@@ -63,13 +63,18 @@ class Opaque:
 
     `key` names it; the nodes with equal keys and inputs are the same computation. An operator
     with state or randomness gets a key of its own for every node, and is not `pure`: what it gives
-    is no constant, whatever it is given.
+    is no constant, whatever it is given. `known` is what is known of the floats that it gives,
+    whatever these are made of, see `xflow.analysis.ranges`.
     """
 
     key: str
     op_type: str = ""
-    """The name of the operator in ONNX, where that is all that tells what it does."""
+    """The name of the operator in ONNX, where that is all that tells what it does.
+
+    Of one of the runtime's own, with its domain and two colons before it.
+    """
     pure: bool = True
+    known: Range | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Opaque) and other.key == self.key
@@ -227,9 +232,10 @@ def opaque(
     op_type: str = "",
     *,
     pure: bool = True,
+    known: Range | None = None,
 ) -> tuple[Value, ...]:
     """The outputs of an operator that is passed through as it is; see `Opaque`."""
-    op = Opaque(key, op_type, pure)
+    op = Opaque(key, op_type, pure, known)
     return _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types)).outputs
 
 
@@ -278,7 +284,8 @@ def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
         return same
     if isinstance(node.op, Opaque):
         op = node.op
-        return opaque(op.key, inputs, node.types, op.op_type, pure=op.pure)[0].node
+        made = opaque(op.key, inputs, node.types, op.op_type, pure=op.pure, known=op.known)
+        return made[0].node
     assert isinstance(node.op, Operator)
     return apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)[0].node
 

@@ -134,6 +134,9 @@ class _ModelWriter(Writer):
             if self.stays(producer):
                 return self.plan_copy(value.node, producer, inherit=True)
             return self.plan_new(value)
+        number = self.imported.constants(value)
+        if number is not None:  # that the model computes, see `_Importer.known`
+            return Plan((), lambda: self.put_constant(value, number))
         parent = self.parents.get(value.node)
         if parent is not None and not value.is_constant:
             node = self.imported.origin[parent.outputs[0]].producer()

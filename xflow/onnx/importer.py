@@ -9,11 +9,13 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow.analysis.inputs import special_inputs
+from xflow.analysis.ranges import of_array
 from xflow.core.constraint import Relation
 from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph
-from xflow.core.node import Leaf, MayBe, TensorType, Value, apply, leaf, opaque
-from xflow.core.registry import Need, OnnxCall
+from xflow.core.intervals import Range
+from xflow.core.node import Leaf, MayBe, Opaque, TensorType, Value, apply, leaf, opaque
+from xflow.core.registry import CONTRIB, Need, OnnxCall
 from xflow.core.size import Expr, Size, TooLargeSize
 from xflow.core.sorts import FLOATS, INT, sort_of
 from xflow.onnx.freeze import listed, overridable
@@ -57,6 +59,14 @@ def is_shape_arithmetic(value: Value) -> bool:
     To rewrite how such are computed pays nothing.
     """
     return sort_of(value.type.dtype) == INT and len(value.shape) <= 1
+
+
+def _filled_with(node: ir.Node) -> Range | None:
+    """The number that an operator gives everywhere, as a range; None for other operators."""
+    if node.op_type != "ConstantOfShape":
+        return None
+    value = node.attributes.get("value")
+    return Range(0.0, 0.0) if value is None else of_array(value.as_tensor().numpy())
 
 
 def is_tractable(type: TensorType) -> bool:
@@ -170,6 +180,23 @@ class _Importer:
         for output, value in zip(node.outputs, made, strict=False):
             self.put(output, value)
         self.integers.note(node)
+        self.known(node)
+
+    def known(self, node: ir.Node) -> None:
+        """Put a constant in the place of integers that are computed from shapes, and are known.
+
+        So a number of a shape that does not depend on the inputs is one for all that reads it, such
+        as the number of features from which exporters compute the scale of an attention.
+        """
+        output = node.outputs[0]
+        data = self.integers.known.get(output)
+        made = self.values[output]
+        folds = made.is_constant and not isinstance(made.node.op, Opaque)
+        if data is None or folds or output.is_graph_output():
+            return
+        if data.size <= SMALL and made.type == TensorType(data.dtype.name.upper(), data.shape):
+            name = output.name or ""  # and no origin, of which it would be a copy
+            self.values[output] = self.constant(name, ir.tensor(data, name=name), output)
 
     def registered(self, node: ir.Node) -> tuple[Value, ...] | None:
         """The node as an operator of the registry; None where none describes it."""
@@ -275,7 +302,10 @@ class _Importer:
             node.attributes["reduction"].as_string() != "none"
         )
         op_type = node.op_type if plain and not reduces else ""
-        return opaque(key, inputs, types, op_type, pure=known_key is not None)
+        if node.domain == CONTRIB and node.op_identifier() not in self.model.functions:
+            op_type = f"{CONTRIB}::{node.op_type}"
+        known = _filled_with(node) if plain else None
+        return opaque(key, inputs, types, op_type, pure=known_key is not None, known=known)
 
     def types_of(self, node: ir.Node, captured: Sequence[ir.Value]) -> list[TensorType]:
         """The types of a node's outputs, with sizes that follow from others where they do."""

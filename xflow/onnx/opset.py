@@ -23,7 +23,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Value
 from xflow.core.registry import OnnxCall, Operator
 from xflow.onnx.imported import Imported
-from xflow.onnx.nodes import subgraphs
+from xflow.onnx.nodes import constant_tensor, subgraphs
 from xflow.ops import operators
 from xflow.rewriting.replacement import Replacements, apply_replacements, without
 
@@ -122,7 +122,12 @@ class Raising:
         return ""
 
     def _can_be_written(self, node: ir.Node) -> bool:
-        """Whether a node has a counterpart at the new opset: the registry's, or with `moved`."""
+        """Whether a node has a counterpart at the new opset: the registry's, or with `moved`.
+
+        Or is a constant in the graph, though the model computes it from shapes.
+        """
+        if constant_tensor(node) is None and self.imported.values[node.outputs[0]].is_leaf:
+            return True
         if node in self.imported.positions:
             return self._written(node, self.target) is not None
         return bool(self.moved(node))
@@ -201,8 +206,7 @@ class Raising:
         """How the registry writes a node that it understands."""
         value: Value = self.imported.values[node.outputs[0]]
         op = value.node.op
-        assert isinstance(op, Operator)
-        if op.since > opset:
+        if not isinstance(op, Operator) or op.since > opset:
             return None
         try:
             shapes = [source.shape for source in value.node.inputs]
