@@ -15,64 +15,21 @@ import json
 import os
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import onnx
 
 from judge import load
 from judge import read as given
 from xflow.cli.arguments import add_input_shapes
+from xflow.cost.child import by_kernel
+from xflow.cost.kernels import Profile, outside
 from xflow.feeds.inputs import Shapes, random_inputs
-
-CONVOLUTIONS = ("Conv", "ConvInteger", "ConvTranspose", "FusedConv", "NhwcFusedConv", "QLinearConv")
-PRODUCTS = ("Einsum", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "Gemm", "MatMul")
-SHORT_PRODUCTS = (
-    *("DynamicQuantizeMatMul", "GemmFloat8", "MatMulInteger", "MatMulIntegerToFloat"),
-    *("MatMulNBits", "QGemm", "QLinearMatMul"),
-)
-ATTENTIONS = (
-    *("Attention", "DecoderMaskedMultiHeadAttention", "GroupQueryAttention", "MultiHeadAttention"),
-    *("PackedAttention", "PackedMultiHeadAttention", "QAttention"),
-)
-RECURRENT = ("GRU", "LSTM", "RNN")
-HEAVY = frozenset((*CONVOLUTIONS, *PRODUCTS, *SHORT_PRODUCTS, *ATTENTIONS, *RECURRENT))
-"""Operators, ONNX's and the runtime's own, whose kernels are convolutions or matrix products."""
-
-CONTROL = frozenset({"If", "Loop", "Scan"})
-"""Operators whose time is that of the nodes in them, which have events of their own."""
 
 MIN_RUNS = 3
 TOP = 4
 """Operators that a sentence names."""
-
-Profile: TypeAlias = Mapping[str, float]
-"""Seconds of one run that kernels take, by their operator."""
-
-
-def read(events: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the profile that the runtime's events tell of, without the first of the runs.
-
-    The first run allocates what later ones reuse.  Raises `ValueError` if there is no other.
-    """
-    runs = [event for event in events if event["name"] == "model_run"]
-    if len(runs) < 2:
-        raise ValueError("a profile needs two runs")
-    first = min(runs, key=lambda event: float(event["ts"]))
-    warm = first["ts"] + first["dur"]
-    seconds: Counter[str] = Counter()
-    for event in events:
-        is_kernel = event["cat"] == "Node" and event["name"].endswith("_kernel_time")
-        if is_kernel and event["ts"] >= warm and event["args"]["op_name"] not in CONTROL:
-            seconds[event["args"]["op_name"]] += event["dur"] * 1e-6
-    return {name: total / (len(runs) - 1) for name, total in seconds.most_common()}
-
-
-def outside(profile: Profile) -> float:
-    """Return the seconds of one run outside convolutions and matrix products."""
-    return sum(seconds for name, seconds in profile.items() if name not in HEAVY)
 
 
 def headroom(profile: Profile) -> float:
@@ -126,7 +83,7 @@ def profiles(
                 session.run(None, feeds)
             rounds += 1
         files = [Path(session.end_profiling()) for session in sessions]
-        return [read(json.loads(file.read_text())) for file in files]
+        return [by_kernel(json.loads(file.read_text())) for file in files]
 
 
 if __name__ == "__main__":

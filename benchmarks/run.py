@@ -25,6 +25,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,9 @@ def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
 def opaque(report: Mapping[str, Any]) -> dict[str, float]:
     """Return for each operator of which some nodes are opaque the part of them that is."""
     counts = report["before"]["operators"] if report else {}
-    found = {each["what"]: each["count"] for each in report.get("missed", [])}
+    found: Counter[str] = Counter()
+    for each in report.get("missed", []):
+        found[each["what"]] += each["count"]
     return {name: count / counts[name] for name, count in found.items() if counts.get(name)}
 
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from headroom import Profile
 from peers import PEERS
 from timed import Ended, timed
+from xflow.cost.kernels import Profile
 from xflow.feeds.inputs import Shapes
 
 HERE = Path(__file__).resolve().parent

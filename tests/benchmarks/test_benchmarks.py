@@ -13,12 +13,13 @@ from onnx import numpy_helper
 
 import judge
 import tools
-from headroom import headroom, profiles, read, removed, sentence
+from headroom import headroom, profiles, removed, sentence
 from isolated.expression import Tensor, Variable, Weight, model, node, variables
 from judge import Fault, judge_all
 from peers import PEERS, Peer
 from timed import timed
 from tools import Attempt, Failure, judged, optimize_by_peer
+from xflow.cost.child import by_kernel
 
 OPSET = 20
 X = Tensor(Variable("x", (4, 8)))
@@ -204,9 +205,9 @@ def test_a_profile_is_the_mean_of_all_runs_but_the_first() -> None:
             event("c_fence_before", start, 1, "Conv"),
             event("model_run", start, 20 * scale),
         ]
-    assert read(events) == pytest.approx({"Conv": 20e-6, "Relu": 10e-6})
+    assert by_kernel(events) == pytest.approx({"Conv": 20e-6, "Relu": 10e-6})
     with pytest.raises(ValueError, match="two runs"):
-        read(events[:6])
+        by_kernel(events[:6])
 
 
 def test_headroom_is_what_is_neither_convolution_nor_product() -> None:

@@ -98,4 +98,5 @@ def test_a_run_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
     text = on_a_terminal([*command, *options], {"NO_COLOR": "1"})
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
     assert "Operators" in plain
+    assert " operators, 0 opaque; ~" in plain
     assert max(len(line.rstrip()) for line in plain.split("\n")) <= 80

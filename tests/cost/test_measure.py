@@ -18,6 +18,7 @@ from xflow.core.errors import ModelError, ProviderError, UsageError, WorkerError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.measure import Measurer, Setting, Target, check_provider
+from xflow.cost.profile import profiled
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
 from xflow.feeds.inputs import contradicted, default_shapes, load_proto, random_inputs
 
@@ -552,6 +553,20 @@ class TestTarget:
             check_provider(Target("cuda"), measurer.worker)
         except ProviderError as error:
             assert "CUDAExecutionProvider" in str(error)  # noqa: PT017 - some machines have one
+
+
+def test_a_profile_has_the_seconds_of_one_run_by_kernel(measurer: Measurer) -> None:
+    """Also of a model that a budget has hardly time for: two runs are all that it takes."""
+    how = (measurer.target, measurer.worker, Setting())
+    for seconds in (0.0, 0.1):
+        deadline = Deadline.after(60.0)
+        found = profiled(LARGE, *how, seconds=seconds, deadline=deadline)
+        assert not isinstance(found, Failed)
+        assert set(found) >= {"Tanh", "Add", "Mul"}
+        assert all(spent > 0 for spent in found.values())
+        assert list(found.values()) == sorted(found.values(), reverse=True)
+    late = profiled(ENDLESS, *how, seconds=0.0, deadline=Deadline.after(1.0))
+    assert isinstance(late, Failed)
 
 
 def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:

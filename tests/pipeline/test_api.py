@@ -1,6 +1,7 @@
 """Optimising whole models: right and better, or the input's own graph with the reason."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from xflow.core.registry import Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.pipeline import api, attempts, gate
+from xflow.report.sentences import profile_lines
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
@@ -324,6 +326,26 @@ def test_a_measured_run_goes_all_the_way() -> None:
     assert {"search", "check", "timing"} <= set(result.report.phases)
     assert result.report.latency_before is not None
     assert result.report.target.runtime
+
+
+def test_where_nothing_is_gained_the_report_says_where_the_time_goes() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[64, 64] x) => (float[64, 64] y, int64[64] z)
+        { p = MatMul(x, x) y = Tanh(p) z = ArgMax<axis = 0, keepdims = 0>(y) }""")
+    report = xflow.optimize(model, budget=2.0, threads=1).report
+    assert not report.changed
+    parts = {each.operator: each.opaque for each in report.profile}
+    assert parts == {"MatMul": 0, "Tanh": 0, "ArgMax": 1}
+    assert all(each.seconds > 0 for each in report.profile)
+    named, shared = profile_lines(report.profile)
+    assert "ArgMax" in named
+    assert re.search(r"\d+ % is convolutions and matrix products, \d+ % what no rule", shared)
+
+
+def test_where_the_time_goes_is_said_where_it_is_asked_for() -> None:
+    assert not estimated(two_products(), RULES).report.profile
+    explanation = str(xflow.explain(two_products(), rules=RULES, budget=1.0, profile=True))
+    assert "Time of the input model by kernel: " in explanation
 
 
 def test_a_model_that_does_not_run_is_refused() -> None:

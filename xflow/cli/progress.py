@@ -27,11 +27,13 @@ class ProgressDisplay:
     """Displays a job's phase, how far that is, the best result so far and the time left.
 
     On a terminal as one line, which is cleared when the job ends; with `verbose` as a line for each
-    step; else not at all. It is not redrawn by a thread, which would disturb the measurements.
+    step; else not at all, but for what the model consists of. It is not redrawn by a thread, which
+    would disturb the measurements.
     """
 
     def __init__(self, quiet: bool, verbose: bool) -> None:
         self._verbose = verbose
+        self._quiet = quiet
         self._start = self._drawn = time.monotonic()
         console = Console(stderr=True)
         shown = not quiet and not verbose and console.is_terminal and not console.is_dumb_terminal
@@ -62,6 +64,9 @@ class ProgressDisplay:
             facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
             line = f"{now - self._start:7.1f} s  {phase}  {facts}".rstrip()
             print(line, file=sys.stderr, flush=True)
+        elif phase == "model" and not self._quiet:
+            self.close()
+            print(_first_sight(details), file=sys.stderr, flush=True)
         if self._bar.disable:
             return
         if self._task is None:
@@ -83,6 +88,14 @@ class ProgressDisplay:
         if self._task is not None:
             self._bar.stop()
             self._task = None
+
+
+def _first_sight(details: Mapping[str, object]) -> str:
+    """What a model consists of, in a sentence."""
+    return (
+        f"{details['operators']} operators, {details['opaque']} opaque; {details['heavy']} of the "
+        "time: convolutions, matrix products"
+    )
 
 
 def _parts(details: Mapping[str, object]) -> tuple[float, float | None]:

@@ -15,6 +15,7 @@ import ctypes
 import faulthandler
 import functools
 import gc
+import json
 import mmap
 import os
 import pickle
@@ -39,6 +40,9 @@ WARM_UP_RUNS = 3
 RESULT_BYTES = 2**31  # of all outputs of one request: the parent has to hold them twice
 RESIDENT_BYTES = 2**28  # of mapped files, from which on their pages are given back
 PAGES_SECONDS = 5e-3  # between two looks at them: at most some ten megabytes are read meanwhile
+PROFILED_RUNS = 2, 50  # at least, and at most: each operator of each is written to a file
+CONTROL = frozenset({"If", "Loop", "Scan"})
+"""Operators whose time is that of the nodes in them, which have events of their own."""
 SAMPLE_SECONDS = 2e-3  # a sample shorter than this mostly measures the clock and the scheduler
 
 
@@ -127,6 +131,9 @@ class Runner:
         session_options.intra_op_num_threads = options["threads"]
         session_options.inter_op_num_threads = 1
         session_options.log_severity_level = 4
+        if "profile" in options:
+            session_options.enable_profiling = True
+            session_options.profile_file_prefix = options["profile"]
         for key, value in options["entries"].items():
             session_options.add_session_config_entry(key, value)
         self.runtime = runtime
@@ -363,6 +370,50 @@ def load_types(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[str]
     return found
 
 
+def profile(runtime: Any, steps: Steps, request: dict[str, Any]) -> dict[str, float]:
+    """Answer "profile": the seconds that kernels take in one run on `feeds`, see `by_kernel`.
+
+    The model runs for `seconds`, within `PROFILED_RUNS`; the runtime writes what it does to a file
+    in `folder`.
+    """
+    steps.at(1)
+    options = {**request["options"], "profile": os.path.join(request["folder"], "runtime")}
+    runner = Runner(runtime, request["model"], options)
+    run = runner.bind(request["feeds"])
+    least, most = PROFILED_RUNS
+    start = time.perf_counter()
+    for number in range(most):
+        if number >= least and time.perf_counter() - start > request["seconds"]:
+            break
+        steps.at(1)
+        run()
+    with open(runner.session.end_profiling(), encoding="utf-8") as file:
+        events = json.load(file)
+    steps.at(0)
+    return by_kernel(events)
+
+
+def by_kernel(events: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the seconds of one run that kernels take, by their operator, the most first.
+
+    `events` are those of the runtime's profile.  The first run allocates what later ones reuse, and
+    does not count.  Raises `ValueError` if there is no other.
+    """
+    runs = [event for event in events if event["name"] == "model_run"]
+    if len(runs) < PROFILED_RUNS[0]:
+        raise ValueError("a profile needs two runs")
+    first = min(runs, key=lambda event: float(event["ts"]))
+    warm = first["ts"] + first["dur"]
+    seconds: dict[str, float] = {}
+    for event in events:
+        is_kernel = event["cat"] == "Node" and event["name"].endswith("_kernel_time")
+        if is_kernel and event["ts"] >= warm and event["args"]["op_name"] not in CONTROL:
+            name = event["args"]["op_name"]
+            seconds[name] = seconds.get(name, 0.0) + event["dur"] * 1e-6
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    return {name: total / (len(runs) - 1) for name, total in ordered}
+
+
 def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Answer "time": load all models, and time them interleaved on each set of inputs.
 
@@ -490,7 +541,10 @@ def main(bookmark: str) -> None:
         return
     providers = list(runtime.get_available_providers())
     send(channel, {"result": {"version": runtime.__version__, "providers": providers}})
-    handlers = {"run": run_all, "each": run_each, "types": load_types, "time": time_all}
+    handlers = {
+        **{"run": run_all, "each": run_each, "types": load_types, "time": time_all},
+        "profile": profile,
+    }
     while True:
         request = requests.get()
         # Ends this process even if it hangs inside the runtime and its parent is gone.

@@ -22,6 +22,7 @@ from xflow.core.registry import Operator
 from xflow.core.size import Size, product, substitute, with_all
 from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
+from xflow.cost.kernels import HEAVY
 from xflow.cost.layout import LayoutModel
 from xflow.cost.quantized import Codes
 from xflow.cost.target import Stage, TargetModel
@@ -88,6 +89,12 @@ class Estimator:
     def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[float, ...]:
         """The same for each setting of the sizes, of which there is one."""
         return (self(graph, uses),)
+
+    def heavy(self, graph: Graph) -> float:
+        """The part of the seconds of a run, 0 to 1, in convolutions and matrix products."""
+        nodes = (node for node in graph.nodes if not node.constant and operator_name(node) in HEAVY)
+        total = self(graph)
+        return min(1.0, sum(map(self.node, nodes)) / total) if total else 0.0
 
     def anew(self) -> Callable[[], Estimator]:
         """Makes another one like it, without what this one keeps; can be sent to a process."""

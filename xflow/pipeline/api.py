@@ -64,6 +64,7 @@ def optimize(
     assume: str = DEFAULT.option,
     only_proved: bool = False,
     inputs: Given | Sequence[Given] | None = None,
+    profile: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
@@ -92,7 +93,8 @@ def optimize(
     `only_proved`, each rewrite is an application of a proved rule; without, some rest on the data
     of constants, on ranges of values, or on floating point, see
     `xflow.analysis.value_rewrites.basis`. Constant expressions are folded as long as that adds at
-    most `size_threshold` bytes to the weights. The argument is never changed.
+    most `size_threshold` bytes to the weights. Where nothing was gained, or with `profile`, the
+    report says where the input's time goes. The argument is never changed.
 
     `progress` is called at every step with the name of the phase and where that stands, by name:
     always `left`, in how many seconds all is over at the latest; and in phases that have parts, at
@@ -139,6 +141,7 @@ def optimize(
             save_repro=None if save_repro is None else Path(save_repro),
             assumption=Assumption.named(assume),
             only_proved=only_proved,
+            profiled=profile,
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")

@@ -12,11 +12,12 @@ import onnx_ir as ir
 
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
+from xflow.core.node import Leaf, Opaque
 from xflow.core.size import TooLargeSize
 from xflow.cost import CostModel
 from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, stored
-from xflow.cost.estimate import EstimatedCost, MeanEstimator
+from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
 from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
@@ -27,7 +28,7 @@ from xflow.feeds.dimension_equalities import with_ties
 from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_proto
 from xflow.onnx.external_data import Externalized
 from xflow.onnx.imported import Imported
-from xflow.onnx.importer import import_model
+from xflow.onnx.importer import import_model, is_shape_arithmetic
 from xflow.onnx.inlining import has_calls, inlined, worthwhile
 from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.types import interface
@@ -183,6 +184,8 @@ class Finder:
         settings = self.tied(imported, settings)
         kind = EXACT.get(self.run.objective)
         costs = () if kind is None else tuple(kind(imported.sizes(s)) for s in settings.full)
+        if not self.run.inner and not since:
+            self.run.tell("model", at_first_sight(imported, settings, self.run.target.threads))
         allowed = on_provider(within(rules, self.run.domains), self.run.target.provider)
         spent = self.run.clock.spent - since
         try:
@@ -319,6 +322,24 @@ class Finder:
 
 def _left_as_it_is(why: str) -> Told:
     return Told(warnings=(f"The model was left as it is: {why}.",))
+
+
+def at_first_sight(imported: Imported, settings: Settings, threads: int) -> dict[str, object]:
+    """What is known of a model before anything is tried: how large it is, and what is opaque.
+
+    `heavy` is the part of its time in convolutions and matrix products, by the estimate for no
+    machine in particular.
+    """
+    computed = [node for node in imported.graph.nodes if not node.constant]
+    shapes = imported.sizes(settings.full[0])
+    estimator = Estimator(TargetModel(threads=threads), shapes)
+    unread = (node for node in computed if isinstance(node.op, Opaque))
+    opaque = sum(not all(map(is_shape_arithmetic, node.outputs)) for node in unread)
+    return {
+        "operators": sum(not isinstance(node.op, Leaf) for node in computed),
+        "opaque": opaque,
+        "heavy": f"~{round(100 * estimator.heavy(imported.graph))} %",
+    }
 
 
 def afterwards(weight_bytes: float, load_s: float) -> float:

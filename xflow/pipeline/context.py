@@ -26,7 +26,7 @@ AFTERWARDS_S = 40.0
 """Seconds beyond the budget that the timing of whole models may take."""
 EXTENDING = frozenset({"sizes", "calibrate"})
 """The phases that measure the machine before a search: all that follows ends later by as much."""
-BESIDE = EXTENDING | {"timing", "attribution"}
+BESIDE = EXTENDING | {"timing", "attribution", "profile"}
 """The phases that the budget is not for: these, and those that time whole models."""
 
 
@@ -108,6 +108,8 @@ class Run:
     """Whether all rewrites are to be applications of proved rules."""
     inputs: Sequence[InputSet] = ()
     """Real inputs, to check and to time on."""
+    profiled: bool = False
+    """Whether the input model is profiled whatever is gained."""
 
     @property
     def outside(self) -> Observed:

@@ -11,6 +11,7 @@ from typing import Any
 from xflow.pipeline.api import Model, optimize
 from xflow.report.formats import format_amount
 from xflow.report.report import NEIGHBOURS, Block, BlockForm, Missed, Report
+from xflow.report.sentences import profile_lines
 
 SHOWN = 3
 """Of regions that are alike, how many are named beside the first."""
@@ -103,6 +104,9 @@ class Explanation:
                 yield from _wrapped(f"{len(names):4} x", [_told(block)], "  ")
                 if not block.recognised:
                     yield from _wrapped("at", names[:6] + ["..."] * (len(names) > 6), " " * 10)
+        for sentence in profile_lines(report.profile):
+            yield ""
+            yield from _wrapped("", [sentence], "")
         for sentence in (*report.messages, *(f"Warning: {each}" for each in report.warnings)):
             yield ""
             yield from _wrapped("", [sentence], "")

@@ -14,7 +14,10 @@ from xflow.core.errors import UnfeedableInput, printable
 from xflow.core.registry import CONTRIB
 from xflow.cost.comparison import Comparison
 from xflow.cost.machine import processor_name
+from xflow.cost.measure import Setting
 from xflow.cost.objectives import EXACT
+from xflow.cost.profile import profiled
+from xflow.cost.worker import Failed
 from xflow.feeds.inputs import Shapes, default_shapes
 from xflow.onnx.files import write_model_atomically
 from xflow.onnx.freeze import CONSTANTS, listed, overridable
@@ -33,6 +36,9 @@ from xflow.report.report import Deployment, Report
 from xflow.rewriting.rule import Rule
 from xflow.validation.equivalence import check_equivalent
 from xflow.validation.validate import Validated
+
+PROFILE_S, PROFILE_MOST_S = 0.5, 20.0
+"""Seconds for which a model is run for its profile; at most, loading it included."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,30 @@ class Pipeline:
                 judgement.verdict.replacements if changed else (),
                 rules=rules,
             )
-        return self.result(judgement, account, found.settings.full, told)
+        result = self.result(judgement, account, found.settings.full, told)
+        wanted = self.run.profiled or (self.run.measured and not changed)
+        if self.obstacle or self.run.inner or not wanted:
+            return result
+        return replace(result, report=self.profiled(result.report))
+
+    def profiled(self, report: Report) -> Report:
+        """The report with where the time of the input model goes, at the setting that it is of."""
+        run = self.run
+        with run.phase("profile"):
+            setting = Setting(report.shapes, run.inputs_at(report.shapes))
+            found = profiled(
+                self.before,
+                run.target,
+                run.worker,
+                setting,
+                seconds=PROFILE_S,
+                deadline=min(run.clock.deadline, Deadline.after(PROFILE_MOST_S)),
+                seed=run.tolerance.seed,
+            )
+        if isinstance(found, Failed):
+            return report
+        times = summary.kernel_times(found, report.before, report.missed)
+        return replace(report, profile=times, phases=run.clock.phases)
 
     def try_out(self, shapes: Shapes) -> Told:
         """A warning where a model for which nothing was found does not run: nobody has tried it."""

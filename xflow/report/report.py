@@ -104,6 +104,19 @@ class Missed:
     why: str
 
 
+@dataclass(frozen=True)
+class KernelTime:
+    """The seconds of one run of the input model that the runtime spends in kernels of an operator.
+
+    `opaque` is the part of it, 0 to 1, in nodes that no rule can speak of, if all take the same
+    time.
+    """
+
+    operator: str
+    seconds: float
+    opaque: float = 0.0
+
+
 FormSource = Literal["operator", "fusion", "none"]
 NEIGHBOURS = "its neighbours"
 """By what a block is computed that became part of the weights or the operators around it."""
@@ -192,6 +205,9 @@ class Report:
     """What the rewrites rest on, and how many on each."""
     assumed: tuple[Assumed, ...] = ()
     """What the rewrites take for granted."""
+    profile: tuple[KernelTime, ...] = ()
+    """Where the input model's time goes by the runtime's own profile, the most first: where nothing
+    was gained, or it was asked for."""
     log: Mapping[str, Any] | None = None
     """All that is needed to do the same again, see `xflow.pipeline.log`."""
 

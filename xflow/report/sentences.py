@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from xflow.core.wording import counted
-from xflow.report.report import Assumed, Based, Block
+from xflow.cost.kernels import HEAVY
+from xflow.report.report import Assumed, Based, Block, KernelTime
 
 
 def basis_lines(bases: Sequence[Based]) -> list[str]:
@@ -38,6 +39,28 @@ def block_lines(blocks: Sequence[Block], most: int = 4) -> list[str]:
     if len(missed) > most:
         lines.append("Others are in the report (--report, --html)")
     return lines
+
+
+def profile_lines(profile: Sequence[KernelTime], most: int = 5) -> list[str]:
+    """Return where the time of the input model goes, and what of it rules could speak of."""
+    total = sum(each.seconds for each in profile)
+    if not total:
+        return []
+    named = [f"{each.operator} {_share(each.seconds / total)}" for each in profile[:most]]
+    rest = f" and {len(profile) - most} more" if len(profile) > most else ""
+    opaque = sum(each.opaque * each.seconds for each in profile) / total
+    heavy = (
+        sum((1 - each.opaque) * each.seconds for each in profile if each.operator in HEAVY) / total
+    )
+    return [
+        f"Time of the input model by kernel: {', '.join(named)}{rest}",
+        f"Of that, {_share(heavy)} is convolutions and matrix products, {_share(opaque)} what no "
+        f"rule speaks of, and {_share(1 - heavy - opaque)} all else",
+    ]
+
+
+def _share(part: float) -> str:
+    return f"{round(100 * part)} %"
 
 
 def recognised(blocks: Sequence[Block]) -> str:

@@ -10,10 +10,20 @@ from typing import Literal
 import onnx_ir as ir
 
 from xflow.cost.comparison import Comparison
+from xflow.cost.kernels import Profile
 from xflow.onnx.external_data import external_tensors
 from xflow.onnx.nodes import subgraphs
 from xflow.onnx.proto_compat import to_message
-from xflow.report.report import GainSource, Latency, ModelStats, Ratio, RuleUse, Setting
+from xflow.report.report import (
+    GainSource,
+    KernelTime,
+    Latency,
+    Missed,
+    ModelStats,
+    Ratio,
+    RuleUse,
+    Setting,
+)
 from xflow.rewriting.replacement import Replacement
 from xflow.validation.attribution import Path
 
@@ -76,6 +86,19 @@ def settings(
             ratio(found) if ratios else None,
         )
         for each, found in zip(shapes, comparisons, strict=True)
+    )
+
+
+def kernel_times(
+    profile: Profile, before: ModelStats, missed: Sequence[Missed]
+) -> tuple[KernelTime, ...]:
+    """A profile of the input model, with what part of each operator's nodes was `missed`."""
+    counts: Counter[str] = Counter()
+    for each in missed:
+        counts[each.what] += each.count
+    return tuple(
+        KernelTime(name, seconds, min(1.0, counts[name] / max(1, before.operators.get(name, 0))))
+        for name, seconds in profile.items()
     )
 
 

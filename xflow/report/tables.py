@@ -13,7 +13,7 @@ from xflow.core.wording import counted
 from xflow.cost import Objective
 from xflow.report.formats import format_amount, format_shapes, unit_of
 from xflow.report.report import GainSource, Latency, Ratio, Report, RuleUse, Setting
-from xflow.report.sentences import assumed_lines, basis_lines, block_lines
+from xflow.report.sentences import assumed_lines, basis_lines, block_lines, profile_lines
 
 WIDTH = 78
 """Columns that the rendered tables take at most."""
@@ -51,6 +51,7 @@ def render(report: Report) -> Group:
         spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.phases.items())
         total = sum(report.phases.values())
         lines.append(Text(f"Seconds: {spent}; {total:.1f} in all"))
+    lines += [Text(sentence) for sentence in profile_lines(report.profile)]
     lines += [Text(sentence) for sentence in block_lines(report.blocks)]
     lines += [Text(sentence) for sentence in basis_lines(report.bases)]
     lines += [Text(sentence) for sentence in assumed_lines(report.assumed)]

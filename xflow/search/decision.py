@@ -42,6 +42,8 @@ class Decider:
         self._cost = cost
         self._policy = policy
         self._deadline = deadline
+        self.timed = 0
+        """How many forms of regions were measured against their own."""
 
     def decide(
         self, region: Region, states: Sequence[State], seconds: float, worth: float
@@ -142,6 +144,7 @@ class Decider:
         times = self._cost.measure(graphs, (1 - policy.again) * seconds)
         if times[0] is None:
             return None
+        self.timed += sum(time is not None for time in times[1:])
         timed = [(t, state) for t, state in zip(times, forms, strict=True) if t is not None]
         fastest, form = min(timed, key=lambda item: item[0])
         # Of forms that are equally fast within the noise, the one with the fewest operators

@@ -21,6 +21,7 @@ from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Node
 from xflow.core.progress import Progress
+from xflow.core.wording import counted
 from xflow.cost import CostModel
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.folding import loses_numbers
@@ -166,6 +167,9 @@ class _Search:
             for _ in range(self.policy.rounds):
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
+        if self.decider.timed and not self.replacements:
+            forms = counted(self.decider.timed, "other form")
+            self.notes.append(f"{forms} of its parts were timed, and none was faster for certain")
         if self.is_over:
             self.notes.append(OVER if self.work is None or self.work <= 0 else SLOW)
         return SearchResult(

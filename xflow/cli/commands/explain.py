@@ -40,6 +40,11 @@ def add(commands: Commands[Parser]) -> None:
     add_argument(
         "--cost", choices=("measured", "estimated"), default="estimated", help="(estimated)"
     )
+    add_argument(
+        "--profile",
+        action="store_true",
+        help="run the model, and say where its time goes by the runtime's own profile",
+    )
     add_seed(add_argument)
     add_talk(parser)
     parser.set_defaults(run=run)
@@ -69,6 +74,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             objective=options.objective,
             cost=options.cost,
             seed=options.seed,
+            profile=options.profile,
             progress=progress,
         )
     print(printable(str(explain_report(result.report))))
