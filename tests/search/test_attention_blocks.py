@@ -8,6 +8,7 @@ takes the length.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -46,6 +47,7 @@ PAST = """after = Range(nought, length, one) across = Unsqueeze(after, first)
     down = Unsqueeze(after, second) past = LessOrEqual(across, down)"""
 MASKS = {
     "of tokens": f"{TOKENS} added = Where(line, zero, least)",
+    "of tokens, infinite": f"{TOKENS} added = Where(line, zero, infinite)",
     "inverted": """wide = Unsqueeze(mask, middle) given = Cast<to = 1>(wide)
         left = Sub(whole_one, given) added = Mul(left, least)""",
     "of both": f"{TOKENS} {PAST} chosen = And(past, line) added = Where(chosen, zero, least)",
@@ -67,6 +69,13 @@ ATTENTION = """hq = Reshape(q, heads) tq = Transpose<perm = [0, 2, 1, 3]>(hq)
 BERT = f"""mq = MatMul(x, wq) q = Add(mq, bias) mk = MatMul(x, wk) k = Add(mk, bias)
     mv = MatMul(x, wv) v = Add(mv, bias) {ATTENTION} j = Reshape(t, joined) y = MatMul(j, wo)"""
 UNGUARDED = BERT.replace("odd = IsNaN(p) sure = Where(odd, zero, p)", "").replace("sure", "p")
+MADE = re.compile(r"(\w+) =(?! \[| -?\d)")
+"""The names of what a block computes, and not those of attributes."""
+FIRST = re.sub(
+    "|".join(rf"\b{name}\b" for name in MADE.findall(UNGUARDED)), r"\g<0>_first", UNGUARDED
+)
+SECOND = re.sub(r"\bx\b", "next", UNGUARDED)
+TWICE = f"{FIRST} next = LayerNormalization(y_first, gain, bias) {SECOND}"
 SCALED = BERT.replace(
     "cq = Mul(tq, scale) ck = Mul(kt, scale)",
     """depth = Shape(tq)
@@ -245,6 +254,24 @@ def test_a_guard_stays_where_the_mask_may_cover_a_whole_row() -> None:
     left = operators(found(block(GPT2, "of both, infinite", dynamic=False), same))
     assert "Attention" not in left
     assert {"Softmax", "IsNaN", "Where"} <= set(left)
+
+
+def test_what_is_behind_a_mask_that_may_cover_all_is_rewritten() -> None:
+    """A sequence that is masked throughout makes NaN of itself, and others are what they were."""
+    model = block(TWICE, "of tokens, infinite", dynamic=False)
+    rules = sufficient(UNGUARDED, "of tokens, infinite")
+    result = xflow.optimize(model, cost="estimated", rules=rules)
+    assert [node.op_type for node in result.model.graph].count("Attention") == 2
+    mask = np.ones((BATCH, LENGTH), np.int64)
+    mask[1] = 0
+    feeds = {"ids": np.random.default_rng(0).integers(0, 50, mask.shape), "mask": mask}
+    before, after = (
+        ort.InferenceSession(message.SerializeToString()).run(None, feeds)[0]
+        for message in (model, ir.to_proto(result.model))
+    )
+    assert np.isnan(before[1]).all()
+    assert np.isfinite(before[0]).all()
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-3, atol=5e-4 * np.abs(before[0]).max())
 
 
 def test_a_guard_stays_where_a_mask_may_be_something_else_than_ones_and_zeros() -> None:

@@ -22,6 +22,7 @@ from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import FLOATS
 from xflow.core.spec import (
+    ARBITRARY,
     LOSING,
     Call,
     Element,
@@ -48,9 +49,11 @@ class Observed(IntFlag):
     RELATIVE = 4
     """Something divides by it, or takes its root or logarithm, or divides it by a value that may be
     small where it is, so that its error counts relative to itself, however small it is."""
+    HIDDEN = 8
+    """Some operator may give a number for NaN."""
 
 
-EVERYWHERE = Observed.LOST | Observed.DISCRETE | Observed.RELATIVE
+EVERYWHERE = Observed.LOST | Observed.DISCRETE | Observed.RELATIVE | Observed.HIDDEN
 
 
 class Way(NamedTuple):
@@ -72,6 +75,8 @@ class Way(NamedTuple):
     """Whether the result may be large where elements are."""
     keeps: bool = False
     """Whether small elements stay small, with the same relative error."""
+    hides: bool = False
+    """Whether it may give a number where an element is NaN."""
 
     def __or__(self, other: Way) -> Way:
         return Way(*(one or another for one, another in zip(self, other, strict=True)))
@@ -85,6 +90,7 @@ UNKNOWN = Way(
     multiplied=True,
     inverts=True,
     passes=True,
+    hides=True,
 )
 _ways: dict[object, Mapping[str, Way]] = {}
 MOST_BEHIND = 256
@@ -98,6 +104,13 @@ def loses(node: Node, position: int) -> bool:
     if isinstance(node.op, Opaque):
         return node.op.op_type not in MOVES
     return _way(node, position).lost
+
+
+def hides(node: Node, position: int) -> bool:
+    """Whether an operator may give a number where an element of an input is NaN."""
+    if isinstance(node.op, Opaque):
+        return node.op.op_type not in MOVES
+    return _way(node, position).hides
 
 
 def decides(node: Node, position: int) -> bool:
@@ -217,6 +230,7 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
     for value in node.outputs:
         behind |= known.get(value, Observed.NOWHERE)
     own |= Observed.LOST if loses(node, position) else behind & Observed.LOST
+    own |= Observed.HIDDEN if hides(node, position) else behind & Observed.HIDDEN
     if decides(node, position):
         own |= Observed.DISCRETE
     elif not _accumulates(node):
@@ -273,7 +287,7 @@ def _read_ways(node: Node) -> dict[str, Way]:
     assert isinstance(node.op, Operator)
     names = names_of(node.inputs)
     for position in node.op.hides([value.shape for value in node.inputs], node.attributes):
-        found[names[position]] = found.get(names[position], Way()) | Way(lost=True)
+        found[names[position]] = found.get(names[position], Way()) | Way(lost=True, hides=True)
     return found
 
 
@@ -292,17 +306,20 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
         case SumOver(_, _, body) | ProductOver(_, _, body):
             yield from _reads(body, way)
         case MaxOver(_, extent, body):
-            yield from _reads(body, way | Way(lost=extent != 1))
+            yield from _reads(body, way | Way(lost=extent != 1, hides=extent != 1))
         case If(conditions, then, other):
             compared = list(orders(conditions))
             for order in compared:
                 for side in (order.left, order.right):
-                    yield from _reads(side, Way(lost=True, decides=True))
+                    yield from _reads(side, Way(lost=True, decides=True, hides=True))
             for branch in (then, other):
-                yield from _reads(branch, way | Way(lost=bool(compared)))
+                yield from _reads(branch, way | Way(lost=bool(compared), hides=bool(compared)))
         case Call(function, args):
             inside = way | Way(
-                lost=function in LOSING, decides=function in STEPS, divides=function in DIVIDING
+                lost=function in LOSING,
+                decides=function in STEPS,
+                divides=function in DIVIDING,
+                hides=function in HIDING,
             )
             inside = inside._replace(
                 inverts=way.passes and function in INVERTING and not _is_positive(args[0]),
@@ -315,6 +332,8 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
 
 STEPS = frozenset({"sign", "floor", "round"})
 """Functions whose values are integers."""
+HIDING = ARBITRARY | {"max", "min", "power", "nearest", *STEPS}
+"""Functions that may give a number where an argument is NaN."""
 DIVIDING = frozenset({"reciprocal", "sqrt", "log", "power"})
 """Functions that are steep where their argument is small."""
 INVERTING = frozenset({"reciprocal", "log", "power"})

@@ -161,6 +161,11 @@ class Ranges:
             inputs.append(known)
         return _Reading(value, inputs, self.floats(_float_type(value.type.dtype))).part(part)
 
+    def without_nan(self, value: Value, part: Scalar) -> Range:
+        """The same where no element of its inputs is NaN; infinite ones may be."""
+        inputs = [replace(self.of(source), nan=False) for source in value.node.inputs]
+        return _Reading(value, inputs, self.floats(_float_type(value.type.dtype))).part(part)
+
     def is_real_with(self, node: Node, value: Value, other: Range) -> bool:
         """Whether an operator's results stay numbers, as far as they are, if `value` is `other`."""
         for output in node.outputs:

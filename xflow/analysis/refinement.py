@@ -47,6 +47,9 @@ from xflow.core.spec import (
     Scalar,
     SumOver,
     Times,
+    bound_by_depth,
+    free_of_scalar,
+    substitute_scalar,
     truth,
 )
 
@@ -310,6 +313,33 @@ def read_at(value: Value, at: Place) -> list[tuple[Value, Place]] | None:
     return None if place is None else [(sources[tensor], place)]
 
 
+class Weight(NamedTuple):
+    """The weight of a score in a softmax, as a product of two factors, and that score."""
+
+    factors: tuple[Scalar, Scalar]
+    scores: Scalar
+
+
+def weight_among(factors: Sequence[Scalar]) -> Weight | None:
+    """A weight of a softmax among factors of a product: ``exp(t) * (1 / sum(exp(t)))``."""
+    for factor in factors:
+        match factor:
+            case Call("reciprocal", (SumOver(variable, _, Call("exp", (each,))),)):
+                pass
+            case _:
+                continue
+        summed = bound_by_depth(each, prefix="_c")
+        for other in factors:
+            match other:
+                case Call("exp", (score,)):
+                    own = free_of_scalar(score) - free_of_scalar(each)
+                    for name in own:
+                        there = substitute_scalar(score, {name: symbol(variable)})
+                        if bound_by_depth(there, prefix="_c") == summed:
+                            return Weight((other, factor), score)
+    return None
+
+
 class _Needs:
     """Collects what values need, down to `inputs`."""
 
@@ -393,7 +423,8 @@ class _Needs:
         """The parts of a specification that may give no number where inputs are some.
 
         Not those within one that gives a number all the same: ``1 / (1 + exp(x))`` does where the
-        exponential overflows.
+        exponential overflows, and weights of a softmax are numbers where no score is infinite, as
+        kernels take the largest one off first.
         """
         sums = Plus | Times | SumOver | ProductOver
         if self._overflow and isinstance(scalar, sums):
@@ -401,6 +432,12 @@ class _Needs:
                 return
             yield scalar
         match scalar:
+            case Times(args) if not self._overflow and (weight := weight_among(args)):
+                scores = weight.scores
+                is_sure = self._ranges.without_nan(value, scores).is_real
+                others = [arg for arg in args if arg not in weight.factors]
+                for arg in (scores, *others) if is_sure else args:
+                    yield from self._failing(value, arg)
             case Plus(args) | Times(args):
                 for arg in args:
                     yield from self._failing(value, arg)

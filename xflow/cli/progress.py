@@ -26,14 +26,13 @@ _REDRAWN_S = 0.1
 class ProgressDisplay:
     """Displays a job's phase, how far that is, the best result so far and the time left.
 
-    On a terminal as one line, which is cleared when the job ends; with `verbose` as a line for each
-    step; else not at all, but for what the model consists of. It is not redrawn by a thread, which
+    On a terminal as one line, which is cleared when the job ends, below what the model consists of;
+    with `verbose` as a line for each step; else not at all. It is not redrawn by a thread, which
     would disturb the measurements.
     """
 
     def __init__(self, quiet: bool, verbose: bool) -> None:
         self._verbose = verbose
-        self._quiet = quiet
         self._start = self._drawn = time.monotonic()
         console = Console(stderr=True)
         shown = not quiet and not verbose and console.is_terminal and not console.is_dumb_terminal
@@ -64,10 +63,11 @@ class ProgressDisplay:
             facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
             line = f"{now - self._start:7.1f} s  {phase}  {facts}".rstrip()
             print(line, file=sys.stderr, flush=True)
-        elif phase == "model" and not self._quiet:
+        if self._bar.disable:
+            return
+        if phase == "model":
             self.close()
             print(_first_sight(details), file=sys.stderr, flush=True)
-        if self._bar.disable:
             return
         if self._task is None:
             self._bar.start()

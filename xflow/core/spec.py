@@ -411,15 +411,15 @@ def substitute_scalar(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
     return expression
 
 
-def bound_by_depth(expression: Scalar, depth: int = 0) -> Scalar:
+def bound_by_depth(expression: Scalar, depth: int = 0, prefix: str = "_d") -> Scalar:
     """The same scalar, in which bound variables are named by how many others they are bound in.
 
     Two scalars that differ by the names of bound variables alone become equal. Comparisons inside
-    integers keep theirs.
+    integers keep theirs. No free variable has a name that starts with `prefix`.
     """
 
     def again(e: Scalar) -> Scalar:
-        return bound_by_depth(e, depth)
+        return bound_by_depth(e, depth, prefix)
 
     match expression:
         case Plus(args):
@@ -427,9 +427,10 @@ def bound_by_depth(expression: Scalar, depth: int = 0) -> Scalar:
         case Times(args):
             return times(*map(again, args))
         case SumOver() | ProductOver() | MaxOver():
-            name = f"_d{depth}"
+            name = f"{prefix}{depth}"
             body = substitute_scalar(expression.body, {expression.variable: symbol(name)})
-            return type(expression)(name, expression.extent, bound_by_depth(body, depth + 1))
+            body = bound_by_depth(body, depth + 1, prefix)
+            return type(expression)(name, expression.extent, body)
         case If(conditions, then, other):
             return where(conditions, again(then), again(other))
         case Call(function, args):

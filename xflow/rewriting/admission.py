@@ -8,13 +8,14 @@ stands at a place is asked in this order:
    the runtime's kernels give other last digits at other places of a tensor: nothing discrete may
    depend on these.
 2. Otherwise the conditions on values have to be known: of constants by their data, of what is
-   computed by its range.
+   computed by its range. What may be NaN, but not infinite, may stand for a number where the new
+   results read no element of it that the old ones do not, see `xflow.analysis.nan_spread`.
 3. If each result is a number anyway, what stands there afterwards must be known to be one: it must
    not overflow where the original does not.
 4. If a result may be -inf, as masks are, both sides have to agree at that limit.
-5. If a result may be anything, nothing that depends on it may make a number of what is none. Where
-   sums and products of moderate numbers are not assumed not to overflow, it must not need any that
-   what stands there does not need.
+5. If a result may be anything, nothing that depends on it may make a number of what is none; if it
+   is a number or NaN, nothing may make one of NaN. Where sums and products of moderate numbers are
+   not assumed not to overflow, it must not need any that what stands there does not need.
 
 And unless the sides agree to the bit where they are numbers, nothing discrete may depend on the
 result, see `xflow.analysis.observers`; nor may anything divide by it where digits of small
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xflow.analysis.elements import approximates
+from xflow.analysis.nan_spread import reads_no_more
 from xflow.analysis.observers import Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
@@ -93,7 +95,10 @@ class Places:
         if instance.exact == BITS:
             return Observed.DISCRETE if any(map(_may_differ, match.nodes)) else Observed.NOWHERE
         for fact in instance.facts:
-            if fact.name in match.bindings and not self.holds(fact, match.bindings[fact.name]):
+            source = match.bindings.get(fact.name)
+            if source is None or self.holds(fact, source):
+                continue
+            if fact.relation != FINITE or not self._spreads_no_nan(match, after, source):
                 return f"it is not known whether {fact}"
         forbidden = Observed.NOWHERE if instance.exact else Observed.DISCRETE
         for old, new in zip(match.roots, after, strict=True):
@@ -121,7 +126,21 @@ class Places:
             and self._agree_at_limits(instance, match)
         ):
             return Observed.NOWHERE
-        return Observed.LOST
+        return Observed.LOST if before.is_infinite else Observed.HIDDEN
+
+    def _spreads_no_nan(self, match: Match, after: Sequence[Value], source: Value) -> bool:
+        """Whether results are NaN where they were, if elements of `source` are numbers or NaN.
+
+        And none is infinite that was not.
+        """
+        if self.ranges.of(source).is_infinite:
+            return False
+        inputs = {*match.bindings.values()}
+        return all(
+            reads_no_more(old, new, source, inputs)
+            and (self.ranges.of(old).is_infinite or not self.ranges.of(new).is_infinite)
+            for old, new in zip(match.roots, after, strict=True)
+        )
 
     def _agree_at_limits(self, instance: Instance, match: Match) -> bool:
         """Whether no input holds more than numbers and, where the sides agree there, -inf."""
