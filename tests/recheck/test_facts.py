@@ -15,6 +15,7 @@ from graphs import call
 
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites.basis import fault
+from xflow.analysis.value_rewrites.covered_rows import FACT as COVERED
 from xflow.analysis.value_rewrites.equal_halves import FACT as HALVES
 from xflow.analysis.value_rewrites.masked_scores import FACT as LOST
 from xflow.analysis.value_rewrites.nan_tests import decided
@@ -110,6 +111,82 @@ def test_a_test_of_weights_stays_where_an_input_is_in_the_scores(scores: str) ->
     guard = model.graph.outputs[0]
     forged = call("Where", number(0, "BOOL"), *guard.node.inputs[1:])
     assert "may pass" in fault(checks(model), "no-number-is-nan", guard, forged)
+
+
+# Covered rows -----------------------------------------------------------------------------------
+
+
+def covered(mask: str = "Where(seen, zero, infinite)", scores: str = "MatMul(q, k)") -> Imported:
+    """Guarded weights of integers that a mask may cover, and what they weigh."""
+    return imported(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (int8[2, 4, 8] q8, int8[2, 8, 4] k8, bool[2, 1, 4] seen, float[2, 4, 4] bias,
+           float[2, 4, 4] v) => (float[2, 4, 4] y)
+        <float zero = {{0}}, float infinite = {{-inf}}, float vast = {{1e30}}>
+        {{ q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) s = {scores} m = {mask} t = Add(s, m)
+           p = Softmax<axis = -1>(t) odd = IsNaN(p) w = Where(odd, zero, p) y = MatMul(w, v) }}""")
+
+
+def parts(model: Imported) -> tuple[Value, Value, Value, Value]:
+    """Scores, mask, values, and the guarded product."""
+    product = model.graph.outputs[0]
+    guard, values = product.node.inputs
+    scores, mask = guard.node.inputs[2].node.inputs[0].node.inputs
+    return scores, mask, values, product
+
+
+def asked(
+    model: Imported,
+    *,
+    lowest: float = LEAST / 2,
+    limit: float = LEAST / 4,
+    axis: int = 2,
+    otherwise: float = 0,
+    along: int = 2,
+) -> Value:
+    """The same product with the mask asked, in the right way or in another."""
+    scores, mask, values, _ = parts(model)
+    raised = call("Max", mask, number(lowest))
+    weights = call("Softmax", call("Add", scores, raised), axis=along)
+    test = call("Less", call("ReduceMax", mask, axes=(axis,), keepdims=1), number(limit))
+    return call("Where", test, number(otherwise), call("MatMul", weights, values))
+
+
+def test_a_mask_that_tells_which_rows_it_covers_is_confirmed() -> None:
+    model = covered()
+    ((before, after, name),) = found(model)
+    assert name == COVERED
+    assert not fault(checks(model), name, before, after)
+    assert not fault(checks(model), name, before, asked(model))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"lowest": -1e4}, "may have a weight"),
+        ({"lowest": LEAST}, "may have a weight"),
+        ({"limit": -1e4}, "tells nothing"),
+        ({"limit": LEAST}, "tells nothing"),
+        ({"axis": 1}, "of each row"),
+        ({"otherwise": 1}, "is not 0"),
+        ({"along": 1}, "one softmax"),
+    ],
+)
+def test_a_mask_that_is_asked_something_else_is_not(wrong: dict[str, float], reason: str) -> None:
+    model = covered()
+    before = parts(model)[3]
+    assert reason in fault(checks(model), COVERED, before, asked(model, **wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [covered("Add(bias, bias)"), covered("Mul(bias, vast)"), covered("Log(bias)")],
+    ids=["an input as a mask", "large numbers", "what may be NaN"],
+)
+def test_a_mask_that_does_not_tell_is_not_asked(model: Imported) -> None:
+    """Either by the finder or by the checker."""
+    assert not [each for each in found(model) if each[2] == COVERED]
+    before = parts(model)[3]
+    assert fault(checks(model, Assumption.NONE), COVERED, before, asked(model))
 
 
 # Masks ------------------------------------------------------------------------------------------

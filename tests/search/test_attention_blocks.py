@@ -47,6 +47,7 @@ PAST = """after = Range(nought, length, one) across = Unsqueeze(after, first)
     down = Unsqueeze(after, second) past = LessOrEqual(across, down)"""
 MASKS = {
     "of tokens": f"{TOKENS} added = Where(line, zero, least)",
+    "of numbers": "floats = Cast<to = 1>(mask) wide = Unsqueeze(floats, middle) added = Log(wide)",
     "of tokens, infinite": f"{TOKENS} added = Where(line, zero, infinite)",
     "inverted": """wide = Unsqueeze(mask, middle) given = Cast<to = 1>(wide)
         left = Sub(whole_one, given) added = Mul(left, least)""",
@@ -251,9 +252,36 @@ def test_a_mask_that_covers_no_row_is_left_alone() -> None:
 def test_a_guard_stays_where_the_mask_may_cover_a_whole_row() -> None:
     same = sufficient()
     assert "Attention" in operators(found(block(GPT2, "of both", dynamic=False), same))
-    left = operators(found(block(GPT2, "of both, infinite", dynamic=False), same))
+    left = operators(found(block(GPT2, "of numbers", dynamic=False), same))
     assert "Attention" not in left
     assert {"Softmax", "IsNaN", "Where"} <= set(left)
+
+
+@pytest.mark.parametrize(
+    ("body", "mask"),
+    [(GPT2, "of both, infinite"), (BERT, "of tokens, infinite")],
+    ids=["gpt2", "bert"],
+)
+def test_a_mask_tells_which_rows_it_covers(body: str, mask: str) -> None:
+    """A guarded row of which nothing is left gives zeros, and so it does behind an Attention."""
+    model = block(body, mask, dynamic=False)
+    rules = sufficient(body, mask)
+    result = xflow.optimize(model, cost="estimated", rules=rules)
+    kinds = [node.op_type for node in result.model.graph]
+    assert kinds.count("Attention") == 1
+    assert not {"IsNaN", "Softmax"} & set(kinds)
+    assert "a-covered-row-is-told-by-its-mask" in {rule.name for rule in result.report.rules}
+    ones = np.ones((BATCH, LENGTH), np.int64)
+    ones[:, : LENGTH // 4] = 0
+    ones[0] = 0
+    feeds = {"ids": np.random.default_rng(0).integers(0, 50, ones.shape), "mask": ones}
+    before, after = (
+        ort.InferenceSession(message.SerializeToString()).run(None, feeds)[0]
+        for message in (model, ir.to_proto(result.model))
+    )
+    assert np.isfinite(before).all()
+    assert np.ptp(before[0], axis=0).max() < 1e-4 * np.abs(before[1]).max()  # nothing is seen
+    np.testing.assert_allclose(after, before, rtol=1e-3, atol=5e-4 * np.abs(before).max())
 
 
 def test_what_is_behind_a_mask_that_may_cover_all_is_rewritten() -> None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.core.assumptions import Assumption
+from xflow.core.assumptions import Assumption, moderate
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value
@@ -87,6 +87,63 @@ class Facts:
         if is_weight and not self._assumed.reads_inputs(node.inputs[0]):
             return self._assumed.of(tested)
         return self._strict.of(tested)
+
+    def covered_rows(self, before: Value, after: Value) -> str:
+        """Whether weights that are 0 where they are NaN are so where their mask covers a row.
+
+        ``MatMul(Where(IsNaN(p), 0, p), v)`` for ``p = Softmax(s + m)`` is compared with
+        ``Where(ReduceMax(m) < l, 0, MatMul(Softmax(s + Max(m, c)), v))``.
+        """
+        chosen, old = _inputs(after, "Where"), _inputs(before, "MatMul")
+        new = _inputs(chosen[2], "MatMul") if chosen is not None else None
+        if chosen is None or old is None or new is None or after.type != before.type:
+            return "it is no product with a choice in place of another"
+        guard = _inputs(old[0], "Where")
+        if guard is None or _scalar_of(self._strict, guard[1]) != 0 or _scalar(chosen[1]) != 0:
+            return "what has no weight is not 0"
+        weights = guard[2]
+        if not is_test(guard[0], "IsNaN") or guard[0].node.inputs != (weights,) or old[1] != new[1]:
+            return "something else is guarded or multiplied"
+        sums = [_inputs(each, "Softmax") for each in (weights, new[0])]
+        if sums[0] is None or sums[1] is None or not _is_same_operator(weights, new[0]):
+            return "the weights are not those of one softmax"
+        if weights.node.attributes["axis"] != len(weights.shape) - 1:
+            return "the weights do not lie along the last axis"
+        summands, others = _inputs(sums[0][0], "Add"), _inputs(sums[1][0], "Add")
+        for scores, mask in (summands, summands[::-1]) if summands and others else ():
+            raised = [each for each in others or () if each != scores]
+            if scores in (others or ()) and len(raised) == 1:
+                return self._tells(sums[0][0], scores, mask, raised[0], chosen[0])
+        return "the sum is not that of the scores and a mask"
+
+    def _tells(
+        self, total: Value, scores: Value, mask: Value, raised: Value, covered: Value
+    ) -> str:
+        """Why a mask may not tell by itself which rows of a sum are covered; nothing where it does.
+
+        `raised` is to be the mask with a number for -inf, `covered` that a row has nothing else.
+        """
+        dtype = mask.type.dtype
+        parts, compared = _inputs(raised, "Max"), _inputs(covered, "Less")
+        if parts is None or mask not in parts or len(parts) != 2 or compared is None:
+            return "the mask is not raised, or not asked"
+        (lowest,) = (_scalar(each) for each in parts if each != mask)
+        limit, most = _scalar(compared[1]), _inputs(compared[0], "ReduceMax")
+        last = {"axes": (len(mask.shape) - 1,), "keepdims": 1}
+        if most != (mask,) or dict(compared[0].node.attributes) != last:
+            return "it is not the largest element of each row of the mask that is asked"
+        if dtype not in ("FLOAT", "DOUBLE") or lowest is None or limit is None:
+            return "no number stands for -inf"
+        analysis = self._strict if self._assumed.reads_inputs(total) else self._assumed
+        known, least = analysis.of(scores), analysis.of(mask)
+        bound = moderate(dtype)
+        if not known.is_finite or known.magnitude > bound or least.nan or least.plus:
+            return "by the second analysis, scores or the mask may be none of moderate numbers"
+        numbers = max(abs(least.low), abs(least.high)) if least.low <= least.high else 0.0
+        # Beside a moderate number, what is so low has no weight, and it stays finite.
+        if numbers > bound or not -largest(dtype) < lowest < -largest(dtype) / 4:
+            return "what is in the place of -inf may have a weight"
+        return "" if lowest < limit < -bound else "what is asked of the mask tells nothing"
 
     # Floating point -----------------------------------------------------------------------------
 
@@ -209,6 +266,12 @@ def _inputs(value: Value, name: str) -> tuple[Value, ...] | None:
     """The inputs of a value that such an operator makes."""
     node = value.node
     return node.inputs if isinstance(node.op, Operator) and node.op.name == name else None
+
+
+def _scalar_of(analysis: Analysis, value: Value) -> float | None:
+    """The number that a constant of one element holds."""
+    data = analysis.data(value)
+    return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
 
 
 def _scalar(value: Value) -> Fraction | None:

@@ -7,6 +7,7 @@ from enum import Enum
 
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites import (
+    covered_rows,
     equal_halves,
     least_float_masks,
     masked_scores,
@@ -35,7 +36,8 @@ class Basis(Enum):
 _SENTENCES = {
     Basis.RULE: "rules, each proved for all sizes",
     Basis.CONSTANT_DATA: "the data of a constant: both halves of a table are equal",
-    Basis.RANGES: "interval analysis: a test that no element can pass is false",
+    Basis.RANGES: "interval analysis: a test that no element can pass is false, or a mask tells "
+    "which rows of it are covered",
     Basis.FLOATING_POINT: "floating point: a score is lost beside the number that masks it, or a "
     "mask is raised by one unit in the last place",
 }
@@ -43,6 +45,7 @@ _SENTENCES = {
 BASES: Mapping[str, Basis] = {
     equal_halves.FACT: Basis.CONSTANT_DATA,
     masked_scores.FACT: Basis.FLOATING_POINT,
+    covered_rows.FACT: Basis.RANGES,
     least_float_masks.RAISED: Basis.FLOATING_POINT,
     **{name: Basis.RANGES for name, _ in nan_tests.TESTS.values()},
 }
@@ -62,6 +65,8 @@ def fault(facts: Facts, name: str, before: Value, after: Value) -> str:
     """
     if name == masked_scores.FACT:
         return facts.lost_scores(before, after)
+    if name == covered_rows.FACT:
+        return facts.covered_rows(before, after)
     checks = {Basis.CONSTANT_DATA: facts.equal_constants, Basis.RANGES: facts.decided_test}
     check = checks.get(BASES.get(name, Basis.RULE))
     return "there is no such fact" if check is None else check(before, after)

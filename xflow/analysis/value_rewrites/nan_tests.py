@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.reach import Reach
+from xflow.analysis.value_rewrites.covered_rows import uncovered
 from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.analysis.value_rewrites.masked_scores import absorbed
 from xflow.core.assumptions import Assumption
@@ -38,12 +39,13 @@ that is true."""
 def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Values of `graph`, equal values by a fact, and the name of the fact.
 
-    They read a test that is false, a constant with equal halves, or scores lost beside a mask, see
-    `xflow.analysis.value_rewrites.equal_halves` and `xflow.analysis.value_rewrites.masked_scores`.
+    They read a test that is false, or that a mask decides, a constant with equal halves, or scores
+    lost beside a mask, see the other modules of `xflow.analysis.value_rewrites`.
     """
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, ranges.constants)
     yield from absorbed(graph, strict)
+    yield from uncovered(graph, ranges)
     reach = Reach(ranges.constants)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
@@ -54,7 +56,7 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
         name, is_false = TESTS[node.op.op_type]
         about_masks = tested.node.role == "softmax" and not reach.in_scores(tested.node.inputs[0])
         if not is_false((ranges if about_masks else strict).of(tested)):
-            continue
+            continue  # perhaps its mask tells, see `covered_rows`
         for user in graph.users.get(node.outputs[0], ()):
             after = _without(user, node.outputs[0])
             if after is not None:
