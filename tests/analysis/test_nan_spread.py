@@ -35,6 +35,7 @@ SCORES = call("MatMul", Q, turned(K, 0, 1, 3, 2))
 SPELLED = call("MatMul", call("Softmax", SCORES, axis=3), V)
 ATTENTION = call("Attention", Q, K, V, scale=Fraction(1))
 ZERO = call("Sub", X, X)
+IDS, OTHERS = (tensor(key, 3, dtype="INT64") for key in ("ids", "others"))
 NO_MORE: dict[str, tuple[Value, Value]] = {
     "an attention": (SPELLED, ATTENTION),
     "an attention that is spelled out": (ATTENTION, SPELLED),
@@ -57,13 +58,17 @@ MORE: dict[str, tuple[Value, Value]] = {
         call("Conv", X, ONE),
         call("Conv", X, KERNEL, pads=(1, 1)),
     ),
+    "rows of other indices": (
+        call("Gather", call("Add", X, X), IDS, axis=1),
+        call("Add", call("Gather", X, OTHERS, axis=1), call("Gather", X, IDS, axis=1)),
+    ),
     "what hides NaN": (call("Relu", X), call("Mul", X, X)),
     "the largest one": (call("ReduceMax", X, axes=(1,), keepdims=1), rows(X, 0, 1)),
 }
 
 
 def shown(before: Value, after: Value) -> bool:
-    inputs = {Q, K, V, X, W, B, KERNEL, ONE}
+    inputs = {Q, K, V, X, W, B, KERNEL, ONE, IDS, OTHERS}
     sources = [each for each in (Q, X) if _reads(before, each) or _reads(after, each)]
     return all(reads_no_more(before, after, source, inputs) for source in sources)
 

@@ -84,9 +84,10 @@ def reads_no_more(before: Value, after: Value, source: Value, inputs: Container[
     ops = (node.op for node in walk([before], inputs))
     if any(isinstance(op, Operator) and op.name not in KEEPING for op in ops):
         return False
+    names: dict[str, Value] = {}
     try:
-        old = set(_reads(before, source, inputs, surely=True))
-        new = set(_reads(after, source, inputs, surely=False))
+        old = set(_reads(before, source, inputs, names, surely=True))
+        new = set(_reads(after, source, inputs, names, surely=False))
     except (ShapeError, _UnknownError):
         return False
     return all(any(one.covers(each, source.shape) for one in old) for each in new)
@@ -101,10 +102,17 @@ class _UnknownError(Exception):
 
 
 def _reads(
-    value: Value, source: Value, inputs: Container[Value], *, surely: bool
+    value: Value,
+    source: Value,
+    inputs: Container[Value],
+    names: dict[str, Value],
+    *,
+    surely: bool,
 ) -> Iterator[Read]:
-    """The elements of `source` that an element of `value` reads; `surely`, whatever is chosen."""
-    names: dict[str, Value] = {}
+    """The elements of `source` that an element of `value` reads; `surely`, whatever is chosen.
+
+    `names` are those of inputs, by which indices name what they look up; new ones are added.
+    """
 
     def reader(value: Value) -> Reader:
         node = value.node

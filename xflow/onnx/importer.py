@@ -66,7 +66,9 @@ def _filled_with(node: ir.Node) -> Range | None:
     if node.op_type != "ConstantOfShape":
         return None
     value = node.attributes.get("value")
-    return Range(0.0, 0.0) if value is None else of_array(value.as_tensor().numpy())
+    if value is None:
+        return Range(0.0, 0.0)
+    return None if value.is_ref() else of_array(value.as_tensor().numpy())
 
 
 def is_tractable(type: TensorType) -> bool:
@@ -188,9 +190,10 @@ class _Importer:
         So a number of a shape that does not depend on the inputs is one for all that reads it, such
         as the number of features from which exporters compute the scale of an attention.
         """
-        output = node.outputs[0]
-        data = self.integers.known.get(output)
-        made = self.values[output]
+        if len(node.outputs) != 1:
+            return
+        (output,) = node.outputs
+        data, made = self.integers.known.get(output), self.values[output]
         folds = made.is_constant and not isinstance(made.node.op, Opaque)
         if data is None or folds or output.is_graph_output():
             return

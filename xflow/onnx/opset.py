@@ -126,7 +126,8 @@ class Raising:
 
         Or is a constant in the graph, though the model computes it from shapes.
         """
-        if constant_tensor(node) is None and self.imported.values[node.outputs[0]].is_leaf:
+        made = [self.imported.values.get(output) for output in node.outputs]
+        if constant_tensor(node) is None and all(v is not None and v.is_leaf for v in made):
             return True
         if node in self.imported.positions:
             return self._written(node, self.target) is not None
