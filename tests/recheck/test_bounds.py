@@ -184,6 +184,7 @@ def test_what_one_analysis_shows_to_be_a_number_the_other_does(op: Operator) -> 
         ("f = Cast<to = 1>(ids) d = Sub(f, one) y = Mul(d, least)", False),
         ("f = Cast<to = 1>(ids) h = Mul(f, two) d = Sub(one, h) y = Mul(d, least)", False),
         ("f = Cast<to = 1>(ids) y = Mul(f, least)", False),
+        ("i = Sub(ids, ids) f = Cast<to = 1>(i) d = Sub(one, f) y = Mul(d, least)", False),
     ],
 )
 def test_a_mask_that_is_inverted_does_not_overflow_where_that_is_granted(

@@ -4,7 +4,8 @@ Exports of transformers turn the mask that users give, 1 for a token and 0 for p
 added to scores: 1 minus it, times the least float. Were the mask anything else, the product might
 overflow, and the softmax behind it give NaN. So a model that has such a product tells that the
 mask holds ones and zeros, and it is taken at its word: the product does not overflow. Nothing is
-concluded of the mask itself.
+concluded of the mask itself. That goes for masks that are inputs of the model; what it computes may
+be anything.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xflow.analysis.elements import element_of
-from xflow.analysis.opaque import MOVES
 from xflow.core.errors import ShapeError
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
-from xflow.core.sorts import FLOATS, INTEGERS
 from xflow.core.spec import Element, Literal, Plus, Scalar, Times
-from xflow.ops.shape import Movement
 
+MOVING = frozenset(
+    (
+        *("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split"),
+        *("Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    )
+)
+"""Operators that give elements of their first input, perhaps of another type."""
 RangeOf = Callable[[Value], Range]
 """The range of a value below the one in question."""
 
@@ -47,22 +52,18 @@ def _is_complement(value: Value, range_of: RangeOf) -> bool:
 
 
 def _is_given(value: Value) -> bool:
-    """Whether the elements of a value are integers, or those of an input of the model."""
-    while value.type.dtype in FLOATS and _is_moved(value.node):
+    """Whether a value has the elements of an input of the model, perhaps of another type."""
+    while _is_moved(value.node):
         value = value.node.inputs[0]
     op = value.node.op
-    return value.type.dtype in INTEGERS or (isinstance(op, Leaf) and op.known is None)
+    return isinstance(op, Leaf) and not op.constant and op.known is None
 
 
 def _is_moved(node: Node) -> bool:
     """Whether an operator gives elements of its first input alone."""
-    if not node.inputs or not isinstance(node.op, Opaque | Operator):
+    if not isinstance(node.op, Opaque | Operator) or not node.inputs:
         return False
-    if node.op.op_type == "Cast":
-        return True
-    if isinstance(node.op, Opaque):
-        return node.op.op_type in MOVES
-    return len(node.inputs) == 1 and (isinstance(node.op, Movement) or node.role == "view")
+    return node.op.op_type in MOVING
 
 
 def _specification(value: Value) -> Scalar | None:

@@ -39,7 +39,7 @@ _KINDS: Final = {
         *("DynamicQuantizeLinear", *QUANTIZING),
         *("MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul", "Mean", "ReduceMean"),
         *("ReduceSum", "ReduceSumSquare", "ReduceL1", "Resize", "RoiAlign", "Sum", "Upsample"),
-        *("MaxRoiPool", "STFT", "DFT", "RotaryEmbedding", "GRU", "LSTM", "RNN"),
+        *("Range", "MaxRoiPool", "STFT", "DFT", "RotaryEmbedding", "GRU", "LSTM", "RNN"),
     ),
     Made.NUMBERS: (
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"),
@@ -65,7 +65,10 @@ _DECIDED_BY: Final = {
     "Upsample": (1,),
 }
 """Float inputs that name positions or counts of elements, and are rounded to integers."""
-_JUMPING: Final = {*QUANTIZING, "DynamicQuantizeLinear", "TopK", "MaxUnpool", "Hardmax", "Unique"}
+_JUMPING: Final = {
+    *QUANTIZING,
+    *("DynamicQuantizeLinear", "Hardmax", "MaxUnpool", "Range", "TopK", "Unique"),
+}
 _STEADY: Final = frozenset(_OF) - _JUMPING | {"Cast"}
 """Operators that are continuous: nearly equal inputs give nearly equal results."""
 

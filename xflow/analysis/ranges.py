@@ -209,9 +209,6 @@ class Ranges:
         name = node.op.op_type
         if node.op.known is not None:
             return node.op.known
-        if name == "Range" and all(known.is_real for known in inputs):
-            start, limit, _ = inputs
-            return start.join(limit)
         if name == "Cast" and node.inputs[0].type.dtype != BOOL and len(inputs) == 1:
             (whole,) = inputs
             return self.floats(dtype).closed(

@@ -44,8 +44,8 @@ class Leaf:
     `key` tells leaves apart; two leaves with the same key are the same tensor. `blocked` says that
     it comes in the layout with blocks of channels that the runtime uses between some operators.
     `known` is what is known of its elements, see `xflow.analysis.ranges`; None: what is taken for
-    granted of inputs that hold what `may_be` says. `exact_sums` says that sums of products with
-    codes are exact, less the zero points of those that read them, see
+    granted of inputs of the model that hold what `may_be` says. `exact_sums` says that sums of
+    products with codes are exact, less the zero points of those that read them, see
     `xflow.core.value_conditions`.
     """
 

@@ -163,7 +163,7 @@ class Analysis:
         return Bounds(-most, most, minus=value in masking)
 
     def _is_complement(self, value: Value) -> bool:
-        """Whether a value is 1 minus integers or an input, as a mask of ones and zeros is inverted.
+        """Whether a value is 1 minus an input, as a mask of ones and zeros is inverted.
 
         The product with a number so large would overflow if it were anything else.
         """
@@ -172,12 +172,11 @@ class Analysis:
         one, below = value.node.inputs
         if self._known[one] != Bounds(1.0, 1.0):
             return False
-        while isinstance(below.node.op, Operator | Opaque) and below.type.dtype in FLOATS:
-            name = below.node.op.op_type
-            if name != "Cast" and name not in MOVED and not isinstance(below.node.op, Movement):
+        while isinstance(below.node.op, Operator | Opaque):
+            if below.node.op.op_type not in ("Cast", "Expand", "Reshape", "Squeeze", "Unsqueeze"):
                 return False
             below = below.node.inputs[0]
-        return below.type.dtype in INTEGERS or isinstance(below.node.op, Leaf)
+        return isinstance(below.node.op, Leaf) and not below.is_constant
 
     # Operators ----------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 from xflow.analysis.ranges import Ranges
 from xflow.core.expressions import fraction, shortened
 from xflow.core.graph import Graph, rebuild
-from xflow.core.node import Node, Value, leaf
+from xflow.core.node import Leaf, Node, Value, leaf
 from xflow.core.size import Size
 from xflow.core.size_text import parse_size, reads_back
+from xflow.core.sorts import FLOATS
 from xflow.rewriting.match import Match
 
 ValueNumber: TypeAlias = tuple[int, int]
@@ -159,13 +160,22 @@ def abstract(
 
 
 def local_leaves(inputs: Iterable[Value], ranges: Ranges | None = None) -> tuple[Value, ...]:
-    """Leaves that stand for `inputs` in `abstract`, with what `ranges` know of these."""
+    """Leaves that stand for `inputs` in `abstract`, with what `ranges` know of these.
+
+    Integers that are inputs of the model stay such: nothing is known of them, see `Leaf`.
+    """
     return tuple(
         leaf(
             f"{number}",
             value.type,
             constant=value.is_constant,
-            known=None if ranges is None else ranges.of(value),
+            known=None if ranges is None or _is_input(value) else ranges.of(value),
         )
         for number, value in enumerate(inputs)
     )
+
+
+def _is_input(value: Value) -> bool:
+    """Whether a value is an input of integers, and does not stand for what is computed."""
+    op = value.node.op
+    return isinstance(op, Leaf) and op.known is None and value.type.dtype not in FLOATS

@@ -59,8 +59,14 @@ class Constants:
         dtype = value.type.dtype
         if dtype not in FLOATS:
             exact = self._exact_sums(value, readers)
-            constant = value.is_constant
-            return leaf(name, value.type, constant=constant, blocked=blocked, exact_sums=exact)
+            return leaf(
+                name,
+                value.type,
+                constant=value.is_constant,
+                blocked=blocked,
+                known=None if value.is_leaf else self.ranges.of(value),  # computed: no input
+                exact_sums=exact,
+            )
         known = self.ranges.of(value)
         least = coarse(known, dtype)
         if value.is_constant and known.is_real:
