@@ -46,6 +46,8 @@ LINES = (
     Input("n", "line", "1 L", (1, KEYS)),
     Input("o", "line", "1 1 1 L", (1, 1, 1, KEYS)),
     Input("p", "line", "B 1 1 L", (BATCH, 1, 1, KEYS)),
+    Input("t", "line", "B H 1 L", (BATCH, HEADS, 1, KEYS)),
+    Input("u", "line", "1 H 1 L", (1, HEADS, 1, KEYS)),
 )
 """Masks that say the same of every query; the operator has them expanded."""
 
