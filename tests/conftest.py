@@ -11,8 +11,6 @@ import onnx
 import pytest
 from small_models import small_model
 
-from xflow.cost.machine import usable_cores
-
 if TYPE_CHECKING:
     from idle_processes import IdleProcesses
     from suites import Kept
@@ -20,11 +18,6 @@ if TYPE_CHECKING:
 # A worker keeps all rules at all ranks, some gigabytes of objects.  To look for garbage among them
 # as often as Python does by default takes a tenth of the time of the tests.
 gc.set_threshold(50_000, 20, 50)
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: tests wait for other processes a quarter of the time."""
-    return usable_cores() + 1
 
 
 @pytest.fixture

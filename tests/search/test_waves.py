@@ -113,16 +113,20 @@ def test_the_search_makes_waves_and_can_repeat_what_they_did() -> None:
     result = found(graph)
     assert outside(result.graph) == []
     assert_same(graph, result.graph)
-    (made,) = result.replacements
-    assert made.trail is not None
-    numbers = numbering(graph)
-    rewrite = Rewrite(
-        tuple(place_of(value, numbers) for value in made.before),
-        tuple(place_of(value, numbers) for value in made.inputs),
-        made.trail,
-    )
     known = {each.name: each for rule in rules() for each in rule.directions()}
-    again = replay(graph, [[rewrite]], known, weights)
+    rounds: list[list[Rewrite]] = []
+    again = graph
+    for made in result.replacements:  # what waves did, and what follows it
+        assert made.trail is not None
+        numbers = numbering(again)
+        rewrite = Rewrite(
+            tuple(place_of(value, numbers) for value in made.before),
+            tuple(place_of(value, numbers) for value in made.inputs),
+            made.trail,
+        )
+        rounds.append([rewrite])
+        again = replay(graph, rounds, known, weights)
+    assert rounds
     assert again.outputs == result.graph.outputs
 
 
