@@ -200,6 +200,11 @@ def test_a_mask_that_is_inverted_does_not_overflow_where_that_is_granted(
         level = Assumption.MODERATE
         known = Analysis(imported.graph, imported.constants, level, inverted_masks=granted)
         assert known.of(value).is_finite == (finite and granted)
+        inside = import_model(ir.from_proto(model), inner=True)  # whose inputs are computed
+        (value_inside,) = inside.graph.outputs
+        known = Analysis(inside.graph, inside.constants, level, inverted_masks=granted)
+        assert not known.of(value_inside).is_finite
+        assert not Ranges(inside.constants).of(value_inside).is_real
     weak = Analysis(
         imported.graph, imported.constants, Assumption.FINITE_INPUTS, inverted_masks=True
     )

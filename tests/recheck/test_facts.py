@@ -116,11 +116,17 @@ def test_a_test_of_weights_stays_where_an_input_is_in_the_scores(scores: str) ->
 # Covered rows -----------------------------------------------------------------------------------
 
 
-def covered(mask: str = "Where(seen, zero, infinite)", scores: str = "MatMul(q, k)") -> Imported:
+def covered(
+    mask: str = "Where(seen, zero, infinite)",
+    scores: str = "MatMul(q, k)",
+    values: str = "2, 4, 4",
+    batch: int = 2,
+) -> Imported:
     """Guarded weights of integers that a mask may cover, and what they weigh."""
+    results = f"{batch}, 4" if "," not in values else "2, 4, 4"
     return imported(f"""<ir_version: 10, opset_import: ["" : 20]>
-        g (int8[2, 4, 8] q8, int8[2, 8, 4] k8, bool[2, 1, 4] seen, float[2, 4, 4] bias,
-           float[2, 4, 4] v) => (float[2, 4, 4] y)
+        g (int8[{batch}, 4, 8] q8, int8[{batch}, 8, 4] k8, bool[{batch}, 1, 4] seen,
+           float[{batch}, 4, 4] bias, float[{values}] v) => (float[{results}] y)
         <float zero = {{0}}, float infinite = {{-inf}}, float vast = {{1e30}}>
         {{ q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) s = {scores} m = {mask} t = Add(s, m)
            p = Softmax<axis = -1>(t) odd = IsNaN(p) w = Where(odd, zero, p) y = MatMul(w, v) }}""")
@@ -175,6 +181,15 @@ def test_a_mask_that_is_asked_something_else_is_not(wrong: dict[str, float], rea
     model = covered()
     before = parts(model)[3]
     assert reason in fault(checks(model), COVERED, before, asked(model, **wrong))  # type: ignore[arg-type]
+
+
+def test_a_product_with_a_vector_has_no_rows() -> None:
+    """Of as many rows as there are batches, the type alone does not tell them apart."""
+    model = covered(values="4", batch=4)
+    assert not [each for each in found(model) if each[2] == COVERED]
+    _, _, _, before = parts(model)
+    after = asked(model)
+    assert fault(checks(model), COVERED, before, after)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ added to scores: 1 minus it, times the least float. Were the mask anything else,
 overflow, and the softmax behind it give NaN. So a model that has such a product tells that the
 mask holds ones and zeros, and it is taken at its word: the product does not overflow. Nothing is
 concluded of the mask itself. That goes for masks that are inputs of the model; what it computes may
-be anything.
+be anything, and so may what a graph inside an operator is given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from xflow.analysis.elements import element_of
 from xflow.core.errors import ShapeError
 from xflow.core.intervals import Range
-from xflow.core.node import Leaf, Node, Opaque, Value
+from xflow.core.node import Leaf, MayBe, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.spec import Element, Literal, Plus, Scalar, Times
 
@@ -56,7 +56,9 @@ def _is_given(value: Value) -> bool:
     while _is_moved(value.node):
         value = value.node.inputs[0]
     op = value.node.op
-    return isinstance(op, Leaf) and not op.constant and op.known is None
+    if not isinstance(op, Leaf) or op.constant or op.known is not None:
+        return False
+    return op.may_be is not MayBe.ANYTHING
 
 
 def _is_moved(node: Node) -> bool:

@@ -17,7 +17,7 @@ from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import CONTRIB, Need, OnnxCall
 from xflow.core.size import Expr, Size, TooLargeSize
-from xflow.core.sorts import FLOATS, INT, sort_of
+from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.imported import Imported
 from xflow.onnx.known_integers import SMALL, KnownIntegers
@@ -117,8 +117,7 @@ class _Importer:
         for value in graph.inputs:
             kind = self.type(value)
             name = value.name or ""
-            may_be = self.special.get(name, self.others) if kind.dtype in FLOATS else MayBe.NUMBERS
-            self.put(value, leaf(name, kind, may_be=may_be))
+            self.put(value, leaf(name, kind, may_be=self.special.get(name, self.others)))
         names = overridable(self.model)
         if names:
             self.warnings.append(

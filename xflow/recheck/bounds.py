@@ -19,7 +19,7 @@ from xflow.core.assumptions import Assumption, moderate
 from xflow.core.composite import Composite
 from xflow.core.fold import ConstantLookup, Folder
 from xflow.core.graph import Graph, walk
-from xflow.core.node import Leaf, Node, Opaque, Value
+from xflow.core.node import Leaf, MayBe, Node, Opaque, Value
 from xflow.core.registry import Array, Operator
 from xflow.core.size import Size, product
 from xflow.core.sorts import BOOL, FLOATS, INTEGERS, integer_range
@@ -176,7 +176,9 @@ class Analysis:
             if below.node.op.op_type not in ("Cast", "Expand", "Reshape", "Squeeze", "Unsqueeze"):
                 return False
             below = below.node.inputs[0]
-        return isinstance(below.node.op, Leaf) and not below.is_constant
+        leaf = below.node.op
+        given = isinstance(leaf, Leaf) and not leaf.constant
+        return given and leaf.may_be is not MayBe.ANYTHING  # as in graphs inside operators
 
     # Operators ----------------------------------------------------------------------------------
 

@@ -104,6 +104,8 @@ class Facts:
         weights = guard[2]
         if not is_test(guard[0], "IsNaN") or guard[0].node.inputs != (weights,) or old[1] != new[1]:
             return "something else is guarded or multiplied"
+        if len(old[1].shape) < 2 or len(weights.shape) < 2:
+            return "the rows of the product are not those of the weights"
         sums = [_inputs(each, "Softmax") for each in (weights, new[0])]
         if sums[0] is None or sums[1] is None or not _is_same_operator(weights, new[0]):
             return "the weights are not those of one softmax"

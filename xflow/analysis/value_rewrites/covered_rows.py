@@ -40,8 +40,8 @@ def uncovered(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]
             continue
         guarded, values = node.inputs
         weights = _guarded(guarded, ranges)
-        if weights is None or weights.type.dtype not in TYPES:
-            continue
+        if weights is None or weights.type.dtype not in TYPES or len(values.shape) < 2:
+            continue  # a product with a vector has no axis of rows before its last one
         (total,) = weights.node.inputs
         known = strict if reach.in_scores(total) else ranges
         for scores, mask in _summands(total):
