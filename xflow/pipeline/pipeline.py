@@ -37,8 +37,9 @@ from xflow.rewriting.rule import Rule
 from xflow.validation.equivalence import check_equivalent
 from xflow.validation.validate import Validated
 
-PROFILE_S, PROFILE_MOST_S = 0.5, 20.0
-"""Seconds for which a model is run for its profile; at most, loading it included."""
+PROFILE_S, PROFILE_LEAST_S, PROFILE_MOST_S = 0.5, 5.0, 20.0
+"""Seconds for which a model is run for its profile; those that there are in any case, and at most,
+loading included: slow models have used up their time, and are those that one asks about."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,10 @@ class Pipeline:
                 run.worker,
                 setting,
                 seconds=PROFILE_S,
-                deadline=min(run.clock.deadline, Deadline.after(PROFILE_MOST_S)),
+                deadline=min(
+                    max(run.clock.deadline, Deadline.after(PROFILE_LEAST_S)),
+                    Deadline.after(PROFILE_MOST_S),
+                ),
                 seed=run.tolerance.seed,
             )
         if isinstance(found, Failed):
