@@ -29,13 +29,13 @@ import numpy as np
 import onnx
 from rich.console import Console
 
-from headroom import percent
 from peers import PEERS
 from run import FLOOR, heading, measure_file, with_others, write_results
 from tables import Row, geometric_mean, header, row_cells, table
 from tools import XFLOW, calibrate
 from xflow.cost.machine import usable_cores
 from xflow.onnx.interface import required_inputs
+from xflow.report.formats import percent
 
 HERE = Path(__file__).resolve().parent
 CATALOGUE = HERE / "deployed.toml"

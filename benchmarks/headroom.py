@@ -26,6 +26,7 @@ from xflow.cli.arguments import add_input_shapes
 from xflow.cost.child import by_kernel
 from xflow.cost.kernels import Profile, outside
 from xflow.feeds.inputs import Shapes, random_inputs
+from xflow.report.formats import percent
 
 MIN_RUNS = 3
 TOP = 4
@@ -42,11 +43,6 @@ def removed(before: Profile, after: Profile) -> float:
     """Return which part of `outside` is gone; negative if there is more of it than before."""
     spent = outside(before)
     return 1 - outside(after) / spent if spent else 0.0
-
-
-def percent(share: float) -> str:
-    """Return a share as a text."""
-    return f"{round(100 * share)} %"
 
 
 def sentence(profile: Profile) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from headroom import percent
 from judge import Fault
 from tools import VARIANTS, XFLOW, Attempt, Failure
 from xflow.cost.kernels import Profile
+from xflow.report.formats import percent
 
 NO_GAIN = 1.01
 """The ratio below which a model has gained nothing."""

@@ -36,3 +36,8 @@ def unit_of(seconds: float) -> tuple[str, float]:
     if abs(seconds) >= 1e-3:
         return "ms", 1e3
     return "us", 1e6
+
+
+def percent(share: float) -> str:
+    """Return a share, 0 to 1, as a text."""
+    return f"{round(100 * share)} %"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from xflow.core.wording import counted
 from xflow.cost.kernels import HEAVY
+from xflow.report.formats import percent
 from xflow.report.report import Assumed, Based, Block, KernelTime
 
 
@@ -46,7 +47,7 @@ def profile_lines(profile: Sequence[KernelTime], most: int = 5) -> list[str]:
     total = sum(each.seconds for each in profile)
     if not total:
         return []
-    named = [f"{each.operator} {_share(each.seconds / total)}" for each in profile[:most]]
+    named = [f"{each.operator} {percent(each.seconds / total)}" for each in profile[:most]]
     rest = f" and {len(profile) - most} more" if len(profile) > most else ""
     opaque = sum(each.opaque * each.seconds for each in profile) / total
     heavy = (
@@ -54,13 +55,9 @@ def profile_lines(profile: Sequence[KernelTime], most: int = 5) -> list[str]:
     )
     return [
         f"Time of the input model by kernel: {', '.join(named)}{rest}",
-        f"Of that, {_share(heavy)} is convolutions and matrix products, {_share(opaque)} what no "
-        f"rule speaks of, and {_share(1 - heavy - opaque)} all else",
+        f"Of that, {percent(heavy)} is convolutions and matrix products, {percent(opaque)} what no "
+        f"rule speaks of, and {percent(1 - heavy - opaque)} all else",
     ]
-
-
-def _share(part: float) -> str:
-    return f"{round(100 * part)} %"
 
 
 def recognised(blocks: Sequence[Block]) -> str:

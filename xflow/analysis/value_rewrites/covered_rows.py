@@ -13,13 +13,13 @@ in which an attention stands whose mask holds numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 
 from xflow.analysis.ranges import LARGEST, Ranges
 from xflow.analysis.reach import Reach
-from xflow.core.assumptions import Assumption, moderate
+from xflow.analysis.value_rewrites.least_float_masks import just_above_least
+from xflow.core.assumptions import moderate
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
 from xflow.core.node import Opaque, Value, apply
@@ -31,10 +31,13 @@ TYPES = frozenset({"FLOAT", "DOUBLE"})
 """Element types in which a moderate number is lost beside the lowest ones."""
 
 
-def uncovered(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
-    """Products of guarded weights, the same with the mask asked instead, and the fact's name."""
-    strict = Ranges(ranges.constants, Assumption.NONE)
-    reach = Reach(ranges.constants)
+def uncovered(
+    graph: Graph, ranges: Ranges, strict: Ranges, reach: Reach
+) -> Iterator[tuple[Value, Value, str]]:
+    """Products of guarded weights, the same with the mask asked instead, and the fact's name.
+
+    The `strict` ranges, which assume nothing, count where inputs are in the scores themselves.
+    """
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name != "MatMul":
             continue
@@ -91,14 +94,11 @@ def _is_mask(mask: Value, ranges: Ranges) -> bool:
 def _asked(weights: Value, scores: Value, mask: Value, values: Value) -> Value | None:
     """The product with the mask asked; None where shapes do not fit."""
     dtype = mask.type.dtype
-    largest = Fraction(LARGEST[dtype])
-    unit = Fraction(2) ** math.frexp(LARGEST[dtype])[1] - largest
     try:
-        # The least float itself would be taken for -inf, see `least_float_masks`.
-        (lowest,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
-        (limit,) = apply("Scalar", (), {"value": -largest / 2}, dtype=dtype)
+        (limit,) = apply("Scalar", (), {"value": -Fraction(LARGEST[dtype]) / 2}, dtype=dtype)
         (zero,) = apply("Scalar", (), {"value": Fraction(0)}, dtype=dtype)
-        (raised,) = apply("Max", [mask, lowest])
+        # The least float itself would be taken for -inf, see `least_float_masks`.
+        (raised,) = apply("Max", [mask, just_above_least(dtype)])
         (total,) = apply("Add", [scores, raised])
         (sure,) = apply("Softmax", [total], weights.node.attributes)
         (product,) = apply("MatMul", [sure, values])

@@ -81,17 +81,22 @@ def _masks(op: object, inputs: Sequence[Value]) -> Sequence[Value]:
     return inputs[op.mask : op.mask + 1]
 
 
+def just_above_least(dtype: str) -> Value:
+    """The number one unit in the last place above the least float of a type."""
+    largest = Fraction(LARGEST[dtype])
+    unit = Fraction(2) ** math.frexp(LARGEST[dtype])[1] - largest
+    return apply("Scalar", (), {"value": unit - largest}, dtype=dtype)[0]
+
+
 def _above_least(mask: Value, *, mixed: bool) -> Value:
     """A mask with `c` for the least float, which is one unit in the last place above it.
 
     That is ``max(mask, c)``; if it is `mixed`, with elements that may be -inf, these stay.
     """
     dtype = mask.type.dtype
-    largest = Fraction(LARGEST[dtype])
-    unit = Fraction(2) ** math.frexp(LARGEST[dtype])[1] - largest
-    (above,) = apply("Scalar", (), {"value": unit - largest}, dtype=dtype)
+    above = just_above_least(dtype)
     if not mixed:
         return apply("Max", [mask, above])[0]
-    (least,) = apply("Scalar", (), {"value": -largest}, dtype=dtype)
+    (least,) = apply("Scalar", (), {"value": -Fraction(LARGEST[dtype])}, dtype=dtype)
     (is_least,) = apply("Equal", [mask, least])
     return apply("Where", [is_least, above, mask])[0]

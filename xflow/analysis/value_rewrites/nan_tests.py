@@ -45,8 +45,8 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, ranges.constants)
     yield from absorbed(graph, strict)
-    yield from uncovered(graph, ranges)
     reach = Reach(ranges.constants)
+    yield from uncovered(graph, ranges, strict, reach)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
     ]
