@@ -77,8 +77,7 @@ def lift(conditions: Sequence[Constraint], rule: Rule) -> Iterator[str]:
 def sign_conditions(rule: Rule, low: int = 0) -> Iterator[str]:
     """``p >= low`` for every symbol of which the left side does not imply it."""
     instance = rule.instance(min(filter(None, rule.ranks), default=0))
-    arithmetic = Arithmetic()
-    with arithmetic.assuming(left_conditions(instance)):
+    with Arithmetic() as arithmetic, arithmetic.assuming(left_conditions(instance)):
         unsure = [
             condition
             for condition in (at_least(symbol(name), low) for name in size_names(instance))

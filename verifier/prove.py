@@ -323,6 +323,5 @@ def _without_redundant(rule: Rule, given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _implies(lean: Instance, full: Instance) -> bool:
-    arithmetic = Arithmetic()
-    with arithmetic.assuming(left_conditions(lean)):
+    with Arithmetic() as arithmetic, arithmetic.assuming(left_conditions(lean)):
         return all(arithmetic.implied(condition) for condition in full.where)

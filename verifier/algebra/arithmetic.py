@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
+from typing import Self
 
 import z3
 
@@ -71,12 +72,24 @@ class Arithmetic:
     """Assumptions over integers and questions under them.
 
     `obligations` records each question that was answered yes and that a proof relies on, in
-    text, for the certificate.
+    text, for the certificate.  As a context manager, it frees the memory of Z3 at the end: 16 MB,
+    which what refers to one another would keep until Python looks for garbage.
     """
 
     obligations: list[dict[str, object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop the assumptions, all answers, and everything that refers to Z3."""
+        self.__dict__.pop("_solvers", None)
         self._asserted = [[0, 0, 0] for _ in RESOURCE_LIMITS]
         self._assumed: list[Constraint] = []
         self._names: dict[str, z3.ArithRef] = {}

@@ -72,6 +72,11 @@ class InstanceProof:
         self.jumps: set[str] = set()
 
     def attempt(self) -> Attempt:
+        """Prove it. To be called once: what is known of its integers is forgotten then."""
+        with self.arithmetic:
+            return self._attempt()
+
+    def _attempt(self) -> Attempt:
         instance, conditions = self.instance, self.conditions
         if any(c.decided is False for c in conditions):
             return Attempt("vacuous: the left side is never defined")

@@ -483,12 +483,40 @@ def evaluate(
 
     Raises SizeError where a symbol has no value, IndexError for a lookup out of bounds.
     """
+    if isinstance(size, int):
+        return size
+    try:
+        number = _evaluated(size, values, tensors)
+    except KeyError:
+        pass  # a symbol without a value, which may not matter
+    else:
+        if -LARGEST < number < LARGEST:
+            return number
     if tensors is not None:
         size = replace_opaque(size, lambda atom: atom.evaluate(values, tensors))
     result = substitute(size, values)
     if not isinstance(result, int):
         raise SizeError(f"{', '.join(sorted(free_symbols(result)))} has no value in {size}")
     return result
+
+
+def _evaluated(size: Expr, values: Mapping[str, int], tensors: Mapping[str, Any] | None) -> int:
+    """The integer that a size is where all of its symbols have values; else raises KeyError."""
+    total = 0
+    for monomial, coefficient in size.terms:
+        number = coefficient
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                number *= values[atom.name]
+            elif isinstance(atom, Quotient):
+                dividend = evaluate(atom.numerator, values, tensors)
+                number *= dividend // evaluate(atom.denominator, values, tensors)
+            elif tensors is None:
+                raise KeyError(atom.key)
+            else:
+                number *= atom.evaluate(values, tensors)
+        total += number
+    return total
 
 
 def coefficient_of(size: Size, name: str) -> tuple[int, Size] | None:
