@@ -88,6 +88,7 @@ def test_arithmetic_on_symbols_is_arithmetic_on_their_values(
     if both is not None:
         general, expected = both
         assert evaluate(general, values) == expected
+        assert substitute(general, dict(values)) == expected
 
 
 @settings(deadline=None)
@@ -213,6 +214,11 @@ def test_a_missing_value_is_named() -> None:
     a, b = symbols("a b")
     with pytest.raises(SizeError, match="b has no value"):
         evaluate(a + b, {"a": 1})
+
+
+def test_a_value_that_does_not_matter_may_be_missing() -> None:
+    a, b = symbols("a b")
+    assert evaluate(a * b + a + 2, {"a": 0}) == 2
 
 
 @pytest.mark.parametrize("text", ["", "a +", "a / b", "f(a)", "1.5", "True", "a < b"])

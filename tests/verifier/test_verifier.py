@@ -1,10 +1,12 @@
 """The verifier: true rules are proved, wrong ones refuted, and no failure passes for a proof."""
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import z3
 from longer import some, without
 from places import CORPUS
 
@@ -135,6 +137,24 @@ def test_the_other_direction_is_proved_only_where_it_is_as_defined() -> None:
     assert isinstance(verdict, Proved)
     assert verdict.where == ("finite(a)",)
     assert verdict.reverse == ("finite(c)",)
+
+
+def test_a_proof_leaves_no_solver_behind() -> None:
+    """A context of Z3 takes 16 MB, and what refers to itself waits for Python's collector."""
+    rule = next(each for each in GOOD if each.ranks)
+    gc.collect()
+    gc.disable()
+    try:
+        before = contexts()
+        assert isinstance(prove(rule), Proved)
+        assert contexts() == before
+    finally:
+        gc.enable()
+
+
+def contexts() -> int:
+    """How many contexts of Z3 are alive."""
+    return sum(isinstance(each, z3.Context) for each in gc.get_objects())
 
 
 # Wrong rules

@@ -189,7 +189,7 @@ class InstanceProof:
         """
         # Lemmas that the arithmetic learns from these questions would change the later proof.
         apart = InstanceProof(self.instance)
-        with apart.arithmetic.assuming(apart.conditions):
+        with apart.arithmetic, apart.arithmetic.assuming(apart.conditions):
             take_for_granted(self.instance.lhs, apart.arithmetic)
             return apart._least_needs(left, right)
 

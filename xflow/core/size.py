@@ -8,6 +8,7 @@ expression without these is an ``int``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -485,13 +486,8 @@ def evaluate(
     """
     if isinstance(size, int):
         return size
-    try:
-        number = _evaluated(size, values, tensors)
-    except KeyError:
-        pass  # a symbol without a value, which may not matter
-    else:
-        if -LARGEST < number < LARGEST:
-            return number
+    with contextlib.suppress(KeyError):  # a symbol without a value, which may not matter
+        return _evaluated(size, values, tensors)
     if tensors is not None:
         size = replace_opaque(size, lambda atom: atom.evaluate(values, tensors))
     result = substitute(size, values)
