@@ -23,7 +23,7 @@ import onnxruntime
 import pytest
 from operator_cases import (
     POSITIVE,
-    case_id,
+    at_each_example,
     cases,
     element_types,
     exact_inputs,
@@ -52,7 +52,7 @@ CASES = [
     if op.op_type and example.shapes and has_inputs(op, example)
     and all(all(shape) for shape in example.shapes)
 ]  # fmt: skip
-each_case = pytest.mark.parametrize(("op", "example"), CASES, ids=case_id)
+at_each_case = at_each_example(CASES)
 EVERYTHING = (*SPECIAL, *EXTREME, *ORDINARY)
 PLACES = 2
 """Elements of each input in which each value is planted."""
@@ -175,7 +175,7 @@ def outside(known: Range, array: Array) -> str:
     return ""
 
 
-@each_case
+@at_each_case
 def test_no_result_lies_outside_of_its_range(op: Operator, example: Example) -> None:
     case = Case(op, example)
     for inputs in case.odd():
@@ -191,7 +191,7 @@ def test_no_result_lies_outside_of_its_range(op: Operator, example: Example) -> 
                 assert not wrong, (wrong, found.of(value), inputs, array)
 
 
-@each_case
+@at_each_case
 def test_what_is_not_lost_shows(op: Operator, example: Example) -> None:
     """Where it is a number although an input has none, that element must not count at all."""
     case = Case(op, example)
@@ -210,7 +210,7 @@ def test_what_is_not_lost_shows(op: Operator, example: Example) -> None:
                         assert not (finite & plain & ~same).any(), (value, position, place)
 
 
-@each_case
+@at_each_case
 def test_what_does_not_decide_is_continuous(op: Operator, example: Example) -> None:
     """Just below and above what may be a threshold: 0, halves and integers, and other elements."""
     case = Case(op, example)
@@ -418,11 +418,10 @@ def is_even(op: Operator, example: Example) -> bool:
     )
 
 
-@pytest.mark.parametrize("key", ELEMENTWISE)
-def test_elements_are_computed_alike_wherever_they_stand(key: str) -> None:
+@at_each_example(list(ELEMENTWISE.values()))
+def test_elements_are_computed_alike_wherever_they_stand(op: Operator, example: Example) -> None:
     """As rules take for granted that say that their sides agree to the bit.
 
     Which kernels do not is a matter of the processor's vectors, too.
     """
-    op, example = ELEMENTWISE[key]
     assert op.name in UNEVEN or is_even(op, example)

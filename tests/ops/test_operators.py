@@ -19,8 +19,8 @@ from operator_cases import (
     BROADCASTING,
     as_floats,
     assert_equal,
+    at_each_example,
     build,
-    case_id,
     cases,
     element_types,
     exact_inputs,
@@ -48,9 +48,9 @@ from xflow.ops import operator, operators
 CASES = cases()
 RUNTIME_CASES = [(op, example) for op, example in CASES if op.op_type]
 ONNX_CASES = [(op, example) for op, example in RUNTIME_CASES if not op.domain]
-each_case = pytest.mark.parametrize(("op", "example"), CASES, ids=case_id)
-each_runtime_case = pytest.mark.parametrize(("op", "example"), RUNTIME_CASES, ids=case_id)
-each_onnx_case = pytest.mark.parametrize(("op", "example"), ONNX_CASES, ids=case_id)
+at_each_case = at_each_example(CASES)
+at_each_runtime_case = at_each_example(RUNTIME_CASES)
+at_each_onnx_case = at_each_example(ONNX_CASES)
 
 
 @cache
@@ -115,24 +115,24 @@ def check_shape(op: Operator, example: Example) -> None:
         assert all(condition.substitute(values).decided for condition in need.conditions)
 
 
-@each_case
+@at_each_case
 def test_shape_is_the_same_on_integers_on_symbols_and_in_numpy(
     op: Operator, example: Example
 ) -> None:
     check_shape(op, example)
 
 
-@each_case
+@at_each_case
 def test_specification_is_numpy(op: Operator, example: Example) -> None:
     check_specification(op, example)
 
 
-@each_case
+@at_each_case
 def test_specification_at_symbolic_sizes_is_numpy(op: Operator, example: Example) -> None:
     check_symbolic_specification(op, example)
 
 
-@each_case
+@at_each_case
 def test_requirements_on_symbols_are_those_on_integers(op: Operator, example: Example) -> None:
     """Sizes next to the example's are accepted as integers exactly where the conditions hold."""
     symbolic = symbolise(op, example, attributes=True)
@@ -158,7 +158,7 @@ def test_requirements_on_symbols_are_those_on_integers(op: Operator, example: Ex
             assert [array.shape for array in arrays] == shapes
 
 
-@each_case
+@at_each_case
 def test_numpy_keeps_the_element_type_and_is_exact_on_fractions(
     op: Operator, example: Example
 ) -> None:
@@ -178,7 +178,7 @@ def test_numpy_keeps_the_element_type_and_is_exact_on_fractions(
             assert np.array_equal(a, b)
 
 
-@each_onnx_case
+@at_each_onnx_case
 def test_onnx_shape_inference_agrees(op: Operator, example: Example) -> None:
     if op.name == "GroupNormalization":
         pytest.skip("ONNX leaves its shape open")
@@ -214,7 +214,7 @@ def beyond_reference_evaluator(op: Operator, example: Example) -> str:
     return ""
 
 
-@each_onnx_case
+@at_each_onnx_case
 def test_reference_evaluator_agrees(op: Operator, example: Example) -> None:
     reason = beyond_reference_evaluator(op, example)
     if reason:
@@ -226,7 +226,7 @@ def test_reference_evaluator_agrees(op: Operator, example: Example) -> None:
     assert_equal(list(found), op.numpy(arrays, example.attributes), rtol=1e-5)
 
 
-@each_runtime_case
+@at_each_runtime_case
 def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example) -> None:
     for values in neighbours(symbolise(op, example, attributes=True)):
         near = with_values(symbolise(op, example, attributes=True), values)
@@ -253,16 +253,14 @@ def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example
     "opset",
     [7, 13, OPSET, 24, *(pytest.param(each, marks=pytest.mark.many) for each in (10, 12, 18))],
 )
-@each_onnx_case
+@at_each_onnx_case
 def test_onnxruntime_agrees_and_the_node_is_read_back(
     op: Operator, example: Example, opset: int
 ) -> None:
     check_runtime(op, example, opset)
 
 
-@pytest.mark.parametrize(
-    ("op", "example"), [case for case in RUNTIME_CASES if case[0].domain], ids=case_id
-)
+@at_each_example([case for case in RUNTIME_CASES if case[0].domain])
 def test_onnxruntime_agrees_on_its_own_operators(op: Operator, example: Example) -> None:
     check_runtime(op, example, 1)
 

@@ -47,12 +47,14 @@ def check(seed: int) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("first", range(0, IN_CI, PART // 5))
 def test_random_networks_give_the_same_codes(first: int) -> None:
     assert sum(map(check, range(first, first + PART // 5)))
 
 
 @pytest.mark.many
+@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("first", range(IN_CI, MANY, PART))
 def test_many_random_networks_give_the_same_codes(first: int) -> None:
     assert sum(map(check, range(first, first + PART)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from xflow.core.errors import ShapeError
@@ -58,6 +61,43 @@ def cases() -> list[tuple[Operator, Example]]:
         for op in operators()
         for e in op.examples
     ]
+
+
+def at_each_example(
+    tried: Sequence[tuple[Operator, Example]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A check of `op` and `example` as one test of each operator, at all of its examples in turn.
+
+    A test of each example would take longer to collect and to report than to run. A failure names
+    the example; a test is skipped where each example of its operator is.
+    """
+    examples: dict[str, list[Example]] = {}
+    for op, example in tried:
+        examples.setdefault(op.name, []).append(example)
+
+    def as_test(check: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(check)
+        def test(op: Operator, **others: Any) -> None:
+            skipped: list[BaseException] = []
+            for example in examples[op.name]:
+                try:
+                    check(op=op, example=example, **others)
+                except pytest.skip.Exception as reason:
+                    skipped.append(reason)
+                except BaseException as failure:
+                    failure.add_note(f"at the example {case_id(example)}")
+                    raise
+            if len(skipped) == len(examples[op.name]):
+                raise skipped[0]
+
+        signature = inspect.signature(check)
+        left = [each for name, each in signature.parameters.items() if name != "example"]
+        vars(test)["__signature__"] = signature.replace(parameters=left)
+        by_name = {op.name: op for op, _ in tried}
+        made: Callable[..., None] = pytest.mark.parametrize("op", by_name.values(), ids=str)(test)
+        return made
+
+    return as_test
 
 
 def sorts_of(op: Operator, example: Example) -> tuple[str, ...]:

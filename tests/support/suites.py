@@ -25,6 +25,7 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Worker, from_wire, to_wire
 from xflow.onnx import files
 from xflow.onnx.freeze import overridable
+from xflow.rewriting.domains import within
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search import explorers
@@ -80,8 +81,8 @@ class Kept(Worker):
 
 @cache
 def rule_index() -> RuleIndex:
-    """Those that the search uses, read once for all models."""
-    return RuleIndex(load_rules(default_directory()))
+    """Those that the search uses where nothing else is asked for, read once for all models."""
+    return RuleIndex(within(load_rules(default_directory()), "onnx"))
 
 
 def keep_index(monkeypatch: Any) -> None:

@@ -16,7 +16,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,12 +49,9 @@ from xflow.pipeline import attempts, pipeline
 from xflow.pipeline.details import Account
 from xflow.rewriting import replay
 from xflow.rewriting.admission import Places
-from xflow.rewriting.domains import within
-from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import BITS
-from xflow.rewriting.store import default_directory, load_rules
-from xflow.search import driver, explorers
+from xflow.search import driver
 from xflow.search.policy import POLICY
 from xflow.validation.equivalence import CheckResult
 from xflow.validation.exact import NoExactForm, in_double, widened
@@ -98,16 +95,9 @@ class Salted(Whim):
         return 0.5 + int.from_bytes(digest[:4], "big") / 2**33
 
 
-@cache
-def index() -> RuleIndex:
-    """The index of the rules that a search uses."""
-    return RuleIndex(within(load_rules(default_directory()), "onnx"))
-
-
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch, worker: suites.Kept) -> None:
-    """Searches of little work whose results nobody compares with the model, in one index."""
-    monkeypatch.setattr(explorers, "RuleIndex", lambda _: index())
+    """Searches of little work whose results nobody compares with the model."""
     monkeypatch.setattr(attempts, "usable_cores", lambda: 1)
     monkeypatch.setattr(Validator, "compare", believed)
     monkeypatch.setattr(pipeline, "account_for", lambda *_, **__: Account())

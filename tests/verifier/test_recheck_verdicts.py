@@ -162,17 +162,15 @@ def test_a_rounding_error_is_no_counterexample(rule: Rule) -> None:
     assert not isinstance(found, Wrong), str(found)
 
 
-TRUE_AS_IT_STANDS = [
-    replace(rule, reverse=None)
-    for rule in parse_rules((CORPUS / "good.rules").read_text("utf-8"))
-    if isinstance(search_counterexample(rule, cases=6), Survived)
-]
-"""The others need conditions, which they do not state."""
+TRUE = parse_rules((CORPUS / "good.rules").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("rule", some(TRUE_AS_IT_STANDS, 2), ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", some(TRUE, 2), ids=lambda rule: rule.name)
 def test_a_true_rule_is_not_called_wrong_for_what_its_certificate_lacks(rule: Rule) -> None:
-    found = recheck_rule(rule, bare(rule), cases=4)
+    if not isinstance(search_counterexample(rule, cases=6), Survived):
+        pytest.skip("it needs conditions, which it does not state")
+    one_way = replace(rule, reverse=None)
+    found = recheck_rule(one_way, bare(one_way), cases=4)
     assert isinstance(found, Confirmed | NotConfirmed), str(found)
 
 
