@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 
+from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
 from xflow.core.evaluation import read
 from xflow.core.fold import no_constants
@@ -125,6 +126,10 @@ class _EMatcher(Matcher):
 
     def same(self, value: Value) -> Value:
         return self.egraph.canonical(value)
+
+    def demanded(self) -> Sequence[Constraint]:
+        """Nothing: rules are derived for all sizes."""
+        return ()
 
     def is_fact(self, fact: Fact, match: Match) -> bool:
         if fact.name in match.reals:

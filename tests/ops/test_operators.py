@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -36,14 +37,16 @@ from operator_cases import (
 )
 
 from xflow.core.arguments import integers
+from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
 from xflow.core.node import complete_attributes
-from xflow.core.registry import Example, Need, Operator, RealSymbol
+from xflow.core.registry import Attributes, Example, Need, Operator, RealSymbol, Shape
 from xflow.core.size import Size, substitute, symbol
 from xflow.core.size import evaluate as evaluate_size
 from xflow.core.spec import Element
 from xflow.onnx.importer import import_model
 from xflow.ops import operator, operators
+from xflow.ops.window import Window
 
 CASES = cases()
 RUNTIME_CASES = [(op, example) for op, example in CASES if op.op_type]
@@ -247,6 +250,60 @@ def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example
         arrays = as_floats(exact_inputs(op, near), np.float32)
         model = build_anywhere(op, near)
         assert_equal(run_onnxruntime(model, arrays), op.numpy(arrays, near.attributes), rtol=1e-5)
+
+
+DEMANDING = [
+    (op, example)
+    for op, example in ONNX_CASES
+    if type(op).demanded is not Operator.demanded
+]
+
+
+@at_each_example(DEMANDING)
+def test_what_is_demanded_is_required_and_else_onnxruntime_does_not_run(
+    op: Operator, example: Example
+) -> None:
+    check_demands(op, example)
+
+
+def test_a_demand_that_onnxruntime_does_not_make_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It lets a pool pass whose window is larger than the image: that was taken for a demand."""
+    op = operator("MaxPool")
+    example = Example(((1, 1, 4, 4),), {"kernel_shape": (3, 3), "strides": (2, 2)})
+    complete = complete_attributes(op, example.attributes, example.shapes)
+    wrong = type(op)()
+
+    def demanded(shapes: list[Shape], attributes: Attributes) -> list[Constraint]:
+        return [axis.fits for axis in Window.of(shapes[0], (3, 3), attributes).axes]
+
+    monkeypatch.setattr(wrong, "demanded", demanded)
+    with pytest.raises(pytest.fail.Exception):
+        check_demands(wrong, replace(example, attributes=complete, types=("REAL",)))
+
+
+def check_demands(op: Operator, example: Example) -> None:
+    """An image of which they do not hold is refused, by a graph as it is and as it is served."""
+    image, *others = example.shapes
+    model = build_anywhere(op, example)
+    for dim in model.graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.Clear()
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    for extents in itertools.product(range(4), repeat=len(image) - 2):
+        shapes = [(*image[:2], *extents), *others]
+        demanded = op.demanded(shapes, example.attributes)
+        assert len(demanded) >= len(extents)
+        if all(condition.decided for condition in demanded):
+            continue
+        with pytest.raises(ShapeError):
+            op.shape(shapes, example.attributes, Need())
+        arrays = [np.ones(shape, np.float32) for shape in shapes]
+        for optimized in (False, True):
+            with pytest.raises(Exception, match=r"INVALID_ARGUMENT|[Ii]nvalid input shape"):
+                run_onnxruntime(model, arrays, optimized=optimized)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,31 @@ def test_where_that_fails_is_no_match() -> None:
     assert not matches(rule, graph)
 
 
+def test_what_the_runtime_demands_of_an_image_is_known_where_it_is_convolved() -> None:
+    """Of a kernel that fits, and of no empty image: nothing else is known of dynamic extents."""
+    negated = instance(
+        "in x[N, C, *S] w[O, I, *R]\nparam *e *f g\nrank 2\n"
+        "from Conv(Neg(x), w, pads=[*e, *f], group=g)\n"
+        "to Neg(Conv(x, w, pads=[*e, *f], group=g))",
+        2,
+    )
+    pooled = instance(
+        "in x[N, C, *S]\nparam *e *f *k\nrank 2\n"
+        "from MaxPool(Relu(x), kernel_shape=[*k], pads=[*e, *f])\n"
+        "to Relu(MaxPool(x, kernel_shape=[*k], pads=[*e, *f]))",
+        2,
+    )
+    image = tensor("x", symbol("n"), 2, symbol("h"), symbol("w"))
+    kernel = tensor("w", 4, 2, 3, 3)
+    for width in (0, 1):
+        pads = (width,) * 4
+        graph = Graph((call("Conv", call("Neg", image), kernel, pads=pads),))
+        (match,) = matches(negated, *graph.outputs)
+        assert isinstance(rewrite(graph, negated, match), Graph)
+        pool = call("MaxPool", call("Relu", image), kernel_shape=(3, 3), pads=pads)
+        assert len(matches(pooled, pool)) == width
+
+
 def test_pads_that_do_not_divide_are_no_match() -> None:
     rule = instance(MERGE, 1)
     x, w, v = tensor("x", 2, 3, 9), tensor("w", 4, 3, 1), tensor("v", 4, 3, 2)

@@ -331,9 +331,13 @@ def build(op: Operator, example: Example, opset: int) -> onnx.ModelProto | None:
     return None if call is None else onnx_model(call, outputs, *element_types(op, example, "FLOAT"))
 
 
-def run_onnxruntime(model: onnx.ModelProto, arrays: Sequence[Array]) -> list[Array]:
+def run_onnxruntime(
+    model: onnx.ModelProto, arrays: Sequence[Array], *, optimized: bool = True
+) -> list[Array]:
     """The outputs by ONNX Runtime on the processor."""
     options = ort.SessionOptions()
+    if not optimized:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     session = ort.InferenceSession(

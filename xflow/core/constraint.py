@@ -144,6 +144,20 @@ def is_true(condition: Constraint) -> bool:
     return condition.relation is Relation.AT_LEAST and _is_natural(condition.difference)
 
 
+def follows(condition: Constraint, known: Iterable[Constraint]) -> bool:
+    """Whether a condition on the sizes of a graph holds, where each of the `known` ones does.
+
+    That is seen if it is one of them, with something that is not negative added.
+    """
+    if is_true(condition):
+        return True
+    return condition.relation is Relation.AT_LEAST and any(
+        _is_natural(condition.difference - each.difference)
+        for each in known
+        if each.relation is Relation.AT_LEAST
+    )
+
+
 def _is_natural(size: Size) -> bool:
     """Whether a size is a sum of products of symbols, and of quotients of such by numbers."""
     if not isinstance(size, Expr):

@@ -176,6 +176,16 @@ def _attribute_at(attribute: Attribute, sizes: Mapping[str, Size]) -> Attribute:
     return substitute(attribute, sizes) if isinstance(attribute, Expr) else attribute
 
 
+def demands(nodes: Iterable[Node]) -> list[Constraint]:
+    """What holds of symbolic sizes wherever these nodes are run, see `Operator.demanded`."""
+    return [
+        condition
+        for node in nodes
+        if isinstance(node.op, Operator)
+        for condition in node.op.demanded([v.shape for v in node.inputs], node.attributes)
+    ]
+
+
 def requirements(values: Iterable[Value]) -> list[Constraint]:
     """What the operators under `values` require of symbolic sizes, in order of the nodes."""
     need = Need()

@@ -314,6 +314,13 @@ class Operator:
         """
         return ()
 
+    def demanded(self, shapes: Sequence[Shape], attributes: Attributes) -> Sequence[Constraint]:
+        """Of what `shape` requires, what ONNX Runtime demands as well before it runs the operator.
+
+        It holds wherever a model with the operator gives anything.
+        """
+        return ()
+
     def observed(self, array: Array) -> Mapping[str, Attribute] | None:
         """Of a constant operator: what data says of its attributes; None: it cannot be this."""
         return {}

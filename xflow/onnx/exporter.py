@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow.core.fold import Folder, byte_size
-from xflow.core.graph import Graph
+from xflow.core.graph import Graph, walk
 from xflow.core.limits import GROWTH
 from xflow.core.lineage import lineage
 from xflow.core.node import Node, Opaque, Value
@@ -20,7 +20,7 @@ from xflow.onnx.freeze import CONSTANTS
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
 from xflow.onnx.opset import Raising, current_opset
-from xflow.onnx.sizes import SHAPE_OF_AXES, Dimensions, SizeWriter
+from xflow.onnx.sizes import WITH_INTEGERS, Dimensions, SizeWriter
 from xflow.onnx.types import UNKNOWN
 from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 
@@ -115,7 +115,8 @@ class _ModelWriter(Writer):
         self.numbers = {node: number for number, node in enumerate(self.source)}
         self.order: dict[ir.Node, int] = {}
         """The place in the model of the node that a copy was made from."""
-        self.dimensions = Dimensions(imported.values[given] for given in self.source.inputs)
+        self.given = [imported.values[given] for given in self.source.inputs]
+        self.dimensions = Dimensions(self.given)
         self.size_writer = SizeWriter(self, self.dimensions)
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
@@ -151,8 +152,8 @@ class _ModelWriter(Writer):
     def plan_computed(self, value: Value) -> Plan | None:
         """How to write a node with sizes that the model computes somewhere.
 
-        Or of which each follows from the dimensions of inputs. None where numbers say it as well,
-        or they do not.
+        Or of which each follows from the dimensions of the model's inputs, or else of what the node
+        is computed from anyway. None where numbers say it as well, or they do not.
         """
         op = value.node.op
         if not isinstance(op, Operator) or not op.computed:
@@ -174,14 +175,27 @@ class _ModelWriter(Writer):
         if usable:
             inputs = (*value.node.inputs, usable[0])
             return Plan(inputs, lambda: self.put_call(value.node, call, usable[0]))
+        dimensions, writer = self.dimensions, self.size_writer
         if found is None:
-            return None
-        inputs = (*value.node.inputs, *self.dimensions.read(found))
-        return Plan(inputs, lambda: self.put_call(value.node, call, self.size_writer.vector(found)))
+            below = (made for node in walk(value.node.inputs) for made in node.outputs)
+            dimensions = Dimensions([*self.given, *(v for v in below if not v.is_constant)])
+            writer = SizeWriter(self, dimensions)
+            found = self.told(sizes, dimensions)
+            if found is None:
+                return None
+        told = found
+        inputs = (*value.node.inputs, *dimensions.read(told))
+        return Plan(inputs, lambda: self.put_call(value.node, call, writer.vector(told)))
 
-    def told(self, sizes: Attribute) -> tuple[Size, ...] | None:
-        """Sizes that follow from the dimensions of the model's inputs, if they can be written."""
-        return None if self.opsets.get("", 0) < SHAPE_OF_AXES else self.dimensions.tell(sizes)
+    def told(
+        self, sizes: Attribute, dimensions: Dimensions | None = None
+    ) -> tuple[Size, ...] | None:
+        """Sizes that follow from dimensions, if they can be written: those of the model's inputs,
+        unless others are given.
+        """
+        if self.opsets.get("", 0) < WITH_INTEGERS:
+            return None
+        return (dimensions or self.dimensions).tell(sizes)
 
     def is_at_hand(self, value: Value) -> bool:
         """Whether a value is computed from what the rewritten graph computes anyway.

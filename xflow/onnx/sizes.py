@@ -14,21 +14,26 @@ from xflow.onnx.writer import Writer, attribute
 
 SHAPE_OF_AXES = 15
 """The first opset in which Shape gives some of the dimensions."""
+WITH_INTEGERS = 7
+"""The first opset in which integers are added and multiplied."""
 TERMS = 8
 """Most sums and products that are written for one size."""
 
 
 class Dimensions:
-    """What the dimensions of a model's inputs tell: each size that one has, and polynomials."""
+    """What the dimensions of some values tell: each size that one has, and polynomials.
 
-    def __init__(self, inputs: Iterable[Value]) -> None:
+    Of values with the same size, the first one tells it.
+    """
+
+    def __init__(self, values: Iterable[Value]) -> None:
         self._places: dict[Size, tuple[Value, int]] = {}
-        for value in inputs:
+        for value in values:
             for axis, size in enumerate(value.shape):
                 self._places.setdefault(size, (value, axis))
 
     def tell(self, sizes: Attribute) -> tuple[Size, ...] | None:
-        """The sizes of a vector, if each is a number or follows from dimensions of inputs."""
+        """The sizes of a vector, if each is a number or follows from these dimensions."""
         if not isinstance(sizes, tuple):
             return None
         found = [size for size in sizes if isinstance(size, int) or self._follows(size)]
@@ -46,7 +51,7 @@ class Dimensions:
         return [self._places.get(each) for each in found]
 
     def read(self, sizes: Iterable[Size]) -> list[Value]:
-        """The inputs whose dimensions are read for sizes that follow from them."""
+        """The values whose dimensions are read for sizes that follow from them."""
         places = (
             each
             for size in sizes
@@ -56,12 +61,12 @@ class Dimensions:
         return [place[0] for place in places if place is not None]
 
     def place(self, size: Size) -> tuple[Value, int] | None:
-        """The input and the axis that have a size; None where it has to be computed."""
+        """The value and the axis that have a size; None where it has to be computed."""
         return self._places.get(size)
 
 
 class SizeWriter:
-    """Writes vectors of sizes that follow from the dimensions of inputs, each size once."""
+    """Writes vectors of sizes that follow from dimensions, each size once."""
 
     def __init__(self, writer: Writer, dimensions: Dimensions) -> None:
         self._writer = writer
@@ -83,8 +88,13 @@ class SizeWriter:
         return self._written[size]
 
     def _shape(self, value: Value, axis: int) -> ir.Value:
-        span = [attribute("start", axis), attribute("end", axis + 1)]
-        return self._writer.put_integers("Shape", [self._writer.made[value]], span, 1)
+        writer, source = self._writer, self._writer.made[value]
+        if writer.opsets[""] >= SHAPE_OF_AXES:
+            span = [attribute("start", axis), attribute("end", axis + 1)]
+            return writer.put_integers("Shape", [source], span, 1)
+        whole = writer.put_integers("Shape", [source], [], len(value.shape))
+        place = writer.parameter(np.asarray([axis], np.int64), "xflow_axis")
+        return writer.put_integers("Gather", [whole, place], [attribute("axis", 0)], 1)
 
     def _computed(self, size: Expr) -> ir.Value:
         terms = []

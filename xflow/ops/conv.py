@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xflow.core.arguments import declare, divisor, literals, size
-from xflow.core.constraint import at_least, equal
+from xflow.core.constraint import Constraint, at_least, equal
 from xflow.core.registry import (
     Array,
     Attribute,
@@ -79,6 +79,9 @@ class Conv(Operator):
         window = self._window(shapes, attributes)
         window.check(need)
         return [(x[0], w[0], *window.output)]
+
+    def demanded(self, shapes: Sequence[Shape], attributes: Attributes) -> Sequence[Constraint]:
+        return [axis.fits for axis in self._window(shapes, attributes).axes]
 
     def at(
         self,

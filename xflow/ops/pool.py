@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from xflow.core.arguments import declare, flag, integers, literals, quotient, sizes
-from xflow.core.constraint import at_least, less
+from xflow.core.constraint import Constraint, at_least, less
 from xflow.core.intervals import Floats, Range
 from xflow.core.registry import (
     Array,
@@ -106,6 +106,10 @@ class Pool(Operator):
                 need(less(border, axis.kernel), f"pad {border} for a kernel of {axis.kernel}")
             need(at_least(axis.extent, axis.dilation), f"only border under {self.name}'s window")
         return [(*x[:2], *window.output)]
+
+    def demanded(self, shapes: Sequence[Shape], attributes: Attributes) -> Sequence[Constraint]:
+        """No axis is empty, as follows from the above; a window that does not fit is let pass."""
+        return [at_least(extent, 1) for extent in shapes[0][2:]]
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]

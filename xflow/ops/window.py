@@ -42,9 +42,19 @@ class Axis:
         return self.dilation * (self.kernel - 1)
 
     @property
+    def padded(self) -> Size:
+        """The extent with its border."""
+        return self.extent + self.begin + self.end
+
+    @property
+    def fits(self) -> Constraint:
+        """That the kernel fits into the padded extent."""
+        return at_least(self.padded, self.reach + 1)
+
+    @property
     def output(self) -> Size:
         """Number of positions of the window."""
-        return (self.extent + self.begin + self.end - self.reach - 1) // self.stride + 1
+        return (self.padded - self.reach - 1) // self.stride + 1
 
     def position(self, i: Size, k: Size) -> Size:
         """Where output position i and kernel position k meet in the input."""
@@ -69,11 +79,10 @@ class Axis:
         A window that would begin behind the input is left out. Where sizes are unknown, that is
         not considered: such a border is not smaller than the kernel.
         """
-        padded = self.extent + self.begin + self.end
         if self.stride == 0:
             return 0  # the geometry is invalid, which `check` reports
-        more = (self.reach + 1 - padded) % self.stride
-        start = padded + more - self.reach - 1 - self.extent - self.begin
+        more = (self.reach + 1 - self.padded) % self.stride
+        start = self.padded + more - self.reach - 1 - self.extent - self.begin
         if isinstance(start, int) and start >= 0:
             return 0
         return more
@@ -135,8 +144,7 @@ class Window:
             need(at_least(axis.dilation, 1), f"a dilation of {axis.dilation}")
             need(at_least(axis.begin, 0), f"a negative pad {axis.begin}")
             need(at_least(axis.end, 0), f"a negative pad {axis.end}")
-            padded = axis.extent + axis.begin + axis.end
-            need(at_least(padded, axis.reach + 1), f"the kernel exceeds the padded extent {padded}")
+            need(axis.fits, f"the kernel exceeds the padded extent {axis.padded}")
 
     def positions(self, i: Index, k: Index) -> Index:
         """Where output position i and kernel position k meet in the input."""

@@ -3,22 +3,23 @@
 Matching has two steps. The structure first: operators, shared subterms, orders of commutative
 arguments, and for rules with several outputs the further roots, which are looked for among the
 users of what is bound already. Then the sizes, see `unify`. Nothing is assumed: the conditions of
-the rule and the requirements of both its sides must be decided true by the sizes of the graph.
+the rule and the requirements of both its sides must be decided true by the sizes of the graph, with
+what the runtime demands before it runs the operators that are there.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
 
-from xflow.core.constraint import is_true
+from xflow.core.constraint import Constraint, follows, is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, no_constants
-from xflow.core.graph import Graph
+from xflow.core.graph import Graph, demands
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Attributes, Operator, RealSymbol
 from xflow.core.size import Size, free_symbols, substitute
@@ -355,7 +356,8 @@ class Matcher:
         """What is not as the rule says: conditions, requirements, interior shapes, constants."""
         try:
             for condition in (*self.instance.where, *self.instance.requirements):
-                if not is_true(condition.substitute(match.sizes)):
+                there = condition.substitute(match.sizes)
+                if not is_true(there) and not follows(there, self.demanded()):
                     return NoMatch("it is not known whether {}, with {}", (condition, match.sizes))
             for node, other in () if self.instance.broadcast else self.nodes.items():
                 for mine, theirs in zip(node.types, other.types, strict=True):
@@ -371,6 +373,10 @@ class Matcher:
         except (ZeroDivisionError, ShapeError) as error:
             return NoMatch("a size is none: {}", (error,))
         return None
+
+    def demanded(self) -> Sequence[Constraint]:
+        """What is known of sizes since the nodes of the match are in the graph."""
+        return demands(self.nodes.values())
 
     def is_fact(self, fact: Fact, match: Match) -> bool:
         """Whether a condition on values holds of what is matched.

@@ -21,10 +21,10 @@ from xflow.analysis.value_rewrites.basis import fault
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.assumptions import DEFAULT, Assumption
-from xflow.core.constraint import is_true
+from xflow.core.constraint import follows
 from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.fold import ConstantLookup, Folder
-from xflow.core.graph import Graph, rebuild, rebuild_all, requirements, walk
+from xflow.core.graph import Graph, demands, rebuild, rebuild_all, requirements, walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator
 from xflow.core.sorts import REAL, admits, is_of_sort
@@ -318,7 +318,9 @@ def apply_step(
     try:
         instance = rule.instance(step.rank)
         reason, operators = _objection(instance, match, constants)
-        match = replace(match, operators=operators)
+        below = walk(match.roots, cut={*match.bindings.values()})
+        inside = frozenset(node for node in below if not node.constant)
+        match = replace(match, operators=operators, nodes=inside)
         after = replacement(instance, match) if not reason else None
     except (RuleFileError, ShapeError, SizeError, KeyError, ZeroDivisionError) as error:
         raise Unfounded(where, f"the rule does not apply ({error})") from None
@@ -464,8 +466,9 @@ class _Check:
         if not all(map(self.is_value, instance.lhs, roots)):
             return "the rule's left side is not there"
         conditions = (*instance.where, *requirements(instance.lhs))
+        demanded = demands(there for (_, there), same in self._known.items() if same)
         for condition in conditions:
-            if not is_true(condition.substitute(match.sizes)):
+            if not follows(condition.substitute(match.sizes), demanded):
                 return f"it is not known whether {condition}"
         for fact in instance.facts:
             given = [match.reals.get(n, self.data(match.bindings.get(n))) for n in fact.names]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from xflow.core.constraint import is_true
+from xflow.core.constraint import follows, is_true
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, walk
+from xflow.core.graph import Graph, demands, walk
 from xflow.core.node import Leaf, Node, Value, apply
 from xflow.core.registry import Attribute, Need, Operator
 from xflow.core.rounding import is_kept
@@ -28,7 +28,7 @@ class BuiltSide:
 
 def replacement(instance: Instance, match: Match) -> BuiltSide | NoMatch:
     """What the outputs of the rule are to be replaced by at `match`."""
-    after = build(instance.rhs, match, instance.rhs_nodes)
+    after = build(instance.rhs, match, instance.rhs_nodes, there=match.nodes)
     if isinstance(after, NoMatch):
         return after
     if after.values == match.roots:
@@ -41,11 +41,16 @@ def replacement(instance: Instance, match: Match) -> BuiltSide | NoMatch:
 
 
 def build(
-    values: tuple[Value, ...], match: Match, order: Iterable[Node] | None = None
+    values: tuple[Value, ...],
+    match: Match,
+    order: Iterable[Node] | None = None,
+    *,
+    there: Iterable[Node] = (),
 ) -> BuiltSide | NoMatch:
     """What a side of a rule is where its inputs and symbols are what `match` says.
 
-    `order` are the nodes under `values`, inputs first, where they are known.
+    `order` are the nodes under `values`, inputs first, where they are known. `there` are nodes of
+    the graph that the side replaces: what the runtime demands of sizes for these is known.
     """
     dtypes = {REAL: match.dtype, INT: "INT64", CODE: "INT8", BOOL: BOOL}
     made: dict[Value, Value] = {}
@@ -58,23 +63,23 @@ def build(
         need = Need()
         try:
             attributes: dict[str, Attribute] = {}
-            there = match.operators.get(node.op) or StandIn(node.op, node.attributes)
-            for name, attribute in there.attributes.items():
+            used = match.operators.get(node.op) or StandIn(node.op, node.attributes)
+            for name, attribute in used.attributes.items():
                 value = instantiate(attribute, match.sizes, match.reals, dtypes)
                 if value is None:
                     return NoMatch(f"the left side does not say what {attribute} is")
                 attributes[name] = value
-            inputs = there.order(tuple(made[source] for source in node.inputs))
+            inputs = used.order(tuple(made[source] for source in node.inputs))
             dtype = dtypes[node.types[0].dtype]
-            if not _has_numbers(there.op, dtype, attributes):
+            if not _has_numbers(used.op, dtype, attributes):
                 return NoMatch(f"there are no such numbers of type {dtype}")
-            outputs = apply(there.op, inputs, attributes, dtype=dtype, need=need)
+            outputs = apply(used.op, inputs, attributes, dtype=dtype, need=need)
         except ShapeError as error:
             return NoMatch(str(error))
         except ZeroDivisionError:
             return NoMatch("a size is divided by 0")
         for condition in need.conditions:
-            if not is_true(condition):
+            if not is_true(condition) and not follows(condition, demands(there)):
                 return NoMatch(f"it is not known whether {condition}")
         made.update(zip(node.outputs, outputs, strict=True))
         nodes.append(outputs[0].node)
