@@ -253,9 +253,7 @@ def test_what_is_accepted_onnxruntime_accepts_too(op: Operator, example: Example
 
 
 DEMANDING = [
-    (op, example)
-    for op, example in ONNX_CASES
-    if type(op).demanded is not Operator.demanded
+    (op, example) for op, example in ONNX_CASES if type(op).demanded is not Operator.demanded
 ]
 
 

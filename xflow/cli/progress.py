@@ -15,6 +15,7 @@ _PHASE = 11
 NOTES = {
     "sizes": "at which the model runs",
     "calibrate": "this machine, once",
+    "trial": "how long a run takes",
     "check": "on random inputs",
     "timing": "both models, by turns",
     "attribution": "what each rewrite gains",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +20,12 @@ from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
 from xflow.cost.machine import usable_cores
-from xflow.cost.measure import Measurer, check_provider
+from xflow.cost.measure import Measurer, Setting, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
+from xflow.cost.worker import Failed
 from xflow.feeds.dimension_equalities import with_ties
 from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_proto
 from xflow.onnx.external_data import Externalized
@@ -62,6 +64,8 @@ LOADINGS = 8
 the timing."""
 HANDLED_PER_S = 5e7, 1.2e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
+RUNS = 20
+"""How many runs of a model the check of a rewritten one takes, about."""
 LEFT = 3 / 4
 """The part of the budget that may go into this and into what comes before the search."""
 TRIAL, TRIAL_S = 0.1, 5.0
@@ -122,6 +126,7 @@ class Finder:
     inside: Inside
     before: Path
     _runnable: dict[str, Shapes] = field(default_factory=dict)
+    _run_s: dict[str, float] = field(default_factory=dict)
 
     def found(self, rules: Sequence[Rule]) -> SearchedModel | Unsearched:
         """What the search finds, with as many calls inlined as it takes.
@@ -263,6 +268,9 @@ class Finder:
                 warnings += more
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
+                start = time.monotonic()
+                later += RUNS * self.run_seconds(settings)
+                spent += time.monotonic() - start
                 seconds = search_seconds(seconds, spent + later)
             deadline = Deadline.after(seconds)
             # What is begun before it, as a region that hangs, must leave the check its time, and
@@ -307,6 +315,33 @@ class Finder:
                 replacements = prune(imported.graph, replacements, exact, overrun)
         messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements, Told(tuple(messages), tuple(warnings))
+
+    def run_seconds(self, settings: Settings) -> float:
+        """Seconds that a run of the model takes; 0 where that is not known.
+
+        It is found out where that costs little: large models are not loaded once more. Of one that
+        is not through in time, two runs are taken to last at least as long as that.
+        """
+        run = self.run
+        if run.inner or Externalized.weight_bytes(self.source) > LARGE:
+            return 0.0
+        setting = Setting(settings.full[0], run.inputs_at(settings.full[0]))
+        key = repr(sorted(settings.full[0].items()))
+        if key not in self._run_s:
+            most = max(TRIAL_S, TRIAL * run.clock.budget)
+            deadline = Deadline.after(most)
+            with run.phase("trial"):
+                (timed,) = Measurer(run.target, run.worker).time_at_each(
+                    [self.before],
+                    0.0,
+                    [setting],
+                    min_rounds=1,
+                    seed=run.tolerance.seed,
+                    deadline=deadline,
+                )
+            unknown = most / 2 if deadline.passed else 0.0
+            self._run_s[key] = unknown if isinstance(timed, Failed) else timed[0].median
+        return self._run_s[key]
 
     def measured_target(self, store: Store) -> tuple[TargetModel | None, Sequence[str]]:
         """What is known of this machine, and warnings; short runs do not measure it first."""

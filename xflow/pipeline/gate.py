@@ -36,6 +36,8 @@ TIMING_S = (2.0, 12.0)
 """Least and most seconds of the final timing."""
 EXTRA_S = 30.0
 """Seconds that it may take besides where a model seems to be faster, and is not shown to be."""
+BEYOND_S = 12.0
+"""Seconds by which it may exceed the time for all in that case."""
 CONTEST_PASSES = 2
 """Of the timing that tells what a group of rewrites gains."""
 CHECKED_PER_S = 6e7
@@ -263,7 +265,9 @@ class Gate:
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         undecided = is_promising if len(self.settings) == 1 else is_undecided
-        how = {} if self.costs else {"undecided": undecided, "extra_s": EXTRA_S}
+        beyond = self.run.clock.deadline.extended(BEYOND_S).left - deadline.left
+        extra_s = min(EXTRA_S, max(0.0, beyond))
+        how = {} if self.costs else {"undecided": undecided, "extra_s": extra_s}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):

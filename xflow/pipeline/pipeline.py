@@ -223,8 +223,9 @@ class Pipeline:
         opset = current_opset(found.imported.model)
         if not judgement.objection or opset is None:
             return judgement
-        rest = keeping_opset(found.imported.graph, found.replacements, opset)
-        if not rest or len(rest) == len(found.replacements):
+        judged = judgement.verdict.replacements or found.replacements  # less what was dropped
+        rest = keeping_opset(found.imported.graph, judged, opset)
+        if not rest or len(rest) == len(judged):
             return judgement
         kept = gate.judge(rest)
         if kept.objection:
