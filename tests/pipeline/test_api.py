@@ -24,6 +24,7 @@ from xflow.core.node import Node, Opaque, apply
 from xflow.core.registry import Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.worker import Failed
 from xflow.pipeline import api, attempts, gate
 from xflow.report.sentences import profile_lines
 from xflow.rewriting.replacement import Replacement, apply_replacements
@@ -267,6 +268,38 @@ def test_a_search_leaves_time_for_what_is_done_with_large_weights(
     monkeypatch.setattr(attempts, "afterwards", lambda *_: otherwise)
     xflow.optimize(two_products(), budget=20)
     assert 0 < given[-1] <= searched, "what came before the search takes some time, too"
+
+
+@pytest.mark.parametrize(
+    ("timed", "runs_s"),
+    [
+        ((Timing((0.25, 0.5, 0.25)),), 0.25),
+        (Failed("ran out of time"), attempts.TRIAL_S / 2),  # two runs take as long at least
+    ],
+)
+def test_a_search_leaves_time_for_the_runs_of_a_check(
+    timed: tuple[Timing, ...] | Failed, runs_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[float] = []
+
+    def once(*_: object, deadline: Deadline, min_rounds: int, **__: object) -> list[object]:
+        assert min_rounds == 1
+        assert deadline.left <= attempts.TRIAL_S
+        if isinstance(timed, Failed):
+            monkeypatch.setattr(Deadline, "passed", True)
+        return [timed]
+
+    def planned(seconds: float, otherwise: float) -> float:
+        monkeypatch.undo()
+        left.append(otherwise)
+        return 1.0
+
+    monkeypatch.setattr(measure.Measurer, "time_at_each", once)
+    monkeypatch.setattr(attempts, "calibrated", lambda *_: None)
+    monkeypatch.setattr(attempts, "search_seconds", planned)
+    result = xflow.optimize(two_products(), budget=20)
+    assert left[0] >= attempts.RUNS * runs_s
+    assert "trial" in result.report.phases
 
 
 def test_how_long_loading_took_tells_how_long_writing_will_take() -> None:

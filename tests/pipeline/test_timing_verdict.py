@@ -3,6 +3,7 @@
 import pytest
 
 from xflow.cost.comparison import Comparison, Timing
+from xflow.pipeline.gate import BEYOND_S, EXTRA_S, further_seconds
 from xflow.pipeline.timing_verdict import is_promising, is_undecided, timing_objection
 
 SECONDS = Timing((1.0,) * 4)
@@ -44,6 +45,12 @@ def test_a_model_that_may_be_slower_somewhere_is_not_taken(settings: list[Compar
 def test_the_setting_that_is_worst_is_told() -> None:
     told = timing_objection([FASTER, SLOWER], counted=False)
     assert "not measurably faster (0.980 times as fast, 0.978 to 0.982)" in told
+
+
+def test_a_further_look_ends_little_later_than_all_else() -> None:
+    assert further_seconds(left=35.0, given=35.0) == BEYOND_S
+    assert further_seconds(left=100.0, given=35.0) == EXTRA_S
+    assert further_seconds(left=5.0, given=20.0) == 0.0
 
 
 def test_what_a_further_look_may_decide_is_undecided() -> None:

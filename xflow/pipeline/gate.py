@@ -265,9 +265,8 @@ class Gate:
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         undecided = is_promising if len(self.settings) == 1 else is_undecided
-        beyond = self.run.clock.deadline.extended(BEYOND_S).left - deadline.left
-        extra_s = min(EXTRA_S, max(0.0, beyond))
-        how = {} if self.costs else {"undecided": undecided, "extra_s": extra_s}
+        further = further_seconds(self.run.clock.deadline.left, deadline.left)
+        how = {} if self.costs else {"undecided": undecided, "extra_s": further}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):
@@ -296,6 +295,14 @@ class Gate:
             deadline=deadline,
             **how,
         )
+
+
+def further_seconds(left: float, given: float) -> float:
+    """Seconds for a further look at two models, where the first one may take those `given`.
+
+    All is to be over in those `left`, and with a further look a little later.
+    """
+    return min(EXTRA_S, max(0.0, left + BEYOND_S - given))
 
 
 def _rewrites(path: attribution.Path) -> str:
