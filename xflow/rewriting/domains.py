@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Literal, get_args
 
 from xflow.core.value_conditions import EXACT_SUMS, fact_of
@@ -48,5 +49,6 @@ def _standard(rule: Rule, foreign: frozenset[str]) -> Iterator[Rule]:
     yield from (each for each in rule.directions() if not foreign & _mentioned(each.rhs))
 
 
-def _mentioned(text: str) -> set[str]:
-    return set(re.findall(r"(\w+)\(", text))
+@cache
+def _mentioned(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"(\w+)\(", text))

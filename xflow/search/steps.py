@@ -458,11 +458,12 @@ class Steps:
 def replaced(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[Node, Node]]:
     """`graph` with values replaced, and the new nodes by those that read them."""
     new = dict(mapping)
+    changed = new.keys()
     moved: dict[Node, Node] = {}
     for node in graph.nodes:
-        inputs = tuple([new.get(value, value) for value in node.inputs])
-        if inputs == node.inputs:
+        if changed.isdisjoint(node.inputs):
             continue
+        inputs = tuple([new.get(value, value) for value in node.inputs])
         made = moved[node] = with_inputs(node, inputs)
         for old, output in zip(node.outputs, made.outputs, strict=True):
             new.setdefault(old, output)
