@@ -108,7 +108,10 @@ class Pool(Operator):
         return [(*x[:2], *window.output)]
 
     def demanded(self, shapes: Sequence[Shape], attributes: Attributes) -> Sequence[Constraint]:
-        """No axis is empty, as follows from the above; a window that does not fit is let pass."""
+        """No axis is empty, as follows from the above; a window that does not fit is let pass.
+
+        For an empty batch the runtime lets an empty axis pass as well: then the result is empty.
+        """
         return [at_least(extent, 1) for extent in shapes[0][2:]]
 
     def flops(
