@@ -127,7 +127,7 @@ class _EMatcher(Matcher):
     def same(self, value: Value) -> Value:
         return self.egraph.canonical(value)
 
-    def demanded(self) -> Sequence[Constraint]:
+    def demanded(self) -> Iterable[Constraint]:
         """Nothing: rules are derived for all sizes."""
         return ()
 

@@ -147,7 +147,8 @@ def is_true(condition: Constraint) -> bool:
 def follows(condition: Constraint, known: Iterable[Constraint]) -> bool:
     """Whether a condition on the sizes of a graph holds, where each of the `known` ones does.
 
-    That is seen if it is one of them, with something that is not negative added.
+    That is seen if it is one of them, with something that is not negative added. They are not asked
+    for where the condition holds by itself.
     """
     if is_true(condition):
         return True

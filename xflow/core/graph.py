@@ -176,14 +176,11 @@ def _attribute_at(attribute: Attribute, sizes: Mapping[str, Size]) -> Attribute:
     return substitute(attribute, sizes) if isinstance(attribute, Expr) else attribute
 
 
-def demands(nodes: Iterable[Node]) -> list[Constraint]:
+def demands(nodes: Iterable[Node]) -> Iterator[Constraint]:
     """What holds of symbolic sizes wherever these nodes are run, see `Operator.demanded`."""
-    return [
-        condition
-        for node in nodes
-        if isinstance(node.op, Operator)
-        for condition in node.op.demanded([v.shape for v in node.inputs], node.attributes)
-    ]
+    for node in nodes:
+        if isinstance(node.op, Operator):
+            yield from node.op.demanded([v.shape for v in node.inputs], node.attributes)
 
 
 def requirements(values: Iterable[Value]) -> list[Constraint]:

@@ -10,7 +10,7 @@ what the runtime demands before it runs the operators that are there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -357,7 +357,7 @@ class Matcher:
         try:
             for condition in (*self.instance.where, *self.instance.requirements):
                 there = condition.substitute(match.sizes)
-                if not is_true(there) and not follows(there, self.demanded()):
+                if not follows(there, self.demanded()):
                     return NoMatch("it is not known whether {}, with {}", (condition, match.sizes))
             for node, other in () if self.instance.broadcast else self.nodes.items():
                 for mine, theirs in zip(node.types, other.types, strict=True):
@@ -374,7 +374,7 @@ class Matcher:
             return NoMatch("a size is none: {}", (error,))
         return None
 
-    def demanded(self) -> Sequence[Constraint]:
+    def demanded(self) -> Iterable[Constraint]:
         """What is known of sizes since the nodes of the match are in the graph."""
         return demands(self.nodes.values())
 

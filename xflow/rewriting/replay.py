@@ -466,9 +466,9 @@ class _Check:
         if not all(map(self.is_value, instance.lhs, roots)):
             return "the rule's left side is not there"
         conditions = (*instance.where, *requirements(instance.lhs))
-        demanded = demands(there for (_, there), same in self._known.items() if same)
+        inside = [there for (_, there), same in self._known.items() if same]
         for condition in conditions:
-            if not follows(condition.substitute(match.sizes), demanded):
+            if not follows(condition.substitute(match.sizes), demands(inside)):
                 return f"it is not known whether {condition}"
         for fact in instance.facts:
             given = [match.reals.get(n, self.data(match.bindings.get(n))) for n in fact.names]

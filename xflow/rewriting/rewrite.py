@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from xflow.core.constraint import follows, is_true
+from xflow.core.constraint import follows
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, demands, walk
 from xflow.core.node import Leaf, Node, Value, apply
@@ -45,7 +45,7 @@ def build(
     match: Match,
     order: Iterable[Node] | None = None,
     *,
-    there: Iterable[Node] = (),
+    there: Collection[Node] = (),
 ) -> BuiltSide | NoMatch:
     """What a side of a rule is where its inputs and symbols are what `match` says.
 
@@ -79,7 +79,7 @@ def build(
         except ZeroDivisionError:
             return NoMatch("a size is divided by 0")
         for condition in need.conditions:
-            if not is_true(condition) and not follows(condition, demands(there)):
+            if not follows(condition, demands(there)):
                 return NoMatch(f"it is not known whether {condition}")
         made.update(zip(node.outputs, outputs, strict=True))
         nodes.append(outputs[0].node)
