@@ -75,13 +75,12 @@ def measuring_process(idle_processes: "IdleProcesses", request: pytest.FixtureRe
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> "Iterator[Kept]":
-    """One measuring process and one index of rules for all runs of a test."""
+    """One measuring process for all runs of a test."""
     import suites  # noqa: PLC0415 - takes a while to load
 
     from xflow.pipeline import api  # noqa: PLC0415
 
     kept = suites.Kept(memory_limit=8 * 2**30)
     monkeypatch.setattr(api, "Worker", lambda *_: kept)
-    suites.keep_index(monkeypatch)
     yield kept
     kept.close()

@@ -68,7 +68,7 @@ def network(parts: int = 3, channels: int = UNFILLED) -> Graph:
 
 
 def looking(work: float = math.inf) -> Waves:
-    index = index_for_waves(rules())
+    index = index_for_waves(tuple(rules()))
     return Waves(index, EstimatedCost().estimate, weights, BLOCK, work=work)
 
 

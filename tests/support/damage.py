@@ -163,13 +163,10 @@ def serve() -> None:
 
     from xflow.cli import entry  # noqa: PLC0415
     from xflow.pipeline import api  # noqa: PLC0415
-    from xflow.search import explorers  # noqa: PLC0415
-
-    patched: Any = (api, explorers)  # as tests patch them, for the whole process
 
     kept = suites.Kept()
-    patched[0].Worker = lambda *_: kept
-    patched[1].RuleIndex = lambda _: suites.rule_index()
+    patched: Any = api  # as tests patch it, for the whole process
+    patched.Worker = lambda *_: kept
     answers = sys.stdout
     for line in sys.stdin:
         source, target = json.loads(line)

@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,6 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Failed, Worker, from_wire, to_wire
 from xflow.onnx import files
 from xflow.onnx.freeze import overridable
-from xflow.rewriting.domains import within
-from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.store import default_directory, load_rules
-from xflow.search import explorers
 from xflow.validation.equivalence import check_equivalent
 
 ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
@@ -77,17 +72,6 @@ class Kept(Worker):
 
     def __exit__(self, *_: object) -> None:
         """Leave it running; `close` ends it."""
-
-
-@cache
-def rule_index() -> RuleIndex:
-    """Those that the search uses where nothing else is asked for, read once for all models."""
-    return RuleIndex(within(load_rules(default_directory()), "onnx"))
-
-
-def keep_index(monkeypatch: Any) -> None:
-    """Let all searches use one index."""
-    monkeypatch.setattr(explorers, "RuleIndex", lambda _: rule_index())
 
 
 def node_models(modules: Iterable[str] = ()) -> Iterator[Suite]:

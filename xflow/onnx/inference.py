@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import lru_cache
 from pathlib import Path
 
 import onnx
@@ -61,8 +62,12 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     return inferred
 
 
+@lru_cache(maxsize=4)
 def _ask(request: bytes) -> bytes:
-    """What the process answers. Raises InferenceError, and ChildProcessError where it dies."""
+    """What the process answers. Raises InferenceError, and ChildProcessError where it dies.
+
+    The last answers are kept: in a run, a model is inferred as it is and at the sizes of each use.
+    """
     key = hashlib.sha256(request).digest()
     try:
         if key in _late:

@@ -10,7 +10,8 @@ inputs. Anything else stands in the way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,11 +100,10 @@ def keeping_opset(graph: Graph, replacements: Replacements, opset: int) -> Repla
 
 @dataclass
 class Raising:
-    """What becomes of the nodes of a model at a newer opset. Keeps what it has found out."""
+    """What becomes of the nodes of a model at a newer opset."""
 
     imported: Imported
     target: int
-    _known: dict[object, bool] = field(default_factory=dict)
 
     @property
     def opset(self) -> int:
@@ -197,11 +197,8 @@ class Raising:
             self._written(node, self.opset), self._written(node, self.target)
         ):
             return False
-        data = _alone(node)
-        key = data.SerializeToString(deterministic=True)
-        if key not in self._known:
-            self._known[key] = _is_left_alone(data, self.opset, self.target)
-        return self._known[key]
+        data = _alone(node).SerializeToString(deterministic=True)
+        return _is_left_alone(data, self.opset, self.target)
 
     def _written(self, node: ir.Node, opset: int) -> OnnxCall | None:
         """How the registry writes a node that it understands."""
@@ -279,8 +276,10 @@ def _keeps_defaults(
     )
 
 
-def _is_left_alone(model: onnx.ModelProto, opset: int, target: int) -> bool:
-    """Whether the converter takes the one node of `model` to the new opset as it is."""
+@lru_cache(maxsize=10_000)
+def _is_left_alone(data: bytes, opset: int, target: int) -> bool:
+    """Whether the converter takes the one node of a serialized model to the new opset as it is."""
+    model = onnx.ModelProto.FromString(data)
     (node,) = model.graph.node
     try:
         old, new = (onnx.defs.get_schema(node.op_type, version, "") for version in (opset, target))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 from xflow.core.graph import Graph, walk
@@ -77,6 +78,7 @@ class RuleIndex:
         """Rules and ranks by the root and how many axes it gives at that rank, likewise."""
         self._single: Index = {}
         self._several: Index = {}
+        self._lock = Lock()
         for rule in rules:
             for direction in rule.directions() if rule.is_searched else ():
                 if direction.root is not None:
@@ -100,11 +102,17 @@ class RuleIndex:
                     self._read(op, len(kind.shape))
 
     def _read(self, op: Operator, rank: int) -> None:
-        for direction in self._waiting.pop(op.name, ()):
-            if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
-                self._sort(direction)
-        for direction, at in self._at_ranks.pop((op.name, rank), ()):
-            self._add(direction, at)
+        name, at_rank = op.name, (op.name, rank)
+        if name not in self._waiting and at_rank not in self._at_ranks:
+            return
+        with self._lock:  # nobody is to find an index in which some of the rules are missing
+            for direction in self._waiting.get(name, ()):
+                if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
+                    self._sort(direction)
+            self._waiting.pop(name, None)
+            for direction, at in self._at_ranks.get(at_rank, ()):
+                self._add(direction, at)
+            self._at_ranks.pop(at_rank, None)
 
     def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
         for each in (op, *standing_for(op)):
@@ -175,6 +183,18 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
         Counter(op for value in instance.lhs for op in operators_of([value.node])),
         pointwise and len(right) == len(left) and Counter(left) != Counter(right),
     )
+
+
+@lru_cache(maxsize=4)
+def index_of(rules: tuple[Rule, ...]) -> RuleIndex:
+    """The index of these rules, which all searches of a process share: to read them takes long."""
+    return RuleIndex(rules)
+
+
+@lru_cache(maxsize=4)
+def directions_of(rules: tuple[Rule, ...]) -> Mapping[str, Rule]:
+    """The directions of rules by their names."""
+    return {each.name: each for rule in rules for each in rule.directions()}
 
 
 def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:

@@ -149,6 +149,10 @@ class Rule:
         """Whether the search uses it."""
         return self.notes.get("set") != BASE
 
+    def __hash__(self) -> int:
+        # Rules are looked up thousands of times in a search: what tells them apart is enough.
+        return hash((self.name, self.lhs, self.rhs))
+
     def directions(self) -> tuple[Rule, ...]:
         """The rule in each direction that was proved, as rules to be used from left to right."""
         return _directions(self)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from xflow.analysis.observers import Observed
@@ -43,8 +44,9 @@ MADE = 4
 Test: TypeAlias = Callable[[Step], bool]
 
 
-def index_for_waves(rules: Iterable[Rule]) -> RuleIndex:
-    """The rules that may be steps of a wave."""
+@lru_cache(maxsize=4)
+def index_for_waves(rules: tuple[Rule, ...]) -> RuleIndex:
+    """The rules that may be steps of a wave, read once in a process."""
     return RuleIndex(rules, _may_take_part)
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from xflow.analysis.observers import Observed
@@ -21,7 +21,7 @@ from xflow.core.registry import Array
 from xflow.cost import CostModel, Layouts, Use
 from xflow.cost.target import Layout
 from xflow.rewriting.derivation import Application
-from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.index import RuleIndex, directions_of, index_of
 from xflow.rewriting.numerics import Hazard
 from xflow.rewriting.rule import Rule
 from xflow.search.backtrack import Explorer, Limits
@@ -62,10 +62,10 @@ class Explorers:
         *,
         pool: Callable[..., AbstractContextManager[Executor]] = process_pool,
     ) -> None:
-        self.index = RuleIndex(rules)
-        self.directions = {each.name: each for rule in rules for each in rule.directions()}
+        self._rules = tuple(rules)
+        self.index = index_of(self._rules)
+        self.directions = directions_of(self._rules)
         """The directions of the rules by their names."""
-        self._rules = rules
         self._constants = constants
         self._cost = cost
         self._context = context
@@ -129,7 +129,7 @@ class Explorers:
         layout = self._shared.layout
         assert layout is not None
         waves = Waves(
-            self._waves,
+            index_for_waves(self._rules),
             self._estimate_of(region),
             self._constants.of(region),
             layout.block,
@@ -141,10 +141,6 @@ class Explorers:
         )
         states = waves.found(region.graph)[: self._context.policy.forms + 1]
         return Exploration(states, waves.exhausted, waves.work)
-
-    @cached_property
-    def _waves(self) -> RuleIndex:
-        return index_for_waves(self._rules)
 
     def _estimate_of(self, region: Region) -> Callable[[Graph], float]:
         """The function that prices forms of a region."""
@@ -320,7 +316,7 @@ def _begin(
 ) -> None:
     """Prepare a process."""
     estimate = estimator()
-    shared = _Shared(RuleIndex(rules), context, estimate.target.layout, doubt)
+    shared = _Shared(index_of(tuple(rules)), context, estimate.target.layout, doubt)
     _here[:] = [(shared, estimate)]
 
 
