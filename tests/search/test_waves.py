@@ -68,7 +68,7 @@ def network(parts: int = 3, channels: int = UNFILLED) -> Graph:
 
 
 def looking(work: float = math.inf) -> Waves:
-    index = index_for_waves(tuple(rules()))
+    index = index_for_waves(rules())
     return Waves(index, EstimatedCost().estimate, weights, BLOCK, work=work)
 
 
@@ -76,9 +76,16 @@ def waves(graph: Graph) -> list[State]:
     return looking().found(graph)
 
 
-def found(graph: Graph) -> SearchResult:
+def found(graph: Graph, cost: EstimatedCost | None = None) -> SearchResult:
     deadline = Deadline.after(60.0)
-    return search(graph, rules(), EstimatedCost(), deadline=deadline, constants=weights)
+    return search(graph, rules(), cost or EstimatedCost(), deadline=deadline, constants=weights)
+
+
+@cache
+def first_search() -> tuple[Noting, SearchResult]:
+    """What is found in the network, and the estimate that remembers it; it takes seconds."""
+    cost = Noting()
+    return cost, found(network(), cost)
 
 
 def names(graph: Graph) -> list[str]:
@@ -110,7 +117,7 @@ def test_a_stage_comes_into_blocks_though_no_step_of_it_gains(parts: int) -> Non
 
 def test_the_search_makes_waves_and_can_repeat_what_they_did() -> None:
     graph = network()
-    result = found(graph)
+    _, result = first_search()
     assert outside(result.graph) == []
     assert_same(graph, result.graph)
     known = {each.name: each for rule in rules() for each in rule.directions()}
@@ -131,14 +138,9 @@ def test_the_search_makes_waves_and_can_repeat_what_they_did() -> None:
 
 
 def test_what_waves_led_to_is_remembered() -> None:
-    cost = Noting()
-    results = []
-    for _ in range(2):
-        asked = cost.asked
-        results.append(
-            search(network(), rules(), cost, deadline=Deadline.after(60.0), constants=weights)
-        )
-    assert results[0].replacements == results[1].replacements
+    cost, result = first_search()
+    asked = cost.asked
+    assert found(network(), cost).replacements == result.replacements
     assert cost.asked - asked < asked / 4
 
 
