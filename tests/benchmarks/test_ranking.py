@@ -62,7 +62,7 @@ def test_variants_of_a_model_are_priced_and_timed(
 ) -> None:
     monkeypatch.setattr(ranking, "calibrated", lambda *_: TargetModel())
     options = argparse.Namespace(
-        variants=3, budget=10.0, seconds=0.1, threads=1, provider="cpu", seed=0
+        variants=3, budget=3.0, seconds=0.1, threads=1, provider="cpu", seed=0
     )
     prepare("squeezenet1_1", tmp_path / "model.onnx")
     with Measurer(Target("cpu", 1)) as measurer, Store(tmp_path / "costs.sqlite") as store:
