@@ -21,6 +21,8 @@ LIMIT_S = 30.0
 """Seconds that inference of a model may take; that of 100,000 operators takes three."""
 LARGE = 4096
 """Elements of a constant from which on its data is not sent: no shape has so many sizes."""
+KEPT_BYTES = 16 * 2**20
+"""Size of the largest requests whose answers are kept: that of 100,000 operators has as many."""
 WITH_CONTENTS, WITHOUT = b"1", b"0"
 """How a request begins: whether the contents of shapes are followed."""
 
@@ -62,12 +64,16 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     return inferred
 
 
-@lru_cache(maxsize=4)
 def _ask(request: bytes) -> bytes:
     """What the process answers. Raises InferenceError, and ChildProcessError where it dies.
 
     The last answers are kept: in a run, a model is inferred as it is and at the sizes of each use.
     """
+    return _asked(request) if len(request) <= KEPT_BYTES else _asked.__wrapped__(request)
+
+
+@lru_cache(maxsize=4)
+def _asked(request: bytes) -> bytes:
     key = hashlib.sha256(request).digest()
     try:
         if key in _late:

@@ -34,6 +34,8 @@ def current_opset(model: ir.Model) -> int | None:
     return model.graph.opset_imports.get("")
 
 
+KEPT_BYTES = 64 * 2**10
+"""Size of the largest nodes for which the converter's answer is kept: attributes may hold data."""
 GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
@@ -198,7 +200,8 @@ class Raising:
         ):
             return False
         data = _alone(node).SerializeToString(deterministic=True)
-        return _is_left_alone(data, self.opset, self.target)
+        ask = _is_left_alone if len(data) <= KEPT_BYTES else _is_left_alone.__wrapped__
+        return ask(data, self.opset, self.target)
 
     def _written(self, node: ir.Node, opset: int) -> OnnxCall | None:
         """How the registry writes a node that it understands."""
@@ -276,7 +279,7 @@ def _keeps_defaults(
     )
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1_000)
 def _is_left_alone(data: bytes, opset: int, target: int) -> bool:
     """Whether the converter takes the one node of a serialized model to the new opset as it is."""
     model = onnx.ModelProto.FromString(data)

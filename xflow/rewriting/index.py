@@ -72,18 +72,23 @@ class RuleIndex:
         self, rules: Iterable[Rule], suits: Callable[[Instance], bool] = lambda instance: True
     ) -> None:
         self._suits = suits
+        self._rules = tuple(rules)
+        self._lock = Lock()
+        self._begin()
+        self._empty = not self._waiting
+
+    def _begin(self) -> None:
+        """Forget what was read."""
         self._waiting: dict[str, list[Rule]] = {}
         """The rules by the name of the operator at the root, until it is asked for."""
         self._at_ranks: dict[tuple[str, int], list[tuple[Rule, int]]] = {}
         """Rules and ranks by the root and how many axes it gives at that rank, likewise."""
         self._single: Index = {}
         self._several: Index = {}
-        self._lock = Lock()
-        for rule in rules:
+        for rule in self._rules:
             for direction in rule.directions() if rule.is_searched else ():
                 if direction.root is not None:
                     self._waiting.setdefault(direction.root, []).append(direction)
-        self._empty = not self._waiting
 
     def single(self, op: Operator, rank: int) -> Iterator[Entry]:
         """The rules of a single output that `op` gives, with `rank` axes."""
@@ -106,13 +111,17 @@ class RuleIndex:
         if name not in self._waiting and at_rank not in self._at_ranks:
             return
         with self._lock:  # nobody is to find an index in which some of the rules are missing
-            for direction in self._waiting.get(name, ()):
-                if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
-                    self._sort(direction)
-            self._waiting.pop(name, None)
-            for direction, at in self._at_ranks.get(at_rank, ()):
-                self._add(direction, at)
-            self._at_ranks.pop(at_rank, None)
+            try:
+                for direction in self._waiting.get(name, ()):
+                    if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
+                        self._sort(direction)
+                self._waiting.pop(name, None)
+                for direction, at in self._at_ranks.get(at_rank, ()):
+                    self._add(direction, at)
+                self._at_ranks.pop(at_rank, None)
+            except BaseException:  # a wrong rule, or an interruption: other searches go on with it
+                self._begin()
+                raise
 
     def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
         for each in (op, *standing_for(op)):

@@ -1,0 +1,48 @@
+"""The index of rules, which all searches of a process share."""
+
+import pytest
+
+from xflow.ops import operator
+from xflow.rewriting import index
+from xflow.rewriting.index import RuleIndex, index_of
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
+
+RULES = tuple(
+    parse_rules(
+        "rule twice\n  in x[...]\n  from Relu(Relu(x))\n  to Relu(x)\n"
+        "rule neg\n  in x[...]\n  from Relu(Neg(Relu(x)))\n  to Relu(Neg(Relu(Relu(x))))\n"
+        "rule abs\n  in x[...]\n  from Relu(Abs(x))\n  to Abs(x)\n"
+    )
+)
+
+
+def names(found: RuleIndex) -> list[str]:
+    return [entry.name for entry in found.single(operator("Relu"), 2)]
+
+
+def test_it_is_made_once_for_equal_rules_and_anew_for_others() -> None:
+    again = tuple(parse_rules("\n".join(map(str, RULES))))
+    assert again == RULES
+    assert index_of(again) is index_of(RULES)
+    assert index_of(RULES[:2]) is not index_of(RULES)
+
+
+def test_after_an_interruption_all_rules_are_read_and_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = names(RuleIndex(RULES))
+    assert "abs" in whole
+    interrupted = RuleIndex(RULES)
+    entry = index._entry
+
+    def fails(rule: Rule, rank: int) -> index.Entry | None:
+        if rule.name == "abs":
+            raise KeyboardInterrupt
+        return entry(rule, rank)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "_entry", fails)
+        with pytest.raises(KeyboardInterrupt):
+            names(interrupted)
+    assert names(interrupted) == whole
