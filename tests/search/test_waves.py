@@ -22,7 +22,7 @@ from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.rewriting.derivation import numbering, place_of
 from xflow.rewriting.replay import Rewrite, replay
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import Rule, directions_of
 from xflow.search.channel_padding import Waves, index_for_waves
 from xflow.search.constants import Constants
 from xflow.search.driver import SearchResult, search
@@ -120,7 +120,7 @@ def test_the_search_makes_waves_and_can_repeat_what_they_did() -> None:
     _, result = first_search()
     assert outside(result.graph) == []
     assert_same(graph, result.graph)
-    known = {each.name: each for rule in rules() for each in rule.directions()}
+    known = directions_of(rules())
     rounds: list[list[Rewrite]] = []
     again = graph
     for made in result.replacements:  # what waves did, and what follows it

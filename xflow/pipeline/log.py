@@ -32,7 +32,7 @@ from xflow.report.report import FORMAT_VERSION
 from xflow.rewriting.derivation import Application, numbering, place_of, read_place
 from xflow.rewriting.replacement import Replacement, apply_replacements, rounds
 from xflow.rewriting.replay import Replay, Rewrite, Round, Unfounded
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import Rule, directions_of
 from xflow.rewriting.text import parse_rules
 
 Json = dict[str, Any]
@@ -87,7 +87,7 @@ class Log:
     @property
     def directions(self) -> Mapping[str, Rule]:
         """The directions of the rules by their names."""
-        return {each.name: each for rule in self.rules for each in rule.directions()}
+        return directions_of(self.rules)
 
 
 def digest_of(path: Path) -> Json:

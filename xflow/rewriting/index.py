@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from threading import Lock
 from typing import NamedTuple, TypeAlias
@@ -198,12 +198,6 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
 def index_of(rules: tuple[Rule, ...]) -> RuleIndex:
     """The index of these rules, which all searches of a process share: to read them takes long."""
     return RuleIndex(rules)
-
-
-@lru_cache(maxsize=4)
-def directions_of(rules: tuple[Rule, ...]) -> Mapping[str, Rule]:
-    """The directions of rules by their names."""
-    return {each.name: each for rule in rules for each in rule.directions()}
 
 
 def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from xflow.core.errors import RuleFileError
 from xflow.core.graph import walk
@@ -210,6 +210,12 @@ def _directions(rule: Rule) -> tuple[Rule, ...]:
     # Kept beside the rules and not in them, since they are sent to other processes.
     forward = replace(rule, reverse=None)
     return (forward,) if rule.reverse is None else (forward, rule.reversed())
+
+
+@lru_cache(maxsize=4)
+def directions_of(rules: tuple[Rule, ...]) -> Mapping[str, Rule]:
+    """The directions of rules by their names."""
+    return {each.name: each for rule in rules for each in rule.directions()}
 
 
 @cache

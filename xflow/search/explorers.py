@@ -21,9 +21,9 @@ from xflow.core.registry import Array
 from xflow.cost import CostModel, Layouts, Use
 from xflow.cost.target import Layout
 from xflow.rewriting.derivation import Application
-from xflow.rewriting.index import RuleIndex, directions_of, index_of
+from xflow.rewriting.index import RuleIndex, index_of
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import Rule, directions_of
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
 from xflow.search.constants import Constants
