@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from xflow.core.graph import walk
 from xflow.core.sorts import REAL, REALS_ONLY
 from xflow.core.spec import fresh_names
-from xflow.core.value_conditions import SIGNS, fact_of, is_need
+from xflow.core.value_conditions import NONZERO, SIGNS, fact_of, is_need
 from xflow.rewriting.declarations import parse_sorts
-from xflow.rewriting.instance import Instance
+from xflow.rewriting.instance import Instance, leaves_of
 from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.certificate import statement
@@ -27,6 +28,7 @@ from xflow.verifier.conditions import (
     simplest,
 )
 from xflow.verifier.preconditions import left_conditions
+from xflow.verifier.proof.defined import is_partial_node
 from xflow.verifier.proof.exact import weakest
 from xflow.verifier.proof.exact_sums import wanting, without_roundings
 from xflow.verifier.proof.instance import Attempt, InstanceProof
@@ -91,8 +93,9 @@ def prove(
 ) -> Verdict:
     """Prove `rule` at each of its ranks; with `infer`, find conditions that it lacks.
 
-    These are what the right side requires and signs of symbols. With `weaken` they may also be
-    conditions on values of constants and those without which samples refute the rule.
+    These are what the right side requires and signs of symbols, and from right to left that new
+    divisors are not 0. With `weaken` they may also be conditions on values of constants and those
+    without which samples refute the rule.
 
     Every proof is cross-checked by evaluation at random small sizes, on numbers and on inputs of
     which some elements are none. A crash of the solver, an exhausted limit and an unforeseen
@@ -134,6 +137,8 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
         where = _without_needs(replace(rule, where=found.where)) + _needs_among(rule)
         backwards = replace(rule, lhs=rule.rhs, rhs=rule.lhs, where=where, reverse=None)
         verdict = prove(backwards, infer=infer, both_ways=False, weaken=weaken)
+        if infer and not isinstance(verdict, Proved):
+            verdict = _but_for_zeros(backwards) or verdict
         if isinstance(verdict, Proved):
             reverse = verdict.where
             found.certificate["reverse"] = verdict.certificate
@@ -144,6 +149,28 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
     if rule.any_rank and not found.any_rank:
         return Unknown("it is shown at the listed ranks alone, not at all higher ones")
     return found
+
+
+def _but_for_zeros(rule: Rule) -> Proved | None:
+    """A proof of `rule`, which was shown from right to left, where its new divisors are not 0.
+
+    Under other conditions on values a rule might be an accidental equality; this one holds wherever
+    its right side is defined. None where no search could use it: the left side is an input, or does
+    not have all inputs of the right one.
+    """
+    instance = rule.instance(rule.ranks[0])
+    known = leaves_of(instance.lhs)
+    if not known.isdisjoint(instance.lhs) or not leaves_of(instance.rhs) <= known:
+        return None
+    left, right = (sum(map(is_partial_node, walk(side))) for side in (instance.lhs, instance.rhs))
+    if right <= left:
+        return None
+    verdict = prove(rule, both_ways=False, weaken=True)
+    if not isinstance(verdict, Proved):
+        return None
+    further = {fact_of(text, rule.value_names) for text in set(verdict.where) - set(rule.where)}
+    suits = all(fact is not None and fact.relation == NONZERO for fact in further)
+    return verdict if suits else None
 
 
 def _of_both(rule: Rule, found: Proved, backwards: Proved) -> Proved:

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.core.graph import walk
-from xflow.core.node import Node, Value, apply, leaf
+from xflow.core.node import Value
 from xflow.core.registry import Operator
-from xflow.core.size import symbol
 from xflow.core.sorts import REALS_ONLY
 from xflow.core.value_conditions import SIGNS, Fact, fact_of
 from xflow.generator.saturation.directions import Database
@@ -25,7 +24,7 @@ from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import NoMatch
 from xflow.rewriting.rewrite import BuiltSide, build
 from xflow.rewriting.rule import Rule
-from xflow.verifier.proof.defined import is_partial, read_unfolded
+from xflow.verifier.proof.defined import is_partial_node
 from xflow.verifier.prove import Proved, Refuted, prove
 
 GENERAL, BROADCASTS = 3, 8
@@ -52,23 +51,7 @@ class Derived:
         terms = dict.fromkeys(
             t for chain in self.chains for s in chain for t in (s.before, s.after)
         )
-        return any(map(_is_partial, walk(terms)))
-
-
-def _is_partial(node: Node) -> bool:
-    """Whether an operator is not defined for all its inputs."""
-    op = node.op
-    if not isinstance(op, Operator):
-        return False
-    shapes = [source.shape for source in node.inputs]
-    if op.ranges(shapes, node.attributes):
-        return True
-    leaves = [leaf(f"%{k}", source.type) for k, source in enumerate(node.inputs)]
-    outputs = apply(op, leaves, node.attributes, dtype=node.types[0].dtype)
-    return any(
-        is_partial(read_unfolded(value, tuple(symbol(f"%i{k}") for k in range(len(value.shape)))))
-        for value in outputs
-    )
+        return any(map(is_partial_node, walk(terms)))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from xflow.generator.vocabularies.common import X, anywhere, binary, numbers, unary
-from xflow.generator.vocabulary import Family, Production, Vocabulary
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 
 ELEMENTWISE = Family(
     "elementwise",
@@ -46,6 +46,18 @@ ELEMENTWISE = Family(
             (anywhere("x"), anywhere("y"), anywhere("z")),
             (*binary("Add", "Sub", "Mul", "Max"), *unary("Relu")),
             (0, 0, 0, 0),
+        ),
+        Vocabulary(
+            "scales and shifts",
+            (anywhere("x"), Input("k", "scale", "...", (5,)), Input("c", "shift", "...", (5,))),
+            (
+                *(Production(op, (X, "scale"), X) for op in ("Mul", "Div")),
+                *(Production(op, (X, "shift"), X) for op in ("Add", "Sub")),
+                *(Production(op, ("shift", "scale"), "shift") for op in ("Mul", "Div")),
+            ),
+            (1, 1, 1),
+            free=frozenset({"scale", "shift"}),
+            exact=False,
         ),
     ),
     about="elementwise operators at any shape",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
 from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
@@ -75,6 +77,53 @@ def _expanded(layout: Layout) -> Vocabulary:
     )
 
 
+def _stacked(place: str, dims: str, stack: str, axis: int) -> Vocabulary:
+    """Two or three tensors side by side along an axis of their own, which is reduced at once.
+
+    `dims` are the axes of each, and `stack` those of all: an input of that rank, which nothing
+    reads, tells where the vector is.
+    """
+    names = ("x", "y", "z")
+    rows = tuple(f"row of {name}" for name in names)
+    side_by_side, new = choices(axis=[axis]), choices(axes=[(axis,)])
+    over = choices(axes=[(axis,)], keepdims=[0])
+    joins = {"ReduceMax": "Max", "ReduceMin": "Min", "ReduceSum": "Add"}
+    results = {**joins, "ReduceMean": "mean"}
+    pairs = [applied(name, "x", "y", name) for name in joins.values()]
+    pairs += [applied(name, name, "z", f"{name} of all") for name in joins.values()]
+    return Vocabulary(
+        f"tensors stacked along the {place} axis and reduced",
+        (*(Input(name, name, dims, (3, 4)) for name in names), Input("s", "all", stack, (3, 4, 2))),
+        (
+            numbers("half", Fraction(1, 2)),
+            numbers("third", Fraction(1, 3)),
+            *(Production("Unsqueeze", (n,), row, new) for n, row in zip(names, rows, strict=True)),
+            Production("Concat", rows[:2], "two", side_by_side),
+            Production("Concat", rows, "three", side_by_side),
+            *(Production(op, ("two",), result, over) for op, result in results.items()),
+            *(
+                Production(op, ("three",), f"{result} of all", over)
+                for op, result in results.items()
+            ),
+            *pairs,
+            applied("Mul", "Add", "half", "mean"),
+            applied("Mul", "Add of all", "third", "mean of all"),
+        ),
+        (1,) * 6,
+        free=frozenset({"half", "third"}),
+        exact=False,
+        ranks=(0, 1, 2, 3),
+        roots=frozenset(f"{name}{many}" for name in results.values() for many in ("", " of all")),
+        chain=True,
+    )
+
+
+STACKS = (
+    _stacked("first", "n *S", "m n *S", 0),
+    _stacked("second", "n *S", "n m *S", 1),
+    _stacked("last", "*B n", "*B n m", 2),
+)
+
 LENGTH = 4
 COUNTED = Vocabulary(
     "sums divided by their number",
@@ -104,6 +153,7 @@ REDUCTIONS = Family(
         *(make(layout) for layout in (SECOND, LAST) for make in (_reduced, _expanded)),
         _expanded(INNER),
         COUNTED,
+        *STACKS,
     ),
-    about="reductions along the second or last axis, and operands that are expanded",
+    about="reductions along the second or last axis and of stacks, and operands that are expanded",
 )

@@ -22,12 +22,13 @@ from xflow.generator.generalization.generalize import Generalizer, plausible, sp
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.generalization.skeleton import take_apart
 from xflow.generator.idle import is_idle
-from xflow.generator.minimize import Reducer, order
+from xflow.generator.minimize import Descent, Reducer, order
 from xflow.generator.run import generate
 from xflow.generator.vocabularies import (
     activations,
     batched_heads,
     convolutions,
+    elementwise,
     logic,
     normalization,
     parts,
@@ -182,10 +183,35 @@ def test_an_equation_is_redundant_where_a_rule_simplifies_its_larger_side() -> N
     assert not reducer.derives(twice, once, SUMS)
     reducer.add(rule)
     assert reducer.derives(twice, once, SUMS)
-    assert reducer.smaller(apply("Add", [twice, x])[0], SUMS) == apply("Add", [once, x])[0]
+    smaller = reducer.smaller(apply("Add", [twice, x])[0], SUMS)
+    assert smaller == Descent(apply("Add", [once, x])[0], keeps=True)
     assert reducer.smaller(once, SUMS) is None
     reducer.remove(rule)
     assert not reducer.derives(twice, once, SUMS)
+
+
+def test_an_equation_that_saves_nothing_is_redundant_where_the_way_leads_back() -> None:
+    """From x * k + c nothing leads to (x + c / k) * k, though the way there is downhill."""
+    vocabulary = next(
+        v for v in elementwise.ELEMENTWISE.vocabularies if v.name == "scales and shifts"
+    )
+    x, k, c = (item.value for item in vocabulary.inputs)
+    source = apply("Mul", [apply("Add", [x, apply("Div", [c, k])[0]])[0], k])[0]
+    target = apply("Add", [apply("Mul", [x, k])[0], c])[0]
+    inputs = "in x[...] y[...] z[...]\n"
+    distribution, cancelled, whole = parse_rules(
+        f"rule d\n {inputs} from Mul(Add(x, y), z)\n to Add(Mul(x, z), Mul(y, z))\n"
+        " reverse always\n"
+        f"rule c\n in x[...] y[...]\n from Mul(Div(x, y), y)\n to x\n"
+        f"rule w\n {inputs} from Mul(Add(x, Div(y, z)), z)\n to Add(Mul(x, z), y)\n"
+        " reverse z != 0\n"
+    )
+    reducer = Reducer()
+    for rule in (distribution, cancelled):
+        reducer.add(rule)
+    assert not reducer.derives(source, target, vocabulary)
+    reducer.add(whole)
+    assert reducer.derives(source, target, vocabulary)
 
 
 def test_kept_rules_are_proved_and_few() -> None:

@@ -35,6 +35,11 @@ class Network:
         self.weights.append(numpy_helper.from_array(values, name))
         return name
 
+    def constant(self, array: np.ndarray) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(array, name))
+        return name
+
     def node(self, op: str, *inputs: str, **attributes: object) -> str:
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
@@ -182,3 +187,28 @@ def test_a_scale_of_channels_behind_a_transpose_goes_into_the_weights_before_it(
     image = net.node("Transpose", product, perm=[0, 3, 1, 2])
     scaled = net.node("Mul", image, net.weight(1, 64, 1, 1))
     assert optimized(net.model(scaled)) == {"MatMul": 1, "Add": 1, "Transpose": 1}
+
+
+def test_a_scale_goes_past_a_shift_into_a_convolution_with_a_border() -> None:
+    """An affine activation: the border stands for zeros behind the shift, which has to stay."""
+    net = Network([1, 8, 12, 12])
+    scaled = net.node("Mul", net.node("HardSwish", "x"), net.weight(1, positive=True))
+    shifted = net.node("Add", scaled, net.weight(1))
+    found = in_order(net.model(net.convolution(shifted, 8, 8, (3, 3))))
+    assert found == ["HardSwish", "Add", "Conv"]
+
+
+@pytest.mark.parametrize(
+    ("reduction", "operator", "count"),
+    [("ReduceMax", "Max", 3), ("ReduceMin", "Min", 2), ("ReduceSum", "Add", 2)],
+)
+def test_a_stack_that_is_reduced_is_no_stack(reduction: str, operator: str, count: int) -> None:
+    """As ``torch.stack(tensors, dim=-1).amax(-1)`` is exported."""
+    net = Network([1, 12, 16])
+    parts = [net.node("Mul", "x", net.weight(16)) for _ in range(count)]
+    axis = net.constant(np.array([-1]))
+    stack = net.node("Concat", *(net.node("Unsqueeze", part, axis) for part in parts), axis=-1)
+    axes = {} if reduction == "ReduceSum" else {"axes": [-1]}
+    inputs = (stack, axis) if reduction == "ReduceSum" else (stack,)
+    found = optimized(net.model(net.node(reduction, *inputs, keepdims=0, **axes)))
+    assert not {"Concat", "Unsqueeze", reduction} & set(found)

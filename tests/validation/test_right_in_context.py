@@ -577,6 +577,17 @@ FLIPPED = (
     "If (c) <then_branch = t () => (float[8, 3] p) {p = Neg(o)},"
     " else_branch = f () => (float[8, 3] n) {n = Abs(o)}>"
 )
+SCALED_SHIFTS = [  # x * k + c is (x + c / k) * k where k is not 0, and the quotient is a number
+    Case(
+        f"a scale of {scale} and a shift of {shift} before a convolution with a border",
+        "(float[1, 2, 6, 6] x) => (float[1, 2, 6, 6] y)",
+        f"float[2, 1, 1] k = {{{scale}, 0.5}}, float c = {{{shift}}}, float[2] b = {{0.5, -0.5}},"
+        " float[2, 2, 3, 3] w = {" + ", ".join(map(str, [1, 2, -3, 1, 2, -1, 1, 1, 1] * 4)) + "}",
+        "r = HardSwish(x) m = Mul(r, k) a = Add(m, c) y = Conv<pads = [1, 1, 1, 1]>(a, w, b)",
+        {"x": spread(0, 3, 1, 2, 6, 6)},
+    )
+    for scale, shift in ((0, 1), (1e-30, 1), (1e-38, 1000), (1e30, 1), (-2, 0.7))
+]
 DIVIDENDS = [
     Case(
         f"a quotient by what is small with it: {name}",
@@ -883,7 +894,7 @@ def optimized(
     in_turn(
         [
             *(*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *COVERING, *DISCRETE, *COMPARED),
-            *(*TESTED, *CANCELLING, *BEHIND, *DIVIDENDS, *FOLDED),
+            *(*TESTED, *CANCELLING, *BEHIND, *SCALED_SHIFTS, *DIVIDENDS, *FOLDED),
         ],
         ("nodes", "latency"),
     ),

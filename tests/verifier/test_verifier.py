@@ -140,6 +140,19 @@ def test_the_other_direction_is_proved_only_where_it_is_as_defined() -> None:
     assert verdict.reverse == ("finite(c)",)
 
 
+def test_a_quotient_is_brought_in_where_its_divisor_is_not_0() -> None:
+    text = "rule q\n  in x[...] k[...] c[...]\n  from Mul(Add(x, Div(c, k)), k)\n"
+    verdict = prove(one(f"{text}  to Add(Mul(x, k), c)\n"))
+    assert isinstance(verdict, Proved)
+    assert verdict.where == ()
+    assert verdict.reverse == ("k != 0",)
+    # Nothing could use these from right to left: there is no k, or anything would do.
+    for unusable in ("Div(Mul(x, k), k)\n  to x", "Reciprocal(Reciprocal(x))\n  to x"):
+        verdict = prove(one(f"rule q\n  in x[...] k[...]\n  from {unusable}\n"))
+        assert isinstance(verdict, Proved)
+        assert verdict.reverse is None
+
+
 def test_a_proof_leaves_no_solver_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A context of Z3 takes 16 MB, and what refers to itself waits for Python's collector."""
     made: list[weakref.ref[z3.Context]] = []

@@ -17,7 +17,7 @@ from xflow.core.composite import Composite
 from xflow.core.constraint import equal, in_range
 from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Value
+from xflow.core.node import Leaf, Node, Value, apply, leaf
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import atom_size, opaque_integers, symbol
 from xflow.core.sorts import BOOL, REAL
@@ -129,6 +129,22 @@ def is_partial(scalar: Scalar) -> bool:
         case Call(function, args):
             return function in PARTIAL or any(map(is_partial, args))
     return False
+
+
+def is_partial_node(node: Node) -> bool:
+    """Whether an operator is not defined for all its inputs."""
+    op = node.op
+    if not isinstance(op, Operator):
+        return False
+    shapes = [source.shape for source in node.inputs]
+    if op.ranges(shapes, node.attributes):
+        return True
+    leaves = [leaf(f"%{k}", source.type) for k, source in enumerate(node.inputs)]
+    outputs = apply(op, leaves, node.attributes, dtype=node.types[0].dtype)
+    return any(
+        is_partial(read_unfolded(value, tuple(symbol(f"%i{k}") for k in range(len(value.shape)))))
+        for value in outputs
+    )
 
 
 def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
