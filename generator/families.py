@@ -25,12 +25,14 @@ from xflow.generator.vocabularies.normalization import NORMALIZATION
 from xflow.generator.vocabularies.padded_channels import PADDED_CHANNELS
 from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
 from xflow.generator.vocabularies.pixels import PIXELS, TOKENS_FAMILY
+from xflow.generator.vocabularies.polyphase import POLYPHASE
 from xflow.generator.vocabularies.pools import POOLING
 from xflow.generator.vocabularies.quantized import QUANTIZED
 from xflow.generator.vocabularies.reductions import REDUCTIONS
 from xflow.generator.vocabularies.resized import RESIZED
 from xflow.generator.vocabularies.rotary import ROTARY
 from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
+from xflow.generator.vocabularies.sequences import SEQUENCES
 from xflow.generator.vocabularies.shapes import SHAPES
 from xflow.generator.vocabularies.trivial import TRIVIAL
 from xflow.generator.vocabulary import Family
@@ -63,7 +65,9 @@ FAMILIES = (
     POOLING,
     PADDED_CHANNELS,
     FILLED_CHANNELS,
+    SEQUENCES,
     RESIZED,
+    POLYPHASE,
     ATTENTION,
     HEADS_FAMILY,
     ROTARY,

@@ -28,7 +28,10 @@ def type_made(op: str) -> str:
 
 @dataclass(frozen=True)
 class Input:
-    """An input: `dims` name its axes as rules should (``N C *S``; ``...`` for any shape)."""
+    """An input: `dims` name its axes as rules should (``N C *S``; ``...`` for any shape).
+
+    A number in the place of a name says that a rule is to be stated for this extent alone.
+    """
 
     name: str
     sort: str

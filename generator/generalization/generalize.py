@@ -136,7 +136,9 @@ class Generalizer:
     ) -> Rule | None:
         typing = unify(skeleton, numbers, example)
         if typing is None or any(
-            isinstance(size, int) and size > 1 for shape in typing.shapes for size in shape
+            isinstance(size, int) and size > 1 and not name.isdigit()
+            for item, shape in zip(skeleton.inputs, typing.shapes, strict=True)
+            for name, size in zip(item.names, shape, strict=False)  # of any shape: one name
         ):
             return None  # an extent that had to be one number is an accident of enumeration
         try:
@@ -211,8 +213,9 @@ def _split_rule(rule: Rule, lhs: str, rhs: str) -> Rule | None:
     calls = [arg for arg in tree.args if isinstance(arg, ast.Call)]
     if len(tree.args) != 2 or len(calls) != 2 or rhs.startswith("Concat"):
         return None
-    if len({ast.unparse(arg.func) for arg in calls}) != 1:
-        return None
+    names = {ast.unparse(arg.func) for arg in calls}
+    if len(names) != 1 or operator(*names).role == "view":
+        return None  # what moves no element is not worth making once for both
     first, second = map(ast.unparse, calls)
     axis = next((ast.unparse(k.value) for k in tree.keywords if k.arg == "axis"), "0")
     sizes = []

@@ -64,7 +64,8 @@ def unify(
     """
     shapes: list[tuple[Size, ...]] = [
         tuple(
-            1 if size == 1 else symbol(extent_name(i, axis)) for axis, size in enumerate(item.sizes)
+            size if size == 1 or name.isdigit() else symbol(extent_name(i, axis))
+            for axis, (size, name) in enumerate(zip(item.sizes, item.names, strict=True))
         )
         for i, item in enumerate(skeleton.inputs)
     ]

@@ -81,6 +81,29 @@ def test_thin_groups_are_slower_than_their_arithmetic() -> None:
     assert seconds(thin) > seconds(CONV) / 32
 
 
+def test_it_is_the_arithmetic_that_counts_and_not_how_many_channels_are_read() -> None:
+    estimator = Estimator(replace(TARGET, overhead=0.0, cold_overhead=0.0))
+
+    def each(channels: int, extent: int) -> float:
+        x = tensor("x", 1, channels, 112 + extent - 1, 112 + extent - 1)
+        w = tensor("w", 64, channels, extent, extent, constant=True)
+        return estimator.node(call("Conv", x, w).node) / (channels * extent**2)
+
+    assert each(3, 6) == pytest.approx(each(12, 3))
+
+
+@pytest.mark.parametrize(("channels", "faster"), [(64, 1.0), (128, 2.0)])
+def test_a_single_row_of_few_channels_is_for_one_thread(channels: int, faster: float) -> None:
+    """In the layout a convolution is shared out by rows, and by four blocks of channels."""
+    x = tensor("row", 1, channels, 1, 2**14)
+    conv = call("Conv", x, tensor("v", channels, channels, 1, 5, constant=True))
+    one, two = (
+        Estimator(replace(TARGET, overhead=0.0, cold_overhead=0.0, threads=threads)).node(conv.node)
+        for threads in (1, 2)
+    )
+    assert one / two == pytest.approx(faster)
+
+
 def test_convolutions_by_single_pixels_lose_nothing_outside_of_the_layout() -> None:
     pixels, window = (tensor(f"dynamic {k}", 20, 20, k, k) for k in (1, 3))
     x = tensor("x", 1, 20, 28, 28)

@@ -183,6 +183,11 @@ IMAGES = {
     ),
     "swish": between(call("Mul", conv(IMAGE, 32), call("Sigmoid", conv(IMAGE, 32)))),
     "erf": between(call("Erf", conv(IMAGE, 32))),
+    "slope": between(call("LeakyRelu", conv(IMAGE, 32))),
+    "slope-of-pool": between(call("LeakyRelu", call("GlobalAveragePool", conv(IMAGE, 32)))),
+    "slope-of-sum": between(
+        call("LeakyRelu", call("Add", *(call("Relu", conv(IMAGE, 32, k)) for k in (1, 3))))
+    ),
 }
 
 

@@ -212,3 +212,42 @@ def test_a_stack_that_is_reduced_is_no_stack(reduction: str, operator: str, coun
     inputs = (stack, axis) if reduction == "ReduceSum" else (stack,)
     found = optimized(net.model(net.node(reduction, *inputs, keepdims=0, **axes)))
     assert not {"Concat", "Unsqueeze", reduction} & set(found)
+
+
+def test_convolutions_of_sequences_become_convolutions_of_images() -> None:
+    """Runtimes have faster kernels for these; what is between them moves along."""
+    net = Network([1, 128, 600])
+    first = net.node("LeakyRelu", net.convolution("x", 128, 128, (3,)))
+    second = net.node("Add", net.convolution(first, 128, 128, (5,), group=128), first)
+    last = net.node("Transpose", net.node("Relu", second), perm=[0, 2, 1])
+    found = in_order(net.model(last))
+    moved = ["Unsqueeze", "Conv", "LeakyRelu", "Conv", "Add", "Relu", "Squeeze", "Transpose"]
+    assert found == moved
+
+
+def test_a_convolution_of_an_enlarged_image_becomes_four_of_the_image() -> None:
+    """Of nine elements of the kernel each of them has four, since pixels are there twice."""
+    net = Network([1, 64, 32, 32])
+    image = net.node("Relu", net.convolution("x", 64, 128, (1, 1)))
+    twice = net.constant(np.array([1, 1, 2, 2], np.float32))
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    enlarged = net.node("Resize", image, "", twice, mode="nearest", **attributes)
+    last = net.node("Relu", net.convolution(enlarged, 128, 64, (3, 3)))
+    found = optimized(net.model(last))
+    assert found == {"Conv": 5, "Relu": 5, "Concat": 1, "DepthToSpace": 1}
+
+
+def test_every_second_pixel_side_by_side_is_a_strided_convolution() -> None:
+    """The first layers of YOLO: rows, then columns, in four slices that are joined."""
+    net = Network([1, 3, 64, 64])
+
+    def every_second(x: str, axis: int, start: int) -> str:
+        ends = net.constant(np.array([2**31]))
+        bounds = [net.constant(np.array([bound])) for bound in (start, axis, 2)]
+        return net.node("Slice", x, bounds[0], ends, *bounds[1:])
+
+    starts = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    parts = [every_second(every_second("x", 2, row), 3, column) for row, column in starts]
+    image = net.convolution(net.node("Concat", *parts, axis=1), 12, 32, (3, 3))
+    found = in_order(net.model(net.node("Relu", image)))
+    assert found == ["Conv", "Relu"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from xflow.core.value_conditions import Fact
 from xflow.onnx.writer import UnwritableError
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.rule import BITS, NUMBERS, Rule
+from xflow.rewriting.text import parse_rules
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.refutation.confirm import differ_exactly
 from xflow.verifier.refutation.counterexample import Counterexample, sides
@@ -374,7 +376,7 @@ class Tally:
         if reads_codes(rule):
             self.counts["rules on codes, which `test_coded_networks` runs"] += 1
             return
-        for way in rule.directions():
+        for way in (way for each in spelled_out(rule) for way in each.directions()):
             if way.numerics is not None and "FLOAT" in way.numerics.refused:
                 self.counts["directions refused for their roundings"] += 1
                 continue
@@ -401,6 +403,22 @@ class Tally:
         parts += [f"{count:,} times {wrong.value}" for wrong, count in self.excused.items()]
         parts += [f"{count:,} by the kernel of {name}" for name, count in self.deviations.items()]
         return "; ".join(parts)
+
+
+STANDING = {1: ("Relu", "Neg"), 2: ("Sub", "Max")}
+"""Operators that stand for schematic ones, by how many inputs these have."""
+
+
+def spelled_out(rule: Rule) -> list[Rule]:
+    """The rule, or one for each operator that its schematic ones are to stand for."""
+    instance = rule.instance(rule.ranks[0])
+    schematic = [node for node in walk((*instance.lhs, *instance.rhs)) if node.is_schematic]
+    if not schematic:
+        return [rule]
+    names = {node.op.name for node in schematic if isinstance(node.op, Operator)}
+    text = re.sub(rf"\b({'|'.join(names)})\(", "{op}(", str(rule))
+    inputs = len(schematic[0].inputs)
+    return [r for op in STANDING[inputs] for r in parse_rules(text.replace("{op}", op))]
 
 
 def judge(setting: Setting, given: Sequence[Feed], tally: Tally) -> None:

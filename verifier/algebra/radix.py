@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import lcm
 
 from xflow.core.constraint import Constraint, at_least, in_range, less
 from xflow.core.size import (
@@ -317,3 +318,27 @@ def quotients_in(expression: Scalar) -> Iterator[Quotient]:
 def has_quotient(expression: Scalar) -> bool:
     """Whether there is any quotient in a scalar."""
     return next(quotients_in(expression), None) is not None
+
+
+MOST_REMAINDERS = 4
+"""The largest literal radix whose remainders are told apart."""
+
+
+def has_literal_quotient(expression: Scalar) -> bool:
+    """Whether a scalar divides by a literal number of few remainders: digits that are few."""
+    return any(
+        isinstance(q.denominator, int) and q.denominator <= MOST_REMAINDERS
+        for q in quotients_in(expression)
+    )
+
+
+def literal_radices(expressions: Sequence[Scalar], variables: Sequence[str]) -> list[int]:
+    """For each variable the literal number that it is divided by, 1 where there is none."""
+    found = dict.fromkeys(variables, 1)
+    for quotient in (q for e in expressions for q in quotients_in(e)):
+        radix = quotient.denominator
+        if not isinstance(radix, int) or radix > MOST_REMAINDERS:
+            continue
+        for variable in free_symbols(quotient.numerator) & found.keys():
+            found[variable] = lcm(found[variable], radix)
+    return [n if n <= MOST_REMAINDERS else 1 for n in found.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from xflow.core.constraint import Constraint, equal, in_range
 from xflow.core.errors import ShapeError
@@ -20,7 +21,13 @@ from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
 from xflow.verifier.algebra.comparisons import has_order, with_choices, with_signs
 from xflow.verifier.algebra.maxima import has_maximum
 from xflow.verifier.algebra.normal import has_few
-from xflow.verifier.algebra.radix import MAX_SPLITS, Radix, has_quotient
+from xflow.verifier.algebra.radix import (
+    MAX_SPLITS,
+    Radix,
+    has_literal_quotient,
+    has_quotient,
+    literal_radices,
+)
 from xflow.verifier.algebra.terms import TooLargeError
 from xflow.verifier.certificate import obligation_record
 from xflow.verifier.matching.abstraction import equal_abstractly
@@ -177,7 +184,44 @@ class InstanceProof:
                     outcome = Attempt(f"{type(error).__name__}: {error}")
             if not isinstance(outcome, Attempt):
                 return outcome
-        return outcome
+        return (self._in_cases(left, right) if self.thorough else None) or outcome
+
+    def _in_cases(self, left: Value, right: Value) -> dict[str, object] | None:
+        """A record of the proofs for each remainder of the index by itself; None without them.
+
+        What enlarges an image, or interleaves several, computes neighbours in different ways.
+        """
+        records = []
+        for case in self._cases(left, right):
+            extra = self.equality.normalizer.set(merges=False, unrolls=True, tropical=False)
+            with self.arithmetic.assuming(case.conditions), extra:
+                try:
+                    outcome = self._compare(left, right, case)
+                except (TooLargeError, ZeroDivisionError):
+                    return None
+            if isinstance(outcome, Attempt):
+                return None
+            records.append(outcome)
+        return {"cases": records} if records else None
+
+    def _cases(self, left: Value, right: Value) -> Iterator[_Reading]:
+        """An index ``m*q + r`` for each r, where the sides divide it by a literal number m.
+
+        Together they cover each index once.
+        """
+        plain = self._plain(left)
+        names = [f"_i{axis}" for axis in range(len(plain.index))]
+        radices = literal_radices([read(side, plain.index) for side in (left, right)], names)
+        if all(radix == 1 for radix in radices):
+            return
+        for remainders in product(*map(range, radices)):
+            index = tuple(
+                symbol(name) if radix == 1 else radix * symbol(f"{name}q") + rest
+                for name, radix, rest in zip(names, radices, remainders, strict=True)
+            )
+            ranges = [c for i, n in zip(index, left.shape, strict=True) for c in in_range(i, n)]
+            kept = tuple(c for c in dict.fromkeys(ranges) if c.decided is None)
+            yield _Reading(index, kept, None, unrolls=True)
 
     def _beyond_numbers(
         self, left: Value, right: Value
@@ -278,7 +322,7 @@ class InstanceProof:
                     c for c in (d.substitute(units) for d in digits.conditions) if c.decided is None
                 ),
             )
-        if any(map(has_few, sides)):
+        if any(map(has_few, sides)) or any(map(has_literal_quotient, sides)):
             yield replace(digits, unrolls=True)
         if any(map(has_maximum, sides)):
             named = witness_conditions(digits.simpler(read(left, digits.index)))

@@ -14,14 +14,14 @@ from xflow.core.evaluation import read
 from xflow.core.graph import requirements, with_sizes
 from xflow.core.node import Value
 from xflow.core.registry import Operator
-from xflow.core.size import Expr, Size, symbol
+from xflow.core.size import Expr, Size, free_symbols, symbol
 from xflow.core.spec import Index, Scalar, fresh_names
 from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.recheck.claims import unshown_types, wraps_around
 from xflow.verifier.recheck.defined import read_whole
-from xflow.verifier.recheck.digits import covers, without_quotients
+from xflow.verifier.recheck.digits import are_all_remainders, covers, without_quotients
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
 from xflow.verifier.recheck.exact_sums import ExactSums
@@ -370,6 +370,9 @@ class _Rank:
             return  # the same number, defined in the same places
         if isinstance(entry(data, "same expression"), str):
             data = None  # then nothing was recorded
+        if isinstance(cases := entry(data, "cases"), list):
+            self._check_cases(left, right, cases, assumed, unbounded)
+            return
         ranges = [c for i, n in zip(plain, left.shape, strict=True) for c in in_range(i, n)]
         ranges = [c for c in ranges if c.decided is None]
         index, conditions = (plain, ranges) if data is None else read_index(data)
@@ -403,6 +406,43 @@ class _Rank:
         finally:
             self.asked += questions.asked
 
+    def _check_cases(
+        self,
+        left: Value,
+        right: Value,
+        cases: Sequence[object],
+        assumed: Sequence[Constraint],
+        unbounded: frozenset[str],
+    ) -> None:
+        """An output at indices that are told apart by their remainders."""
+        for (index, conditions), data in zip(self._cases(left, cases, assumed), cases, strict=True):
+            questions = Questions([*assumed, *conditions], ranges=self.ranges)
+            sides, facts, hints = (left, right), self.facts, self.hints
+            try:
+                Output(
+                    sides, index, data, questions, facts, hints=hints, unbounded=unbounded
+                ).check(in_digits=True)
+            finally:
+                self.asked += questions.asked
+
+    def _cases(
+        self, left: Value, cases: Sequence[object], assumed: Sequence[Constraint]
+    ) -> list[tuple[Index, list[Constraint]]]:
+        """The indices of cases, with their conditions, once it is shown that they are all."""
+        plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
+        read = list(map(read_index, cases))
+        if any(len(index) != len(plain) for index, _ in read):
+            raise DocumentError("the certificate does not have one index for each axis")
+        sizes = (size for value in self.instance.inputs for size in (*value.shape, *plain))
+        taken = frozenset[str]().union(*(c.symbols for c in assumed), *map(free_symbols, sizes))
+        if not are_all_remainders([index for index, _ in read], plain, taken):
+            raise Unreplayable("the cases are not shown to reach each output index")
+        for index, conditions in read:
+            ranges = [c for i, n in zip(index, left.shape, strict=True) for c in in_range(i, n)]
+            if not _follow(conditions, assumed, ranges):
+                raise Unreplayable("a case is not shown to cover each of its output indices")
+        return read
+
     def _check_elements(
         self, left: Value, right: Value, data: object, assumed: Sequence[Constraint]
     ) -> frozenset[str]:
@@ -414,18 +454,12 @@ class _Rank:
         if left == right:
             return frozenset()
         reasons: list[str] = []
-        for index, conditions, resolved in self._indices(left, data, assumed):
-            questions = Questions([*assumed, *conditions], ranges=self.ranges)
-            try:
-                found = elements_of((left, right), index, questions, self.instance.facts, resolved)
-                reason = found.unshown() or self._without_limit(found)
-            except Unreplayable as error:
-                reason = str(error)
-            finally:
-                self.asked += questions.asked
-            if reason is None:
-                return found.unbounded(self.instance.limits)
-            reasons.append(reason)
+        for cases in self._indices(left, data, assumed):
+            found = [self._elements((left, right), *case, assumed) for case in cases]
+            failed = [each for each in found if isinstance(each, str)]
+            if not failed:
+                return frozenset[str]().union(*(e for e in found if not isinstance(e, str)))
+            reasons.append(failed[0])
             if self.instance.exact == BITS:
                 break
         if self.instance.exact != BITS and len(self.instance.lhs) == 1:
@@ -439,26 +473,47 @@ class _Rank:
             f"{reasons[0]}, and the sides are not shown to agree to the bit: {difference.words}"
         )
 
+    def _elements(
+        self,
+        sides: tuple[Value, Value],
+        index: Index,
+        conditions: Sequence[Constraint],
+        resolved: bool,
+        assumed: Sequence[Constraint],
+    ) -> frozenset[str] | str:
+        """`_check_elements` at one index; or why it is not shown that those are numbers."""
+        questions = Questions([*assumed, *conditions], ranges=self.ranges)
+        try:
+            found = elements_of(sides, index, questions, self.instance.facts, resolved)
+            reason = found.unshown() or self._without_limit(found)
+        except Unreplayable as error:
+            return str(error)
+        finally:
+            self.asked += questions.asked
+        return reason or found.unbounded(self.instance.limits)
+
     def _indices(
         self, left: Value, data: object, assumed: Sequence[Constraint]
-    ) -> Iterator[tuple[tuple[Size, ...], list[Constraint], bool]]:
-        """Ways to write the output's index, each with its conditions.
+    ) -> Iterator[list[tuple[Index, list[Constraint], bool]]]:
+        """Ways to write the output's index: in one or several cases, each with its conditions.
 
         The last is whether quotients are to be resolved that what is known there determines: of
-        the index as it is, or in the digits that the certificate names.
+        the index as it is, or in the digits or cases that the certificate names.
         """
         plain = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
         ranges = [c for i, n in zip(plain, left.shape, strict=True) for c in in_range(i, n)]
         ranges = [c for c in ranges if c.decided is None]
-        yield plain, ranges, False
-        yield plain, ranges, True
-        if isinstance(entry(data, "where"), list):
+        yield [(plain, ranges, False)]
+        yield [(plain, ranges, True)]
+        if isinstance(cases := entry(data, "cases"), list):
+            yield [(*case, True) for case in self._cases(left, cases, assumed)]
+        elif isinstance(entry(data, "where"), list):
             index, conditions = read_index(data)
             if len(index) != len(plain) or index == plain:
                 return
             questions = Questions([*assumed, *ranges])
             if covers(index, conditions, plain, questions):
-                yield index, conditions, True
+                yield [(index, conditions, True)]
 
     def _without_limit(self, found: Elements) -> str | None:
         names = sorted(self.instance.limits & found.unsteady)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import product
 
 from xflow.core.constraint import Constraint, at_least, equal, in_range, less
 from xflow.core.size import Expr, Size, atom_size, divide, free_symbols, substitute, symbol
@@ -75,6 +76,46 @@ def covers(
         return False
     flat = tuple(_flattened(values.values(), under))
     return all(under.implied(c.substitute(values), flat) for c in conditions)
+
+
+def are_all_remainders(
+    indices: Sequence[Sequence[Size]], plain: Sequence[Size], taken: Container[str]
+) -> bool:
+    """Whether each index in `plain` is one of `indices`, for one value of their symbols.
+
+    Along each axis these are the plain index, or ``m*q + r`` with the same literal m and a symbol
+    q, which is not `taken` and of this axis alone; and they have all combinations of remainders r.
+    """
+    radices: list[int] = []
+    remainders: list[list[int]] = [[] for _ in indices]
+    names: set[str] = set()
+    for axis, i in enumerate(plain):
+        sizes = [index[axis] for index in indices]
+        if all(size == i for size in sizes):
+            radices.append(1)
+            for row in remainders:
+                row.append(0)
+            continue
+        free = frozenset[str]().union(*map(free_symbols, sizes))
+        if len(free) != 1:
+            return False
+        (name,) = free
+        if not name.startswith(str(i)) or name in names or name in taken:
+            return False
+        names.add(name)
+        rests = [substitute(size, {name: 0}) for size in sizes]
+        steps = {
+            substitute(size, {name: 1}) - rest for size, rest in zip(sizes, rests, strict=True)
+        }
+        radix = steps.pop()
+        if steps or not isinstance(radix, int) or radix < 1:
+            return False
+        for size, rest, row in zip(sizes, rests, remainders, strict=True):
+            if not isinstance(rest, int) or size != radix * symbol(name) + rest:
+                return False
+            row.append(rest)
+        radices.append(radix)
+    return sorted(map(tuple, remainders)) == sorted(product(*map(range, radices)))
 
 
 def _flattened(sizes: Iterable[Size], questions: Questions) -> Iterator[Constraint]:

@@ -185,16 +185,30 @@ def _is_composite(size: Expr) -> bool:
 def written_out(part: Term) -> list[Term]:
     """The term summand by summand, for variables between literal bounds that are close."""
     for variable in part.variables:
-        alone = [g for g in part.guards if g.symbols == {variable}]
-        bounds = bounds_of(variable, alone)
+        bounds = _literal_bounds(variable, part.guards)
         if bounds is None:
             continue
         low, high = bounds
-        if isinstance(low, int) and isinstance(high, int) and high - low <= MAX_VALUES:
+        if high - low <= MAX_VALUES:
             rest = tuple(v for v in part.variables if v != variable)
             made = [rebound(part, rest, {variable: value}) for value in range(low, high)]
             return [t for once in made for t in written_out(once)]
     return [part]
+
+
+def _literal_bounds(variable: str, guards: Sequence[Constraint]) -> tuple[int, int] | None:
+    """``(low, high)`` where some of the guards say that ``low <= variable < high``."""
+    lows, highs = list[int](), list[int]()
+    for guard in guards:
+        split = coefficient_of(guard.difference, variable)
+        if guard.relation is not Relation.AT_LEAST or split is None:
+            continue
+        slope, rest = split
+        if isinstance(rest, int) and slope > 0:
+            lows.append(-(rest // slope))
+        elif isinstance(rest, int) and slope < 0:
+            highs.append(rest // -slope)
+    return (max(lows), min(highs) + 1) if lows and highs else None
 
 
 def pinned_choice(choice: Choice) -> Choice:

@@ -259,7 +259,8 @@ class Estimator:
         assert isinstance(node.op, Operator)
         shapes = [value.shape for value in node.inputs]
         flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-        threads = self._threads(node.op.tasks(shapes, node.attributes))
+        tasks = self.layouts.tasks(node) or node.op.tasks(shapes, node.attributes)
+        threads = self._threads(tasks)
         return self._int(flops) / (peak * threads * self._efficiency(node))
 
     def _peak(self, node: Node, name: str) -> float:
@@ -288,7 +289,9 @@ class Estimator:
         groups = self._int(group) if isinstance(group, int) else 1
         inner, outer = max(1, weight[1]), max(1, weight[0] // groups)
         full = self.target.full_channels
-        return math.sqrt(min(1.0, inner / full) * min(1.0, outer / full))
+        # Of one group, how many channels are read makes no difference: 3 are as good as 64.
+        filled = min(1.0, inner / full) if groups > 1 else 1.0
+        return math.sqrt(filled * min(1.0, outer / full))
 
     def _bytes(self, type: TensorType) -> int:
         return BYTES.get(type.dtype, 4) * self._int(product(type.shape))

@@ -92,6 +92,18 @@ class LayoutModel:
             self.layout is not None and self.is_blocked(node) and not _is_first(node, self.layout)
         )
 
+    def tasks(self, node: Node) -> Size | None:
+        """How many parts of a convolution in its layout the runtime shares out among threads.
+
+        Each is a row of the result in some blocks of channels. None for other operators.
+        """
+        layout = self.layout
+        if layout is None or operator_name(node) != "Conv" or not self.is_blocked(node):
+            return None
+        images, channels, rows, _ = node.types[0].shape
+        blocks = 1 if node.inputs[1].shape[1] == 1 else layout.blocks_at_once
+        return images * rows * -(-channels // (layout.block * blocks))
+
     def _gives_blocks(self, node: Node) -> bool:
         """Whether it gives the layout; that is known of its sources."""
         layout = self.layout
@@ -104,6 +116,8 @@ class LayoutModel:
             return _suits_layout(node, layout)
         if name in layout.enters:
             return fills_blocks(node.types[0].shape[1], layout)
+        if name in layout.behind:
+            return operator_name(source := node.inputs[0].node) == "Conv" and self._blocked[source]
         if name not in layout.stays:
             return False
         if not all(v.is_constant or self._blocked[v.node] for v in node.inputs):

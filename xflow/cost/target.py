@@ -97,6 +97,8 @@ class Layout:
 
     block: int = 16
     """Channels of a block: as many as a vector register holds."""
+    blocks_at_once: int = 4
+    """Blocks of channels that a convolution computes at once, but for one of each channel."""
     aligned: int = 4
     """Number of which a convolution's channels must be a multiple for images to be converted."""
     dtype: str = "FLOAT"
@@ -108,6 +110,8 @@ class Layout:
          "Add", "Sum", "Mul", "Concat", "BatchNormalization", "Resize"}
     )  # fmt: skip
     """Operators that give the layout if all that they read is in it."""
+    behind: frozenset[str] = frozenset({"LeakyRelu"})
+    """Operators that give the layout as a part of the convolution that they read, and only so."""
     to_last: tuple[int, ...] = (0, 2, 3, 1)
     """The transpose that puts the channels last. A conversion from the layout does it on the way,
     and one to the layout its opposite."""

@@ -1,0 +1,198 @@
+"""Vocabularies of sequences [N, C, L] as images of one row, [N, C, 1, L].
+
+Runtimes have faster kernels for images than for sequences: layouts in blocks of channels, and
+convolutions of each channel by itself. So windows over one axis are stated as windows over two, and
+what stands between them moves past the axis that comes and goes.
+"""
+
+from __future__ import annotations
+
+from xflow.core.registry import Attribute
+from xflow.generator.vocabularies.common import X, applied
+from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, C
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+
+IMAGE, FLAT, MADE, OUT = "image", "flat", "made", "out"
+AT_ROW = choices(axes=[(2,)])
+LENGTH, EXTENT = 13, 3
+"""Extents of a sequence, and of a kernel."""
+STAGES = ((X, OUT), (IMAGE, MADE))
+"""Sequences and images, before an operator and behind it."""
+
+
+def _sequence(name: str, channels: int = C) -> Input:
+    return Input(name, X, "N C L", (2, channels, LENGTH))
+
+
+def _image(name: str) -> Input:
+    return Input(name, IMAGE, "N C 1 L", (2, C, 1, LENGTH))
+
+
+def _windows(image: bool, **further: Attribute) -> tuple[dict[str, Attribute], ...]:
+    """Windows over the last axis, at some strides and with some borders."""
+    row: tuple[int, ...] = (0,) if image else ()
+    one: tuple[int, ...] = (1,) if image else ()
+    return tuple(
+        {"pads": (*row, begin, *row, end), "strides": (*one, stride), **further}
+        for begin, end in ((0, 0), (1, 0), (0, 1), (2, 1))
+        for stride in (1, 2)
+    )
+
+
+def _dilated(image: bool) -> tuple[dict[str, Attribute], ...]:
+    return tuple(
+        {**window, "dilations": (1, step) if image else (step,)}
+        for step in (1, 2)
+        for window in _windows(image)
+    )
+
+
+CONVOLUTIONS = Vocabulary(
+    "convolutions of sequences",
+    (
+        _sequence("x"),
+        Input("w", KERNEL, "O I K", (C, C, EXTENT)),
+        Input("b", BIAS, "O", (C,)),
+    ),
+    (
+        Production("Unsqueeze", (X,), IMAGE, AT_ROW),
+        Production("Unsqueeze", (KERNEL,), FLAT, AT_ROW),
+        Production("Conv", (X, KERNEL), OUT, _dilated(image=False)),
+        Production("Conv", (X, KERNEL, BIAS), OUT, _dilated(image=False)),
+        Production("Conv", (IMAGE, FLAT), MADE, _dilated(image=True)),
+        Production("Conv", (IMAGE, FLAT, BIAS), MADE, _dilated(image=True)),
+        Production("Squeeze", (MADE,), OUT, AT_ROW),
+    ),
+    (1, 1, 1, 1),
+    free=frozenset({KERNEL, FLAT, BIAS}),
+    roots=frozenset({OUT}),
+    chain=True,
+)
+
+POOLS = Vocabulary(
+    "pools of sequences",
+    (_sequence("x"),),
+    (
+        Production("Unsqueeze", (X,), IMAGE, AT_ROW),
+        Production("Squeeze", (MADE,), OUT, AT_ROW),
+        *(
+            Production(op, (sort,), result)
+            for op in ("GlobalMaxPool", "GlobalAveragePool")
+            for sort, result in STAGES
+        ),
+        *(
+            production
+            for op in ("MaxPool", "AveragePool")
+            for extent in (EXTENT, EXTENT + 1, EXTENT + 2)
+            for production in (
+                Production(op, (X,), OUT, _windows(image=False, kernel_shape=(extent,))),
+                Production(op, (IMAGE,), MADE, _windows(image=True, kernel_shape=(1, extent))),
+            )
+        ),
+    ),
+    (0, 0, 0, 0),
+    exact=False,
+    roots=frozenset({OUT}),
+    chain=True,
+)
+
+SCALE, COLUMN, NUMBER = "scale", "column", "number"
+"""What differs by channel, with a batch axis and without, and what does not."""
+
+
+def _parts(axis: int) -> tuple[dict[str, Attribute], ...]:
+    starts, ends = [(0,), (1,), (2,)], [(3,), (4,)]
+    return choices(starts=starts, ends=ends, axes=[(axis,)], steps=[(1,)])
+
+
+def _borders(image: bool) -> tuple[dict[str, Attribute], ...]:
+    outer = (0, 0, 0) if image else (0, 0)
+    return choices(pads=[(*outer, p, *outer, q) for p in (0, 1, 2) for q in (0, 1, 2)])
+
+
+def _laws(
+    name: str,
+    inputs: tuple[Input, ...],
+    productions: tuple[Production, ...],
+    free: frozenset[str] = frozenset(),
+) -> Vocabulary:
+    """Operators on a sequence, which is an image's row or becomes one, and on the image."""
+    return Vocabulary(
+        name,
+        (*inputs, _sequence("x"), _sequence("y"), _image("z"), _image("u")),
+        (
+            Production("Squeeze", (IMAGE,), X, AT_ROW),
+            Production("Unsqueeze", (X,), IMAGE, AT_ROW),
+            Production("Squeeze", (MADE,), OUT, AT_ROW),
+            Production("Unsqueeze", (OUT,), MADE, AT_ROW),
+            *productions,
+        ),
+        (1, 1, 1, 1),
+        free=free,
+        exact=False,
+        roots=frozenset({X, IMAGE, OUT, MADE}),
+    )
+
+
+FUNCTIONS = _laws(
+    "functions of the elements of a row",
+    (
+        Input("r", SCALE, "1 C 1", (1, C, 1)),
+        Input("s", COLUMN, "C 1", (C, 1)),
+        Input("k", NUMBER, "", ()),
+    ),
+    (
+        Production("Unsqueeze", (SCALE,), "scale of images", AT_ROW),
+        Production("Unsqueeze", (COLUMN,), "column of images", choices(axes=[(1,)])),
+        *(
+            production
+            for sort, result in STAGES
+            for production in (
+                Production("Elementwise", (sort,), result),
+                applied("Elementwise", sort, sort, result),
+                applied("Elementwise", sort, NUMBER, result),
+            )
+        ),
+        *(applied("Elementwise", X, sort, OUT) for sort in (SCALE, COLUMN)),
+        *(applied("Elementwise", IMAGE, f"{sort} of images", MADE) for sort in (SCALE, COLUMN)),
+    ),
+    frozenset({NUMBER, *(f"{sort}{of}" for sort in (SCALE, COLUMN) for of in ("", " of images"))}),
+)
+MOVEMENT = _laws(
+    "parts of a row",
+    (),
+    (
+        *(
+            production
+            for image, (sort, result) in enumerate(STAGES)
+            for production in (
+                Production("Concat", (sort, sort), result, choices(axis=[1])),
+                Production("Concat", (sort, sort), result, choices(axis=[2 + image])),
+                Production("Slice", (sort,), result, _parts(1)),
+                Production("Slice", (sort,), result, _parts(2 + image)),
+                Production("Pad", (sort,), result, _borders(bool(image))),
+            )
+        ),
+    ),
+)
+TURNED = _laws(
+    "rows with channels last",
+    (
+        Input("t", "turned", "N L C", (2, LENGTH, C)),
+        Input("o", "turned image", "N 1 L C", (2, 1, LENGTH, C)),
+    ),
+    (
+        Production("Transpose", (X,), "turned", choices(perm=[(0, 2, 1)])),
+        Production("Transpose", ("turned",), X, choices(perm=[(0, 2, 1)])),
+        Production("Transpose", (IMAGE,), "turned image", choices(perm=[(0, 2, 3, 1)])),
+        Production("Transpose", ("turned image",), IMAGE, choices(perm=[(0, 3, 1, 2)])),
+        Production("Squeeze", ("turned image",), "turned", choices(axes=[(1,)])),
+        Production("Unsqueeze", ("turned",), "turned image", choices(axes=[(1,)])),
+    ),
+)
+
+SEQUENCES = Family(
+    "sequences",
+    (CONVOLUTIONS, POOLS, FUNCTIONS, MOVEMENT, TURNED),
+    about="sequences as images of one row",
+)
