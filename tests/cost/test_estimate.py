@@ -104,6 +104,12 @@ def test_a_single_row_of_few_channels_is_for_one_thread(channels: int, faster: f
     assert one / two == pytest.approx(faster)
 
 
+def test_a_convolution_of_any_number_of_images_has_an_estimate() -> None:
+    x = tensor("images", symbol("N"), 32, 28, 28)
+    one = Estimator(TARGET, {"N": 1})(Graph((call("Conv", x, W, pads=(1, 1, 1, 1)),)))
+    assert one == seconds(CONV)
+
+
 def test_convolutions_by_single_pixels_lose_nothing_outside_of_the_layout() -> None:
     pixels, window = (tensor(f"dynamic {k}", 20, 20, k, k) for k in (1, 3))
     x = tensor("x", 1, 20, 28, 28)

@@ -46,3 +46,14 @@ def test_after_an_interruption_all_rules_are_read_and_each_once(
         with pytest.raises(KeyboardInterrupt):
             names(interrupted)
     assert names(interrupted) == whole
+
+
+def test_a_stack_becomes_an_operator_and_no_operator_a_stack() -> None:
+    (rule,) = parse_rules(
+        "rule stack\n  in x[n] y[n]\n"
+        "  from ReduceMax(Concat(Unsqueeze(x, axes=[1]), Unsqueeze(y, axes=[1]), axis=1),"
+        " axes=[1], keepdims=0)\n  to Max(x, y)\n  reverse always\n"
+    )
+    found = RuleIndex([rule])
+    assert [entry.name for entry in found.single(operator("ReduceMax"), 1)] == ["stack"]
+    assert not list(found.single(operator("Max"), 1))

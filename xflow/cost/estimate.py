@@ -259,7 +259,9 @@ class Estimator:
         assert isinstance(node.op, Operator)
         shapes = [value.shape for value in node.inputs]
         flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
-        tasks = self.layouts.tasks(node) or node.op.tasks(shapes, node.attributes)
+        tasks = self.layouts.tasks(node)
+        if tasks is None:
+            tasks = node.op.tasks(shapes, node.attributes)
         threads = self._threads(tasks)
         return self._int(flops) / (peak * threads * self._efficiency(node))
 

@@ -62,7 +62,9 @@ class RuleIndex:
     forbids everywhere, and elementwise rules that only add operators: there are many of these, they
     apply everywhere, and what they lead to is cheaper to reach by rules that move operators without
     adding any. Two kinds of them are taken: those that add operators on constants alone (``x / c``
-    is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`.
+    is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`. Left out are
+    also those that stack the operands of one elementwise operator to reduce the stack: there is
+    such a place at every sum.
 
     Rules are read when a graph has the operator at their root, and at a rank when it gives that
     many axes there: most models have few of all. Those that do not suit are left out, too.
@@ -178,6 +180,8 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     grows = pointwise and len(right) > len(left)
     expands = grows and len(left) == 1
     if grows and not expands and not _may_stay(instance):
+        return None
+    if len(left) == 1 and left[0].elementwise and any(op.name == "Concat" for op in right):
         return None
     read = below([root])
     return Entry(
