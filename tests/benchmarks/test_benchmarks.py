@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,27 @@ def test_each_output_has_a_verdict_of_its_own(before: Path, after: Path, tmp_pat
     assert right["rounds"] >= judge.PASSES * judge.MIN_ROUNDS
     assert [verdict["fault"] for verdict in faulty] == [Fault.WRONG, Fault.CHANGED, Fault.NO_LOAD]
     assert all(verdict["wrong"] and "ratio" not in verdict for verdict in faulty)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [
+        (("n", 3), ("n", 3), True),
+        (("n", 3), (2, 3), True),
+        (("n", 3), ("m", 3), False),
+        ((2, 3), ("n", 3), False),
+        ((2, 3), (2, 4), False),
+        (("n", 3), ("n", 3, 1), False),
+    ],
+)
+def test_of_an_output_the_runtime_may_infer_more_and_nothing_else(
+    before: tuple[str | int, ...], after: tuple[str | int, ...], alike: bool
+) -> None:
+    def session(shape: tuple[str | int, ...]) -> SimpleNamespace:
+        values = [SimpleNamespace(name="y", type="tensor(float)", shape=shape)]
+        return SimpleNamespace(get_inputs=list, get_outputs=lambda: values)
+
+    assert judge.is_served_alike(session(before), session(after)) is alike
 
 
 def test_what_the_runtime_alone_takes_is_timed_and_marked(before: Path, tmp_path: Path) -> None:
