@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from certificates import Data
+from certificates import Data, bare
 from equations import one
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +103,23 @@ def test_a_certificate_has_each_case_once_and_all_of_its_indices(
     assert not confirmed(even, changed(odd, "2*_i3q", "2*W"))
     assert not confirmed(even, odd | {"where": [*odd["where"], "_i3q >= 1"]})
     assert not confirmed(even, odd | {"right": [odd["right"][0], odd["right"][0]]})
+
+
+def stacked(result: str) -> Rule:
+    stack = "Concat(Unsqueeze(x, axes=[1]), Unsqueeze(y, axes=[1]), axis=1)"
+    return one("x[n] y[n]", f"ReduceMax({stack}, axes=[1], keepdims=0)", result)
+
+
+def test_a_maximum_over_a_few_places_is_that_of_the_values_there() -> None:
+    rule = stacked("Max(x, y)")
+    verdict = prove(rule, both_ways=False)
+    assert isinstance(verdict, Proved)
+    rule = replace(rule, where=verdict.where, exact=verdict.exact, limits=verdict.limits)
+    certificate = json.loads(json.dumps(verdict.certificate))
+    assert isinstance(recheck_rule(rule, certificate), Confirmed)
+    for wrong in ("Max(x, x)", "Max(Max(x, y), 0)", "x"):
+        rule = stacked(wrong)
+        assert not isinstance(recheck_rule(rule, bare(rule), cases=2), Confirmed)
 
 
 @given(

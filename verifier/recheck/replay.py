@@ -50,7 +50,7 @@ from xflow.verifier.recheck.groups import (
     occurring,
 )
 from xflow.verifier.recheck.solver import Questions
-from xflow.verifier.recheck.tidy import Tidying, written_out
+from xflow.verifier.recheck.tidy import Tidying, written_out, written_out_choice
 from xflow.verifier.recheck.unknowns import LAST_LIMIT, Given
 
 MAX_DEPTH = 12
@@ -379,7 +379,9 @@ class Replay:
                 return self.equal(left.body, right.body, path)
             case Most(), Most():
                 left, right = self._in_digits(left, path), self._in_digits(right, path)
-                return self._covers(left, right, path) and self._covers(right, left, path)
+                plain = Most(_values_of(left)), Most(_values_of(right))
+                ways = [(left, right)] + [plain] * (plain != (left, right))
+                return any(self._covers(a, b, path) and self._covers(b, a, path) for a, b in ways)
         return False
 
     def _same_size(self, left: Size, right: Size, path: Guards) -> bool:
@@ -551,6 +553,11 @@ def _profile(part: Term) -> tuple[object, ...]:
         name = {Read: "tensor", Apply: "name"}.get(type(factor), "")
         shapes.append((type(factor).__name__, getattr(factor, name, "") if name else "", exponent))
     return (len(part.variables), sorted(shapes))
+
+
+def _values_of(factor: Most) -> tuple[Choice, ...]:
+    """The values under a maximum one by one, for variables between literal bounds."""
+    return tuple(each for choice in factor.choices for each in written_out_choice(choice))
 
 
 def _short(part: Term, length: int = 120) -> str:

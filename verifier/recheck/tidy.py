@@ -196,6 +196,24 @@ def written_out(part: Term) -> list[Term]:
     return [part]
 
 
+def written_out_choice(choice: Choice) -> list[Choice]:
+    """The values under a maximum one by one, for variables between literal bounds."""
+    for variable in choice.variables:
+        bounds = _literal_bounds(variable, choice.guards)
+        if bounds is None or bounds[1] - bounds[0] > MAX_VALUES:
+            continue
+        rest = tuple(v for v in choice.variables if v != variable)
+        made: list[Choice] = []
+        for value in range(*bounds):
+            at: dict[str, Size] = {variable: value}
+            guards = tuple(guard.substitute(at) for guard in choice.guards)
+            if not any(guard.decided is False for guard in guards):
+                kept = tuple(guard for guard in guards if guard.decided is None)
+                made += written_out_choice(Choice(rest, kept, replace_sum(choice.body, at)))
+        return made
+    return [choice]
+
+
 def _literal_bounds(variable: str, guards: Sequence[Constraint]) -> tuple[int, int] | None:
     """``(low, high)`` where some of the guards say that ``low <= variable < high``."""
     lows, highs = list[int](), list[int]()
