@@ -54,6 +54,12 @@ class Input:
         return tuple(name.startswith("*") for name in self.dims.split())
 
     @property
+    def literal(self) -> tuple[bool, ...]:
+        """For each axis whether rules are stated for its extent alone."""
+        pairs = zip(self.names, self.sizes, strict=True)
+        return tuple(size == 1 or name.isdigit() for name, size in pairs)
+
+    @property
     def any_shape(self) -> bool:
         """Whether it is an input of any shape, for elementwise operators alone."""
         return self.dims == "..."

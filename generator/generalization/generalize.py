@@ -136,9 +136,9 @@ class Generalizer:
     ) -> Rule | None:
         typing = unify(skeleton, numbers, example)
         if typing is None or any(
-            isinstance(size, int) and size > 1 and not name.isdigit()
+            isinstance(size, int) and size > 1 and not literal
             for item, shape in zip(skeleton.inputs, typing.shapes, strict=True)
-            for name, size in zip(item.names, shape, strict=False)  # of any shape: one name
+            for literal, size in zip(item.literal, shape, strict=True)
         ):
             return None  # an extent that had to be one number is an accident of enumeration
         try:

@@ -64,8 +64,8 @@ def unify(
     """
     shapes: list[tuple[Size, ...]] = [
         tuple(
-            size if size == 1 or name.isdigit() else symbol(extent_name(i, axis))
-            for axis, (size, name) in enumerate(zip(item.sizes, item.names, strict=True))
+            size if literal else symbol(extent_name(i, axis))
+            for axis, (size, literal) in enumerate(zip(item.sizes, item.literal, strict=True))
         )
         for i, item in enumerate(skeleton.inputs)
     ]

@@ -20,8 +20,8 @@ STAGES = ((X, OUT), (IMAGE, MADE))
 """Sequences and images, before an operator and behind it."""
 
 
-def _sequence(name: str, channels: int = C) -> Input:
-    return Input(name, X, "N C L", (2, channels, LENGTH))
+def _sequence(name: str) -> Input:
+    return Input(name, X, "N C L", (2, C, LENGTH))
 
 
 def _image(name: str) -> Input:

@@ -326,19 +326,21 @@ MOST_REMAINDERS = 4
 
 def has_literal_quotient(expression: Scalar) -> bool:
     """Whether a scalar divides by a literal number of few remainders: digits that are few."""
-    return any(
-        isinstance(q.denominator, int) and q.denominator <= MOST_REMAINDERS
-        for q in quotients_in(expression)
-    )
+    return next(_literal_quotients(expression), None) is not None
+
+
+def _literal_quotients(expression: Scalar) -> Iterator[tuple[Size, int]]:
+    """What is divided in a scalar, and by which literal number of few remainders."""
+    for quotient in quotients_in(expression):
+        radix = quotient.denominator
+        if isinstance(radix, int) and radix <= MOST_REMAINDERS:
+            yield quotient.numerator, radix
 
 
 def literal_radices(expressions: Sequence[Scalar], variables: Sequence[str]) -> list[int]:
     """For each variable the literal number that it is divided by, 1 where there is none."""
     found = dict.fromkeys(variables, 1)
-    for quotient in (q for e in expressions for q in quotients_in(e)):
-        radix = quotient.denominator
-        if not isinstance(radix, int) or radix > MOST_REMAINDERS:
-            continue
-        for variable in free_symbols(quotient.numerator) & found.keys():
+    for numerator, radix in (each for e in expressions for each in _literal_quotients(e)):
+        for variable in free_symbols(numerator) & found.keys():
             found[variable] = lcm(found[variable], radix)
     return [n if n <= MOST_REMAINDERS else 1 for n in found.values()]

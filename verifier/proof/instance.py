@@ -174,14 +174,7 @@ class InstanceProof:
             return same
         outcome: dict[str, object] | Attempt = Attempt("no reading of the index applies")
         for reading in self._readings(left, right):
-            extra = self.equality.normalizer.set(
-                merges=reading.merges, unrolls=reading.unrolls, tropical=reading.tropical
-            )
-            with self.arithmetic.assuming(reading.conditions), extra:
-                try:
-                    outcome = self._compare(left, right, reading)
-                except (TooLargeError, ZeroDivisionError) as error:  # another may get through
-                    outcome = Attempt(f"{type(error).__name__}: {error}")
+            outcome = self._compare_by(left, right, reading)
             if not isinstance(outcome, Attempt):
                 return outcome
         return (self._in_cases(left, right) if self.thorough else None) or outcome
@@ -193,12 +186,7 @@ class InstanceProof:
         """
         records = []
         for case in self._cases(left, right):
-            extra = self.equality.normalizer.set(merges=False, unrolls=True, tropical=False)
-            with self.arithmetic.assuming(case.conditions), extra:
-                try:
-                    outcome = self._compare(left, right, case)
-                except (TooLargeError, ZeroDivisionError):
-                    return None
+            outcome = self._compare_by(left, right, case)
             if isinstance(outcome, Attempt):
                 return None
             records.append(outcome)
@@ -360,6 +348,19 @@ class InstanceProof:
             )
         kept = tuple(c for c in dict.fromkeys(conditions) if c.decided is None)
         return _Reading(index, kept, radix)
+
+    def _compare_by(
+        self, left: Value, right: Value, reading: _Reading
+    ) -> dict[str, object] | Attempt:
+        """`_compare` with what the reading assumes and asks of the normal forms."""
+        extra = self.equality.normalizer.set(
+            merges=reading.merges, unrolls=reading.unrolls, tropical=reading.tropical
+        )
+        with self.arithmetic.assuming(reading.conditions), extra:
+            try:
+                return self._compare(left, right, reading)
+            except (TooLargeError, ZeroDivisionError) as error:  # another may get through
+                return Attempt(f"{type(error).__name__}: {error}")
 
     def _compare(self, left: Value, right: Value, reading: _Reading) -> dict[str, object] | Attempt:
         before, mark = len(self.arithmetic.obligations), self.equality.recorder.mark()

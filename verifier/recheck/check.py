@@ -393,16 +393,23 @@ class _Rank:
                 questions.implied(read_condition(text)) for text in witness
             ):
                 raise Unreplayable("it is not shown that the values that are named are there")
+        self._replay((left, right), index, data, questions, unbounded, in_digits=index != plain)
+
+    def _replay(
+        self,
+        sides: tuple[Value, Value],
+        index: Index,
+        data: object,
+        questions: Questions,
+        unbounded: frozenset[str],
+        *,
+        in_digits: bool,
+    ) -> None:
+        """What a certificate records of an output at an index."""
+        facts, hints = self.facts, self.hints
         try:
-            Output(
-                (left, right),
-                index,
-                data,
-                questions,
-                self.facts,
-                hints=self.hints,
-                unbounded=unbounded,
-            ).check(index != plain)
+            output = Output(sides, index, data, questions, facts, hints=hints, unbounded=unbounded)
+            output.check(in_digits)
         finally:
             self.asked += questions.asked
 
@@ -417,13 +424,7 @@ class _Rank:
         """An output at indices that are told apart by their remainders."""
         for (index, conditions), data in zip(self._cases(left, cases, assumed), cases, strict=True):
             questions = Questions([*assumed, *conditions], ranges=self.ranges)
-            sides, facts, hints = (left, right), self.facts, self.hints
-            try:
-                Output(
-                    sides, index, data, questions, facts, hints=hints, unbounded=unbounded
-                ).check(in_digits=True)
-            finally:
-                self.asked += questions.asked
+            self._replay((left, right), index, data, questions, unbounded, in_digits=True)
 
     def _cases(
         self, left: Value, cases: Sequence[object], assumed: Sequence[Constraint]

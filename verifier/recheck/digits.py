@@ -6,7 +6,16 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import product
 
 from xflow.core.constraint import Constraint, at_least, equal, in_range, less
-from xflow.core.size import Expr, Size, atom_size, divide, free_symbols, substitute, symbol
+from xflow.core.size import (
+    Expr,
+    Size,
+    atom_size,
+    coefficient_of,
+    divide,
+    free_symbols,
+    substitute,
+    symbol,
+)
 from xflow.core.spec import (
     Element,
     If,
@@ -103,18 +112,16 @@ def are_all_remainders(
         if not name.startswith(str(i)) or name in names or name in taken:
             return False
         names.add(name)
-        rests = [substitute(size, {name: 0}) for size in sizes]
-        steps = {
-            substitute(size, {name: 1}) - rest for size, rest in zip(sizes, rests, strict=True)
-        }
-        radix = steps.pop()
-        if steps or not isinstance(radix, int) or radix < 1:
-            return False
-        for size, rest, row in zip(sizes, rests, remainders, strict=True):
-            if not isinstance(rest, int) or size != radix * symbol(name) + rest:
+        steps: set[int] = set()
+        for size, row in zip(sizes, remainders, strict=True):
+            split = coefficient_of(size, name)
+            if split is None or not isinstance(split[1], int):
                 return False
-            row.append(rest)
-        radices.append(radix)
+            steps.add(split[0])
+            row.append(split[1])
+        if len(steps) != 1 or min(steps) < 1:
+            return False
+        radices += steps
     return sorted(map(tuple, remainders)) == sorted(product(*map(range, radices)))
 
 

@@ -379,9 +379,10 @@ class Replay:
                 return self.equal(left.body, right.body, path)
             case Most(), Most():
                 left, right = self._in_digits(left, path), self._in_digits(right, path)
-                plain = Most(_values_of(left)), Most(_values_of(right))
-                ways = [(left, right)] + [plain] * (plain != (left, right))
-                return any(self._covers(a, b, path) and self._covers(b, a, path) for a, b in ways)
+                if self._cover_each_other(left, right, path):
+                    return True
+                values = _one_by_one(left), _one_by_one(right)
+                return values != (left, right) and self._cover_each_other(*values, path)
         return False
 
     def _same_size(self, left: Size, right: Size, path: Guards) -> bool:
@@ -398,6 +399,9 @@ class Replay:
                 break
             made = [new or old for new, old in zip(split, made, strict=True)]
         return Most(tuple(made))
+
+    def _cover_each_other(self, left: Most, right: Most, path: Guards) -> bool:
+        return self._covers(left, right, path) and self._covers(right, left, path)
 
     def _covers(self, covering: Most, covered: Most, path: Guards) -> bool:
         """Whether each value of `covered` is among those of `covering`."""
@@ -555,9 +559,9 @@ def _profile(part: Term) -> tuple[object, ...]:
     return (len(part.variables), sorted(shapes))
 
 
-def _values_of(factor: Most) -> tuple[Choice, ...]:
-    """The values under a maximum one by one, for variables between literal bounds."""
-    return tuple(each for choice in factor.choices for each in written_out_choice(choice))
+def _one_by_one(factor: Most) -> Most:
+    """The same maximum over values one by one, for variables between literal bounds."""
+    return Most(tuple(each for choice in factor.choices for each in written_out_choice(choice)))
 
 
 def _short(part: Term, length: int = 120) -> str:
