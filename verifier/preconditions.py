@@ -52,6 +52,29 @@ def definitions(conditions: Sequence[Constraint]) -> dict[str, Size]:
     return found
 
 
+def balances(conditions: Sequence[Constraint]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Equations of two products of symbols, as a Reshape requires one: their factors.
+
+    Those of the second product are in no other equation.
+    """
+    equations = [c for c in conditions if c.relation is Relation.EQUAL]
+    found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    for equation in equations:
+        terms = equation.difference.terms if isinstance(equation.difference, Expr) else ()
+        products = [tuple(str(atom) for atom in monomial) for monomial, _ in terms]
+        names = [name for product in products for name in product]
+        if sorted(number for _, number in terms) != [-1, 1] or len(names) != len(set(names)):
+            continue
+        if set(names) != equation.symbols:  # a quotient or a maximum is among the factors
+            continue
+        elsewhere = {name for other in equations if other is not equation for name in other.symbols}
+        for given, shared in (products, reversed(products)):
+            if not elsewhere.intersection(shared):
+                found.append((given, shared))
+                break
+    return found
+
+
 def lower_bounds(conditions: Sequence[Constraint]) -> dict[str, int]:
     """The least value of each symbol that a condition on it alone bounds from below."""
     lows: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, binary, unary
+from xflow.generator.vocabularies.common import X, pointwise
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 
@@ -17,8 +17,9 @@ MOVEMENT = Family(
             "planes",
             (_plane("x"), _plane("y")),
             (
-                *unary("Relu"),
-                *binary("Add", "Mul"),
+                pointwise(X, X),
+                pointwise(X, X, X),
+                pointwise(X, X, zero=True),
                 Production("Transpose", (X,), X, choices(perm=[(1, 0)])),
                 Production("Concat", (X, X), X, choices(axis=[0, 1])),
                 Production("Unsqueeze", (X,), X, choices(axes=[(0,), (2,)])),
@@ -36,6 +37,7 @@ MOVEMENT = Family(
                 Production("Pad", (X,), X, choices(pads=[(1, 0, 2, 0), (0, 2, 0, 1)])),
             ),
             (0, 0, 0, 0),
+            exact=False,
         ),
     ),
     about="operators that move elements, and what commutes with them",

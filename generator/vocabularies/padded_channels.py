@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.channels import OUT, SAME, X_INPUT, Y_INPUT
-from xflow.generator.vocabularies.common import SYMBOL, applied
+from xflow.generator.vocabularies.common import SYMBOL, applied, pointwise
 from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S, X
 from xflow.generator.vocabularies.pools import WINDOW
-from xflow.generator.vocabularies.rows import FUNCTIONS, REALS
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 WIDE, PART, MADE = "wide", "part", "made"
@@ -59,7 +58,6 @@ POINTS: tuple[tuple[str, tuple[dict[str, Attribute], ...]], ...] = (
     ("GlobalMaxPool", ({},)),
     ("Pad", choices(pads=[(0, 0, 1, 0, 0, 2)])),
     ("Slice", choices(starts=[(1,)], ends=[(5,)], axes=[(2,)], steps=[(1,)])),
-    *FUNCTIONS,
 )
 STAGES = ((X, MADE), (PART, OUT))
 PARTS = Vocabulary(
@@ -73,17 +71,12 @@ PARTS = Vocabulary(
             for op, lists in POINTS
             for sort, result in STAGES
         ),
-        *(
-            applied(op, sort, sort, result)
-            for op in ("Add", "Sub", "Mul", "Max")
-            for sort, result in STAGES
-        ),
+        *(pointwise(result, sort, *second) for sort, result in STAGES for second in ((), (sort,))),
     ),
     (0, 0, 0, 0),
     exact=False,
     ranks=SPATIAL,
     roots=frozenset({OUT}),
-    reals=REALS,
 )
 
 NORM = ("scale of norm", "shift", "mean", "variance")
@@ -106,8 +99,7 @@ CONSTANTS = Vocabulary(
         Production("Pad", ("flat",), "wide flat", _zeros(2, 0)),
         *(Production("Pad", (sort,), f"wide {sort}", _zeros(1, 0)) for sort in NORM),
         *(
-            applied(op, x, sort, result)
-            for op in ("Add", "Mul")
+            pointwise(result, x, sort)
             for kind in (SCALE, "flat")
             for x, sort, result in ((PART, kind, OUT), (WIDE, f"wide {kind}", MADE))
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
+from xflow.generator.vocabularies.common import X, pointwise, scalar
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 
@@ -22,8 +22,6 @@ class Layout:
     sizes: tuple[int, ...]
     axis: int
     ranks: tuple[int, ...]
-    functions: tuple[str, ...] = ("Relu",)
-    """Elementwise functions that are to commute with parts along the axis."""
 
     @property
     def single_axes(self) -> list[int]:
@@ -80,10 +78,9 @@ class Layout:
 
 
 FIRST = Layout("the first axis", "n *S", (4, 3), 0, (0, 1, 2, 3))
-FUNCTIONS = ("Relu", "Sigmoid", "Tanh", "Swish", "Gelu")
-SECOND = Layout("the second axis", "N C *S", (2, 4, 3), 1, (1, 2, 3), FUNCTIONS)
+SECOND = Layout("the second axis", "N C *S", (2, 4, 3), 1, (1, 2, 3))
 INNER = Layout("the last axis but one", "*B n m", (2, 4, 3), 1, (1, 2))
-LAST = Layout("the last axis", "*B n", (3, 4), 1, (0, 1, 2, 3), FUNCTIONS)
+LAST = Layout("the last axis", "*B n", (3, 4), 1, (0, 1, 2, 3))
 
 
 def _commuting(layout: Layout) -> Vocabulary:
@@ -98,18 +95,14 @@ def _commuting(layout: Layout) -> Vocabulary:
             scalar("k", "c"),
         ),
         (
-            numbers("c", SYMBOL),
             Production("Concat", (X, X), "joined", join),
             Production("Concat", ("line", "line"), "line", join),
             Production("Split", ("joined",), X, split),
-            *(Production(op, (s,), "f") for s in (X, "joined") for op in layout.functions),
             *(
-                applied(op, first, second, "f")
-                for first in (X, "joined")
-                for op in ("Add", "Mul")
-                for second in ("line", "c")
+                pointwise("f", sort, *second)
+                for sort in (X, "joined")
+                for second in ((), ("line",), ("c",))
             ),
-            *(Production(op, ("f",), "f") for op in ("Relu",)),
             Production("Concat", ("f", "f"), "f", join),
             Production("Split", ("f",), "f", split),
         ),
@@ -118,25 +111,24 @@ def _commuting(layout: Layout) -> Vocabulary:
         exact=False,
         ranks=layout.ranks,
         roots=frozenset({X, "joined", "f"}),
-        reals={SYMBOL: "s"},
     )
 
 
 def _pairs(layout: Layout) -> Vocabulary:
     """Operators of two on two that are concatenated, and concatenations of two along two axes."""
     axes = choices(axis=layout.single_axes)
-    operators = ("Add", "Sub", "Mul", "Max")
     return Vocabulary(
         f"pairs along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
         (
             Production("Concat", (X, X), "joined", axes),
-            *(Production(op, (X, X), op) for op in operators),
-            *(Production(op, ("joined", "joined"), "out") for op in operators),
-            *(Production("Concat", (op, op), "out", axes) for op in operators),
+            pointwise("f", X, X),
+            pointwise("out", "joined", "joined"),
+            Production("Concat", ("f", "f"), "out", axes),
             Production("Concat", ("joined", "joined"), "out", axes),
         ),
         (0, 0, 0, 0),
+        exact=False,
         ranks=layout.ranks,
         roots=frozenset({"out"}),
     )
@@ -253,20 +245,24 @@ def _pieces(layout: Layout) -> Vocabulary:
 
 
 def _padded(layout: Layout) -> Vocabulary:
-    """Zeros before and behind: padded twice, cut off again, under functions that keep 0."""
+    """Zeros before and behind: padded twice, cut off again, and functions that are 0 at 0."""
     some = choices(pads=[layout.pads(p, q) for p in range(3) for q in range(3)])
     return Vocabulary(
         f"padding along {layout.name}",
-        (layout.input("x"), layout.line("r", "line")),
+        (layout.input("x"), layout.input("y"), layout.line("r", "line")),
         (
             Production("Pad", (X,), "wide", some),
             Production("Pad", ("wide",), "wide", some),
             Production("Slice", ("wide",), X, layout.slices(range(3), range(4, 7))),
-            Production("Relu", (X,), "f"),
-            Production("Relu", ("wide",), "g"),
+            *(
+                pointwise(result, *args, zero=True)
+                for sort, result in ((X, "f"), ("wide", "g"))
+                for args in ((sort,), (sort, sort))
+            ),
             Production("Pad", ("f",), "g", some),
         ),
-        (0, 0, 0),
+        (0, 0, 0, 0),
+        exact=False,
         ranks=layout.ranks,
         roots=frozenset({X, "wide", "g"}),
     )

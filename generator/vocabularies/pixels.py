@@ -7,8 +7,7 @@ acts on each pixel in between, faster than the products; one alone pays for the 
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import applied
-from xflow.generator.vocabularies.rows import FUNCTIONS, REALS
+from xflow.generator.vocabularies.common import applied, pointwise
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 TOKENS, SHOWN, READ, IMAGE, MADE, OUT = "tokens", "shown", "read", "image", "made", "out"
@@ -57,14 +56,10 @@ def _pixels(
                     applied("MatMul", tokens, WEIGHT, OUT),
                 )
             ),
-            *(applied(op, READ, other, OUT) for op in ("Add", "Mul") for other in (VECTOR, READ)),
-            *(
-                Production(op, (sort,), result, lists)
-                for op, lists in FUNCTIONS
-                for sort, result in ((READ, OUT), (IMAGE, MADE))
-            ),
+            *(pointwise(OUT, READ, *other) for other in ((), (VECTOR,), (READ,))),
+            pointwise(MADE, IMAGE),
             applied("Add", "product", "bias", OUT),
-            *(applied(op, TOKENS, READ, OUT) for op in ("Add", "Mul")),
+            pointwise(OUT, TOKENS, READ),
             Production("Transpose", (WEIGHT,), "turned", choices(perm=[(1, 0)])),
             Production("Unsqueeze", ("turned",), KERNEL, choices(axes=[(2, 3)])),
             *(
@@ -73,15 +68,13 @@ def _pixels(
                 for bias in ((), ("bias",))
             ),
             Production("Unsqueeze", (VECTOR,), SCALE, choices(axes=[(1, 2)])),
-            *(applied(op, IMAGE, SCALE, MADE) for op in ("Add", "Mul")),
-            *(applied(op, other, IMAGE, MADE) for op in ("Add", "Mul") for other in (SHOWN, IMAGE)),
+            *(pointwise(MADE, *pair) for pair in ((IMAGE, SCALE), (SHOWN, IMAGE), (IMAGE, IMAGE))),
             *more,
         ),
         (2, 2, 2, 2, 2, 2),
         free=FREE,
         exact=False,
         roots=frozenset({OUT}),
-        reals=REALS,
         chain=True,
     )
 

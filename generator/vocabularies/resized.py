@@ -7,7 +7,7 @@ layout and not the other. An operator before enlarging computes each pixel only 
 from __future__ import annotations
 
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
-from xflow.generator.vocabularies.common import SYMBOL, applied, numbers, scalar
+from xflow.generator.vocabularies.common import pointwise, scalar
 from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S, X
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
@@ -24,13 +24,7 @@ GATES = Vocabulary(
         Production("Resize", (PIXEL,), WIDE, WHOLE),
         Production("Resize", (PIXEL,), WIDE, choices(scales=[(2, 1, S)])),
         Production("Expand", (PIXEL,), WIDE, choices(shape=[(2, C, S)])),
-        *(applied(op, X, sort, OUT) for op in ("Add", "Mul") for sort in (PIXEL, WIDE)),
-        *(
-            applied(op, *pair, OUT)
-            for op in ("Sub", "Div")
-            for sort in (PIXEL, WIDE)
-            for pair in ((X, sort), (sort, X))
-        ),
+        *(pointwise(OUT, *pair) for sort in (PIXEL, WIDE) for pair in ((X, sort), (sort, X))),
     ),
     (0, 0, 0),
     exact=False,
@@ -52,15 +46,9 @@ ENLARGED = Vocabulary(
         scalar("k", "c"),
     ),
     (
-        numbers("c", SYMBOL),
         *(
             Production("Resize", (sort,), result, choices(scales=FACTOR))
             for sort, result in ((X, WIDE), ("f", "g"))
-        ),
-        *(
-            Production(op, (sort,), result)
-            for op in ("Abs", "Exp", "Neg", "Relu", "Sigmoid", "Tanh")
-            for sort, result in STAGES
         ),
         *(
             Production("Conv", (sort, KERNEL, *bias), result)
@@ -68,23 +56,20 @@ ENLARGED = Vocabulary(
             for sort, result in STAGES
         ),
         *(
-            applied(op, sort, second, result)
-            for op in ("Add", "Mul")
-            for second in (SCALE, "c")
+            pointwise(result, sort, *second)
             for sort, result in STAGES
+            for second in ((), (SCALE,), ("c",), (sort,))
         ),
-        *(applied(op, sort, sort, result) for op in ("Add", "Mul") for sort, result in STAGES),
         *(
             Production("Concat", (sort, sort), result, choices(axis=[0, 1]))
             for sort, result in STAGES
         ),
     ),
-    (1, 1, 1, 0),
+    (0, 0, 0, 0),
     free=FREE | {"c"},
     exact=False,
     ranks=SPATIAL,
     roots=frozenset({WIDE, "g"}),
-    reals={SYMBOL: "s"},
 )
 
 TWICE = Vocabulary(

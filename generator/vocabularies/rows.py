@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
-from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, applied, numbers, scalar
+from xflow.generator.vocabularies.common import SYMBOL, X, applied, pointwise, scalar
 from xflow.generator.vocabularies.means import ALL_MEANS
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
@@ -22,21 +20,6 @@ STAGES = ((X, MADE), (ROWS, OUT))
 PLANE, LINE, COLUMN, WEIGHT, VECTOR = "plane", "line", "column", "weight", "vector"
 BATCHES = (0, 1, 2)
 SIZES = (2, 4, 4)
-PLAIN = (
-    *("Relu", "Sigmoid", "Tanh", "Swish", "HardSwish", "Softplus", "Mish"),
-    *("Erf", "Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"),
-)
-FUNCTIONS: tuple[tuple[str, tuple[dict[str, Attribute], ...]], ...] = (
-    *((op, ({},)) for op in PLAIN),
-    ("Gelu", choices(approximate=["none", "tanh"])),
-    ("HardSigmoid", ({}, *choices(alpha=[Fraction(1, 6)]))),
-    *((op, choices(alpha=[SYMBOL])) for op in ("LeakyRelu", "Elu")),
-    ("Clip", choices(min=[SYMBOL])),
-    ("Clip", choices(max=[OTHER_SYMBOL])),
-    ("Clip", choices(min=[SYMBOL], max=[OTHER_SYMBOL])),
-)
-"""Functions of one element that networks are made of."""
-REALS = {SYMBOL: "alpha", OTHER_SYMBOL: "high"}
 
 
 @dataclass(frozen=True)
@@ -76,31 +59,8 @@ def _tensor(name: str, sort: str = X) -> Input:
     return Input(name, sort, "*B n m", SIZES)
 
 
-def _functions(selector: Selector) -> Vocabulary:
-    """Functions of one element."""
-    return Vocabulary(
-        f"functions of {selector.name}",
-        (_tensor("x"), *selector.inputs),
-        (
-            selector.of(X, ROWS, 1),
-            selector.of(MADE, OUT, 1),
-            *(
-                Production(op, (sort,), result, lists)
-                for op, lists in FUNCTIONS
-                for sort, result in STAGES
-            ),
-        ),
-        (0, 0, 0),
-        free=selector.free,
-        exact=False,
-        ranks=BATCHES,
-        roots=frozenset({OUT}),
-        reals=REALS,
-    )
-
-
 def _operands(selector: Selector) -> Vocabulary:
-    """Elementwise operators with a tensor, a column, a line and a vector."""
+    """Elementwise operators, by themselves and with a tensor, a column, a line and a vector."""
     small = [VECTOR, "c", *([LINE] if selector.keeps else [])]
     return Vocabulary(
         f"operands of {selector.name}",
@@ -115,37 +75,27 @@ def _operands(selector: Selector) -> Vocabulary:
             *selector.inputs,
         ),
         (
-            numbers("two", 2),
             selector.of(X, ROWS, 1),
             selector.of(MADE, OUT, 1),
             selector.of(PLANE, "less plane", 1),
             selector.of(COLUMN, "less column", 1),
             *(
-                applied(op, sort, sort, result)
-                for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")
+                pointwise(result, sort, *second)
                 for sort, result in STAGES
+                for second in ((), (sort,), *((word,) for word in small))
             ),
             *(
-                applied(op, x, sort, result)
-                for op in ("Add", "Mul")
-                for x, sort, result in ((X, PLANE, MADE), (ROWS, "less plane", OUT))
+                pointwise(result, x, second)
+                for x, second, result in (
+                    (X, PLANE, MADE),
+                    (ROWS, "less plane", OUT),
+                    (X, COLUMN, MADE),
+                    (ROWS, "less column", OUT),
+                )
             ),
-            *(
-                applied(op, x, sort, result)
-                for op in ("Add", "Sub", "Mul", "Div")
-                for x, sort, result in ((X, COLUMN, MADE), (ROWS, "less column", OUT))
-            ),
-            *(
-                applied(op, sort, second, result)
-                for op in ("Add", "Mul")
-                for second in small
-                for sort, result in STAGES
-            ),
-            *(applied("Div", sort, "c", result) for sort, result in STAGES),
-            *(applied("Pow", sort, "two", result) for sort, result in STAGES),
         ),
-        (1, 1, 1, 1),
-        free=frozenset({LINE, VECTOR, "c", "two"}) | selector.free,
+        (0, 0, 0, 0),
+        free=frozenset({LINE, VECTOR, "c"}) | selector.free,
         exact=False,
         ranks=BATCHES,
         roots=frozenset({OUT}),
@@ -310,7 +260,7 @@ def _heads(selector: Selector) -> Vocabulary:
 
 
 def _vocabularies(selector: Selector) -> tuple[Vocabulary, ...]:
-    return tuple(make(selector) for make in (_functions, _operands, _layers, _heads))
+    return tuple(make(selector) for make in (_operands, _layers, _heads))
 
 
 ROWS_FAMILY = Family(

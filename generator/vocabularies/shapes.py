@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
+from xflow.generator.vocabularies.common import SYMBOL, X, applied, pointwise, scalar
 from xflow.generator.vocabularies.parts import INNER
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
-FUNCTIONS = ("Relu", "Sigmoid")
 LAST_AXIS = choices(axis=[2], epsilon=[SYMBOL])
 
 
@@ -22,18 +21,18 @@ def _moved(
         name,
         (*inputs, scalar("k", "c")),
         (
-            numbers("c", SYMBOL),
             *moves,
-            *(Production(op, (sort,), result) for op in FUNCTIONS for sort, result in stages),
-            *(applied(op, s, s, result) for op in ("Add", "Mul") for s, result in stages),
-            *(applied(op, s, "c", result) for op in ("Add", "Mul") for s, result in stages),
+            *(
+                pointwise(result, sort, *second)
+                for sort, result in stages
+                for second in ((), (sort,), ("c",))
+            ),
         ),
-        (1, 1, 1, 1),
+        (0, 0, 0, 0),
         free=frozenset({"c"}),
         exact=False,
         ranks=ranks,
         roots=frozenset({X, "moved", "f", "g"}),
-        reals={SYMBOL: "s"},
     )
 
 
@@ -56,8 +55,8 @@ CHANNEL_SCALES = Vocabulary(
     (
         Production("Transpose", (X,), "last", choices(perm=[(0, 2, 3, 1)])),
         Production("Unsqueeze", ("vector",), "image", choices(axes=[(1, 2)])),
-        *(applied(op, "last", "vector", "scaled") for op in ("Add", "Mul")),
-        *(applied(op, X, "image", "f") for op in ("Add", "Mul")),
+        pointwise("scaled", "last", "vector"),
+        pointwise("f", X, "image"),
         Production("Transpose", ("f",), "scaled", choices(perm=[(0, 2, 3, 1)])),
         Production("Transpose", ("scaled",), "f", choices(perm=[(0, 3, 1, 2)])),
     ),
@@ -97,11 +96,10 @@ def _reshaped(sort: str, dims: str) -> Vocabulary:
                 Production("Reshape", (name,), "flat", choices(shape=[(2, 60)]))
                 for name in SHAPES_OF
             ),
-            *(Production("Relu", (name,), result) for name, result in results.items()),
             *(
-                applied(op, name, name, result)
+                pointwise(result, *args)
                 for name, result in results.items()
-                for op in ("Add", "Mul")
+                for args in ((name,), (name, name))
             ),
             *(
                 Production("Reshape", (results[sort],), results[name], choices(shape=[shape]))
@@ -109,6 +107,7 @@ def _reshaped(sort: str, dims: str) -> Vocabulary:
             ),
         ),
         (0, 0, 0, 0),
+        exact=False,
         roots=frozenset({*SHAPES_OF, "flat", *results.values()}),
     )
 
@@ -135,7 +134,7 @@ MASKS = Vocabulary(
             "large",
             choices(shape=[(4, 5), (1, 1, 4, 5), (2, 1, 4, 5), (2, 3, 4, 5)]),
         ),
-        *(applied(op, X, s, "out") for op in ("Add", "Mul") for s in ("mask", "large")),
+        *(pointwise("out", X, sort) for sort in ("mask", "large")),
     ),
     (0, 0, 0),
     exact=False,
@@ -209,19 +208,14 @@ GATHERED = Vocabulary(
             for sort, result in ((X, "rows"), ("f", "g"))
         ),
         *(
-            Production(op, (sort,), result)
-            for op in FUNCTIONS
+            production
             for sort, result in ((X, "f"), ("rows", "g"))
-        ),
-        *(
-            applied(op, sort, sort, result)
-            for op in ("Add", "Mul")
-            for sort, result in ((X, "f"), ("rows", "g"))
-        ),
-        *(
-            applied(op, sort, second, result)
-            for op, second in (("Add", "vector"), ("Mul", "vector"), ("MatMul", "weight"))
-            for sort, result in ((X, "f"), ("rows", "g"))
+            for production in (
+                pointwise(result, sort),
+                pointwise(result, sort, sort),
+                pointwise(result, sort, "vector"),
+                applied("MatMul", sort, "weight", result),
+            )
         ),
     ),
     (0, 0, 0, 0),
@@ -259,9 +253,9 @@ ROWS = Vocabulary(
             production
             for sort, result in ((X, "f"), ("part", "g"))
             for production in (
-                *(Production(op, (sort,), result) for op in ("Relu", "Gelu")),
-                *(applied(op, sort, "vector", result) for op in ("Add", "Mul")),
-                *(applied(op, sort, sort, result) for op in ("Add", "Mul")),
+                pointwise(result, sort),
+                pointwise(result, sort, "vector"),
+                pointwise(result, sort, sort),
                 *(applied("MatMul", sort, second, result) for second in ("weight", "matrix")),
                 Production("Softmax", (sort,), result, choices(axis=[2])),
                 Production("LayerNormalization", (sort, "vector", "vector"), result, LAST_AXIS),

@@ -8,7 +8,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 from longer import first
-from recognition import rules_of, searched
+from recognition import searched
+from spellings import rules_over
 
 from xflow.core.graph import Graph
 from xflow.core.registry import Operator
@@ -51,7 +52,7 @@ CONCERNED = {
 
 @cache
 def rules() -> list[Rule]:
-    return rules_of(CONCERNED)
+    return rules_over(*CONCERNED)
 
 
 def operators(graph: Graph) -> list[str]:

@@ -19,7 +19,8 @@ import onnxruntime as ort
 import pytest
 from longer import first
 from onnx import numpy_helper
-from recognition import rules_of, searched
+from recognition import searched
+from spellings import rules_over
 
 import xflow
 from xflow.analysis.ranges import Ranges
@@ -161,7 +162,7 @@ CONCERNED = {
 
 @cache
 def rules() -> list[Rule]:
-    return rules_of(CONCERNED)
+    return rules_over(*CONCERNED)
 
 
 def found(model: onnx.ModelProto, among: Sequence[Rule]) -> SearchResult:

@@ -9,7 +9,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 from longer import first
-from recognition import rules_of, searched
+from recognition import searched
+from spellings import rules_over
 
 from xflow.core.registry import Operator
 from xflow.onnx.importer import import_model
@@ -52,7 +53,7 @@ SPELLED = {
 
 @cache
 def rules() -> list[Rule]:
-    return rules_of(CONCERNED)
+    return rules_over(*CONCERNED)
 
 
 @pytest.mark.parametrize("spelling", first(SPELLED, 2))

@@ -11,7 +11,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 from longer import first
-from recognition import rules_of, searched
+from recognition import searched
+from spellings import rules_over
 
 from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.core.graph import Graph
@@ -30,7 +31,7 @@ CONCERNED = {
 
 @cache
 def rules() -> list[Rule]:
-    return rules_of(CONCERNED)
+    return rules_over(*CONCERNED)
 
 
 def imported(text: str, **weights: np.ndarray[Any, Any] | None) -> Imported:

@@ -10,7 +10,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 from longer import first
-from recognition import rules_of, searched
+from recognition import searched
+from spellings import rules_over
 
 import xflow
 from xflow.core.graph import Graph
@@ -71,7 +72,7 @@ RESIDUAL = """
 
 @cache
 def rules() -> list[Rule]:
-    return rules_of(CONCERNED)
+    return rules_over(*CONCERNED)
 
 
 def model(shape: str, body: str) -> ir.Model:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from longer import some
 from noting import Noting
-from recognition import rules_of
+from spellings import rules_over
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.deadline import Deadline
@@ -37,7 +37,7 @@ FILLED = 352
 @cache
 def rules() -> tuple[Rule, ...]:
     concerned = {"Conv", "Relu", "AveragePool", "Add", "Concat", "Slice", "Pad"}
-    return tuple(rules_of(concerned))
+    return tuple(rules_over(*concerned))
 
 
 def convolved(name: str, x: Value, channels: int) -> Value:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from xflow.ops import operators as declared
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
 
@@ -21,11 +22,12 @@ DYNAMIC = {"N": "N", "S": "S"}
 
 
 def rules_over(*operators: str) -> list[Rule]:
-    """The rules that have these operators alone: to try the others costs time."""
+    """The rules that have these operators alone, or any elementwise one: the others cost time."""
+    known = {*operators, *(op.name for op in declared() if op.schematic)}
     return [
         rule
         for rule in load_rules(default_directory())
-        if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= {*operators}
+        if set(re.findall(r"([A-Z]\w+)\(", f"{rule.lhs} {rule.rhs}")) <= known
     ]
 
 

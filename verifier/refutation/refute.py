@@ -7,6 +7,7 @@ independent of the specifications that the proof used.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,13 @@ from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.core.value_conditions import NONZERO, POSITIVE, SIGNS, Fact
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.rule import Rule
-from xflow.verifier.preconditions import definitions, left_conditions, lower_bounds, size_names
+from xflow.verifier.preconditions import (
+    balances,
+    definitions,
+    left_conditions,
+    lower_bounds,
+    size_names,
+)
 from xflow.verifier.proof.index_bounds import indices_of
 from xflow.verifier.refutation.boundaries import BoundaryDraws, boundaries_of
 from xflow.verifier.refutation.confirm import is_real
@@ -130,6 +137,7 @@ class Sampler:
         self.defined = definitions(conditions)
         """Symbols that the others determine."""
         self._lows = lower_bounds(conditions)
+        self._balances = balances(conditions)
 
     def draw(self) -> dict[str, int] | None:
         """An assignment; None where none was found."""
@@ -141,6 +149,8 @@ class Sampler:
                     name = self._rng.choice(list(free))
                     free[name] = self._lows.get(name, 0)
                 sizes = self.complete(free)
+                if sizes is None and self._balances:  # products are hardly ever equal by chance
+                    sizes = self.complete(self._shared_out(free))
                 if sizes is not None:
                     return sizes
             self._misses += 1
@@ -155,6 +165,21 @@ class Sampler:
         except ZeroDivisionError:
             return None
         return sizes if self._holds(sizes) else None
+
+    def _shared_out(self, free: Mapping[str, int]) -> dict[str, int]:
+        """`free` with the product of some sizes shared out among those that it has to equal."""
+        sizes = dict(free)
+        for given, shared in self._balances:
+            if not free.keys() >= {*given, *shared}:
+                continue
+            left = math.prod(sizes[name] for name in given)
+            names = self._rng.sample(shared, len(shared))
+            for name in names[:-1]:
+                divisors = [d for d in range(1, abs(left) + 1) if left % d == 0] or [1]
+                sizes[name] = self._rng.choice(divisors)
+                left //= sizes[name]
+            sizes[names[-1]] = left
+        return sizes
 
     def _value(self, name: str) -> int:
         if self._special and self._rng.random() < 0.15:

@@ -84,8 +84,10 @@ Operand: TypeAlias = "Value | int | Fraction | RealSymbol"
 
 
 def made(name: str, *operands: Operand, **attributes: Attribute) -> Value:
-    """The output of the operator `name`, whose first value among `operands` gives the type."""
-    dtype = next(value.type.dtype for value in operands if isinstance(value, Value))
+    """The output of the operator `name`. Numbers have the type of the first value among `operands`
+    that is not Boolean."""
+    types = [operand.type.dtype for operand in operands if isinstance(operand, Value)]
+    dtype = next((each for each in types if each != "BOOL"), types[0])
 
     def value(operand: Operand) -> Value:
         if isinstance(operand, Value):
