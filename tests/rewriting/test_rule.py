@@ -8,7 +8,7 @@ import pytest
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError, UnknownRuleError
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import Rule
+from xflow.rewriting.rule import WIDTH, Rule
 from xflow.rewriting.store import default_directory, load_rules, select_rules
 from xflow.rewriting.text import parse_rules
 
@@ -33,6 +33,18 @@ def test_printed_rule_reads_back_equal() -> None:
     assert again == rule
     assert str(again) == str(rule)
     assert dict(again.notes) == {"proof": "reals, all sizes"}
+
+
+def test_long_lines_go_on_in_the_next_one() -> None:
+    side = "Add(x, y)"
+    for _ in range(9):
+        side = f"Concat({side}, x, y, axis=1)"
+    rule = Rule("joined", "x[n, m] y[n, m]", side, side, notes={"set": "search; follows from one"})
+    lines = str(rule).splitlines()
+    assert len(lines) > 6
+    assert max(map(len, lines)) <= WIDTH
+    assert parse_rules(str(rule)) == [rule]
+    assert side in rule.statement
 
 
 def test_rule_has_one_instance_for_each_rank() -> None:
@@ -63,6 +75,9 @@ def test_reverse_swaps_the_sides_and_the_conditions() -> None:
         ("rule a\n  in x[N]\n  to Relu(x)\n", "has no line 'from'"),
         ("rule a\n  in x[N]\n  from Relu(x)\n  from Relu(x)\n  to x\n", "a second line 'from'"),
         ("rule a\n  in x[N]\n  wher N >= 1\n", "'wher' is no line of a rule"),
+        ("rule a\n    wher N >= 1\n", "'wher' is no line of a rule"),
+        ("rule a\n  in x[N]\n    y[N]\n  wher N >= 1\n", "'wher' is no line of a rule"),
+        ("rule a\n  in x[N]\n    y[N]\n    in z[N]\n", "a second line 'in'"),
         ("  in x[N]\n", "'in' is no line of a rule"),
         ("rule a\n  in x[N]\n  from Relu(y)\n  to x\n", "'y' is no declared input"),
         ("rule a\n  in x[N]\n  from Rleu(x)\n  to x\n", "there is no operator Rleu"),

@@ -23,11 +23,14 @@ for any that is 0 at 0: for the same one, with equal attributes, wherever they o
 
 A rule is one of the base, from which the others follow, and one that the search uses, unless the
 line ``set`` says that it is one of these alone: ``base``, or ``search; follows from one, another``.
+
+A line that is indented further than the one before it, and begins with no key, goes on with it.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -45,6 +48,11 @@ from xflow.rewriting.numerics import Numerics, parse_numerics
 
 MAX_RANK = 6
 """The largest rank at which a rule that holds at any rank is instantiated."""
+
+WIDTH = 100
+"""Columns of a stanza; what is longer goes on in the next line."""
+INDENTED = 11
+"""Columns in front of what a line says."""
 
 BITS, NUMBERS = "bits", "numbers"
 EXACT = (BITS, NUMBERS)
@@ -136,8 +144,8 @@ class Rule:
 
     @cached_property
     def statement(self) -> str:
-        """What it says, as text: without its name and notes, which say nothing of its sides."""
-        return str(replace(self, name="rule", notes={}))
+        """What it says, as a stanza without its name and notes, which say nothing of its sides."""
+        return "\n".join(("rule rule", *(f"  {key:<9}{text}" for key, text in self._lines()), ""))
 
     @property
     def is_base(self) -> bool:
@@ -177,32 +185,46 @@ class Rule:
             if isinstance(node.op, Operator)
         )
 
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        """The keys of its stanza and what they say, but for its notes."""
+        yield "in", self.inputs
+        if self.params:
+            yield "param", self.params
+        if self.ranks != (0,):
+            yield "rank", " ".join(map(str, self.ranks)) + (" ..." if self.any_rank else "")
+        yield "from", self.lhs
+        yield "to", self.rhs
+        if self.where:
+            yield "where", ", ".join(self.where)
+        if self.reverse is not None:
+            yield "reverse", ", ".join(self.reverse) or "always"
+        if self.types is not None:
+            yield "types", self.types
+        if self.exact is not None:
+            yield "exact", self.exact
+        if self.limits:
+            yield "limits", " ".join(self.limits)
+
     def __str__(self) -> str:
         lines = [f"rule {self.name}"]
-
-        def line(key: str, text: str) -> None:
-            lines.append(f"  {key:<9}{text}".rstrip())
-
-        line("in", self.inputs)
-        if self.params:
-            line("param", self.params)
-        if self.ranks != (0,):
-            line("rank", " ".join(map(str, self.ranks)) + (" ..." if self.any_rank else ""))
-        line("from", self.lhs)
-        line("to", self.rhs)
-        if self.where:
-            line("where", ", ".join(self.where))
-        if self.reverse is not None:
-            line("reverse", ", ".join(self.reverse) or "always")
-        if self.types is not None:
-            line("types", self.types)
-        if self.exact is not None:
-            line("exact", self.exact)
-        if self.limits:
-            line("limits", " ".join(self.limits))
-        for key, text in self.notes.items():
-            line(key, text)
+        for key, text in (*self._lines(), *self.notes.items()):
+            first, *others = _wrapped(text) or [""]
+            lines.append(f"  {key:<{INDENTED - 2}}{first}".rstrip())
+            lines += [f"{'':{INDENTED + 2}}{part}" for part in others]
         return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    """A text in parts that fit into the lines of a stanza, broken behind commas and semicolons."""
+    parts: list[str] = []
+    room = WIDTH - INDENTED
+    for piece in re.split(r"(?<=[,;]) ", text):
+        if parts and len(parts[-1]) + 1 + len(piece) <= room:
+            parts[-1] += f" {piece}"
+        else:
+            room = WIDTH - INDENTED - (2 if parts else 0)
+            parts.append(piece)
+    return parts
 
 
 @cache

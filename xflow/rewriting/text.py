@@ -48,15 +48,22 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
     Raises RuleFileError that names `source` and the line.
     """
     stanza: dict[str, str] = {}
-    start = 0
+    start = indented = 0
+    last = ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, _, rest = line.strip().partition(" ")
+        depth = len(line) - len(line.lstrip())
+        if depth > indented and last in stanza and key not in ("rule", *_KEYS):
+            key, rest = last, f"{stanza.pop(last)} {line.strip()}"
+        else:
+            indented, last = depth, key
         if key == "rule":
             if stanza:
                 yield start, stanza
             start, stanza = number, {"rule": rest.strip()}
+            last = ""  # the name is one word
         elif not stanza or key not in _KEYS or not line[0].isspace():
             raise RuleFileError(
                 f"{shortened(key)!r} is no line of a rule",
