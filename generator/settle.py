@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from xflow.core.value_conditions import NONZERO, SIGNS, Fact, fact_of
-from xflow.generator.generalization.generalize import plausible, reads_all, split_rules
+from xflow.generator.generalization.generalize import plausible, reads_all
+from xflow.generator.generalization.splits import split_rules
 from xflow.generator.generalization.wording import rule_name
 from xflow.rewriting.rule import BITS, Rule
 from xflow.rewriting.text import parse_rules

@@ -7,7 +7,6 @@ agree at random sizes. All of it only proposes: the prover decides.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -194,46 +193,4 @@ def reads_all(rule: Rule) -> bool:
             for instance in rule.instances()
         )
         or is_determined(rule)[1]
-    )
-
-
-def split_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """From each ``Concat(A, B) = T`` the rule ``A, B = Split(T)`` of two outputs."""
-    for rule in rules:
-        for lhs, rhs in ((rule.lhs, rule.rhs), (rule.rhs, rule.lhs)):
-            made = _split_rule(rule, lhs, rhs)
-            if made is not None:
-                yield made
-
-
-def _split_rule(rule: Rule, lhs: str, rhs: str) -> Rule | None:
-    tree = ast.parse(lhs, mode="eval").body
-    if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) == "Concat"):
-        return None
-    calls = [arg for arg in tree.args if isinstance(arg, ast.Call)]
-    if len(tree.args) != 2 or len(calls) != 2 or rhs.startswith("Concat"):
-        return None
-    names = {ast.unparse(arg.func) for arg in calls}
-    if len(names) != 1 or operator(*names).role == "view":
-        return None  # what moves no element is not worth making once for both
-    first, second = map(ast.unparse, calls)
-    axis = next((ast.unparse(k.value) for k in tree.keywords if k.arg == "axis"), "0")
-    sizes = []
-    for part in (first, second):
-        extents = set()
-        for rank in rule.ranks:
-            probe = replace(rule, lhs=part, rhs=part, where=(), reverse=None)
-            shape = probe.instance(rank).lhs[0].shape
-            extents.add(str(shape[int(axis)]))
-        if len(extents) != 1:
-            return None
-        sizes.append(extents.pop())
-    split = f"Split({rhs}, axis={axis}, split=[{', '.join(sizes)}])"
-    return replace(
-        rule,
-        lhs=f"{first}, {second}",
-        rhs=f"{split}[0], {split}[1]",
-        where=(),
-        reverse=None,
-        notes={},
     )

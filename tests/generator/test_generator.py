@@ -18,9 +18,10 @@ from xflow.generator.drawn import Drawn, random_dyadics
 from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.enumeration.fingerprint import Evaluator, rounded
 from xflow.generator.families import FAMILIES
-from xflow.generator.generalization.generalize import Generalizer, plausible, split_rules
+from xflow.generator.generalization.generalize import Generalizer, plausible
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.generalization.skeleton import take_apart
+from xflow.generator.generalization.splits import split_rules
 from xflow.generator.idle import is_idle
 from xflow.generator.minimize import Descent, Reducer, order
 from xflow.generator.run import generate
@@ -124,10 +125,34 @@ def test_concat_rules_give_rules_of_two_outputs() -> None:
         "rule r\n in a[n, m] b[m, k] c[m, l]\n"
         " from Concat(MatMul(a, b), MatMul(a, c), axis=1)\n to MatMul(a, Concat(b, c, axis=1))\n"
     )
-    (split,) = split_rules([rule])
+    split, parts_of_one = split_rules([rule])
     assert split.lhs == "MatMul(a, b), MatMul(a, c)"
     assert split.rhs.endswith("axis=1, split=[k, l])[1]")
     assert plausible(split, 0)
+    assert parts_of_one.inputs == "a[n, m] b[m, k + l]"
+    assert parts_of_one.lhs.startswith("Split(MatMul(a, b), axis=1, split=[k, l])[0], ")
+    assert parts_of_one.rhs.startswith("MatMul(a, Split(b, axis=1, split=[k, l])[0]), ")
+    assert plausible(parts_of_one, 0)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "left", "right"),
+    [
+        ("a[n, m]", "Concat(Relu(a), Relu(a), axis=1)", "Relu(Concat(a, a, axis=1))"),
+        (
+            "a[n, m] b[n, m]",
+            "Concat(Add(a, b), Add(b, a), axis=0)",
+            "Add(Concat(a, b, axis=0), Concat(b, a, axis=0))",
+        ),
+        ("*S a[*S, n] b[*S, n]", "Concat(Relu(a), Relu(b), axis=0)", "Relu(Concat(a, b, axis=0))"),
+    ],
+    ids=["one input twice", "crosswise", "along a vector"],
+)
+def test_inputs_that_are_no_two_parts_of_one_stay_two(inputs: str, left: str, right: str) -> None:
+    rank = "" if "*" not in inputs else " rank 1\n"
+    stated = inputs.removeprefix("*S ")
+    (rule,) = parse_rules(f"rule r\n in {stated}\n{rank} from {left}\n to {right}\n")
+    assert len(list(split_rules([rule]))) <= 1
 
 
 def test_views_are_not_made_once_for_two_values() -> None:

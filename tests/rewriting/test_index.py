@@ -57,3 +57,12 @@ def test_a_stack_becomes_an_operator_and_no_operator_a_stack() -> None:
     found = RuleIndex([rule])
     assert [entry.name for entry in found.single(operator("ReduceMax"), 1)] == ["stack"]
     assert not list(found.single(operator("Max"), 1))
+
+
+def test_two_outputs_of_one_operator_ask_for_one() -> None:
+    split = "Split({}, axis=0, split=[n, m])"
+    parts = ", ".join(f"{split.format('Relu(x)')}[{k}]" for k in (0, 1))
+    of_parts = ", ".join(f"Relu({split.format('x')}[{k}])" for k in (0, 1))
+    (rule,) = parse_rules(f"rule parts\n  in x[n + m]\n  from {parts}\n  to {of_parts}\n")
+    (entry,) = RuleIndex([rule]).several(operator("Split"), 1)
+    assert entry.roots == {operator("Split"): 1}

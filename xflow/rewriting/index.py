@@ -48,6 +48,9 @@ class Entry(NamedTuple):
     """Whether it puts elementwise operators in the place of others, one for one. There is such a
     place at nearly every operator, and most detours over another name lead nowhere: it is done only
     where that gains, or another step right behind it does."""
+    moves: int
+    """1 where operators that move elements go from before any elementwise operator to behind it, -1
+    where they go the other way, else 0."""
 
 
 Index: TypeAlias = dict[tuple[Operator, int | None], list[Entry]]
@@ -184,6 +187,7 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     if len(left) == 1 and left[0].elementwise and any(op.name == "Concat" for op in right):
         return None
     read = below([root])
+    roots = {value.node for value in instance.lhs}
     return Entry(
         rule.name,
         instance,
@@ -193,8 +197,9 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
         _depth(instance.lhs) > VIEWED,
         expands,
         hazard_of(rule),
-        Counter(op for value in instance.lhs for op in operators_of([value.node])),
+        Counter(op for node in roots for op in operators_of([node])),
         pointwise and len(right) == len(left) and Counter(left) != Counter(right),
+        int(root.is_schematic) - int(instance.rhs[0].node.is_schematic),
     )
 
 

@@ -163,6 +163,15 @@ class Explorer:
                 considered += 1
                 hope = cost
                 is_dear = cost > self._dearest(best)
+                if step.moves and cost >= state.cost and not is_dear:
+                    slid = self._slid(state, new, seen, doubted)
+                    if slid is not None:
+                        seen.add(self.steps.key(slid.graph))
+                        if self._is_writable(slid.graph):
+                            _keep_cheaper(found, slid)
+                        else:
+                            slid = replace(slid, hope=max(slid.hope, root.cost))
+                        queue.push(slid)
                 if step.shrinks if is_dear else cost >= state.cost:
                     behind = self._best_behind(step, after, seen, all_steps=is_dear)
                     hope = min(cost, behind + self.policy.step_s * (len(state.path) + 2))
@@ -238,6 +247,55 @@ class Explorer:
             state = State(after, cost, path, hope=cost, origin=(state, admitted))
         return state
 
+    def _slid(
+        self, before: State, new: _Successor, seen: Container[object], doubted: Sequence[Step]
+    ) -> State | None:
+        """The state in which what a step moves past an elementwise operator is moved further.
+
+        It is moved in the same direction as far as it goes. None where it goes no further, or where
+        that gains nothing, and no step right behind it does.
+        """
+        step, graph, shifted = new.step, new.after, new.moved
+        state, carried = before, set[Node]()
+        for _ in range(self.policy.slide + 1):
+            path, origin = (*state.path, step.rule), (state, step)
+            focus = _focus(state, step, graph, shifted)
+            state = State(graph, 0.0, path, focus, before.depth + 1, before.lane, origin=origin)
+            carried = {shifted.get(node, node) for node in carried} & set(graph.nodes)
+            carried |= {node for node in step.made if not _is_elementwise(node)}
+            further = self._further(step, graph, carried, doubted)
+            if further is None:
+                break
+            step = further
+            graph, shifted = replaced(graph, dict(zip(step.before, step.after, strict=True)))
+        assert state.origin is not None
+        if state.origin[0] is before or self.steps.key(state.graph) in seen:
+            return None
+        cost = self._price(state.graph) + self.policy.step_s * len(state.path)
+        behind = self._best_behind(state.origin[1], state.graph, seen, all_steps=True)
+        hope = min(cost, behind + self.policy.step_s * (len(state.path) + 1))
+        return replace(state, cost=cost, hope=hope) if hope < before.cost else None
+
+    def _further(
+        self, step: Step, graph: Graph, carried: set[Node], doubted: Sequence[Step]
+    ) -> Step | None:
+        """A step in the same direction by which what is `carried` is moved further, if any."""
+        places = carried
+        if step.moves > 0:
+            values = (value for node in carried for value in node.outputs)
+            places = {user for value in values for user in graph.users.get(value, ())}
+        for node in graph.nodes:
+            for candidate in self.steps.candidates_from(node, graph) if node in places else ():
+                found = candidate.step
+                if found.moves != step.moves or carried.isdisjoint(found.match.nodes):
+                    continue
+                if any(map(found.is_like, doubted)):
+                    continue
+                admitted = self.steps.admitted(candidate, graph)
+                if admitted is not None:
+                    return admitted
+        return None
+
     def _best_behind(
         self, step: Step, after: Graph, seen: Container[object], *, all_steps: bool
     ) -> float:
@@ -253,7 +311,7 @@ class Explorer:
         readers = {user for value in values for user in after.users.get(value, ())}
         least = float("inf")
         for node in made | readers:
-            for candidate in self.steps.candidates_at(node, after):
+            for candidate in self.steps.candidates_from(node, after):
                 following = candidate.step
                 told = following.shrinks or following.lightens or step.fills or all_steps
                 if not (told or self._moves_inside(following)) or made.isdisjoint(following.near):
@@ -309,6 +367,10 @@ class Explorer:
             cost = self._price(after) + self.policy.step_s * (len(state.path) + 1)
             if not step.expands or cost < state.cost or detour:
                 yield _Successor(step, after, moved, key, cost)
+
+
+def _is_elementwise(node: Node) -> bool:
+    return isinstance(node.op, Operator) and node.op.elementwise
 
 
 def _keep_cheaper(found: dict[Signature, State], state: State) -> None:

@@ -29,7 +29,7 @@ def cut(
     regions: list[Region] = []
     sensitive = constants.contexts(graph)
     larger = find_larger(graph, constants.lookup)
-    kernels = larger + ([] if layouts is None else [*layouts.fused(graph)])
+    kernels = larger + ([] if layouts is None else [*layouts.fused(graph)]) + [*_parted(graph)]
     for nodes in levels_of(graph, late=not shifted):
         for component in components_of(nodes):
             in_order = ordered(component, larger, constants.policy.region_nodes)
@@ -39,6 +39,24 @@ def cut(
                     for members in components_of(part)
                 )
     return [region for region in regions if region.outputs]
+
+
+def _parted(graph: Graph) -> Iterable[frozenset[Node]]:
+    """Operators that take a result apart, with what computes that alone: it may be computed in
+    parts instead, if nothing else reads it as a whole."""
+    for node in graph.nodes:
+        if not isinstance(node.op, Operator) or node.op.name != "Split" or node.constant:
+            continue
+        found, waiting = {node}, [node.inputs[0].node]
+        while waiting:
+            source = waiting.pop()
+            if source in found or source.constant or not isinstance(source.op, Operator):
+                continue
+            found.add(source)
+            users = (user for value in source.outputs for user in graph.users.get(value, ()))
+            if source.op.elementwise and found.issuperset(users):
+                waiting += [value.node for value in source.inputs]
+        yield frozenset(found)
 
 
 def levels_of(graph: Graph, late: bool) -> list[list[Node]]:

@@ -45,6 +45,9 @@ class Policy:
     """Most rules that are applied wherever they can be, one after another, before single steps."""
     swept: int = 3
     """Least places of a rule for which that is tried."""
+    slide: int = 8
+    """Most elementwise operators past which something is moved at once, after the first one: each
+    by itself gains nothing."""
     step_s: float = 1e-8
     """Seconds that a step must gain to be worth taking: of forms that cost the same, such as one
     with Clip and one with Relu, the one nearer to the model is the better one."""

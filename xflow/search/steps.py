@@ -60,6 +60,8 @@ class Step:
     product and no longer after it."""
     fills: bool = False
     """Whether it adds channels to fill blocks, which pays only in their readers."""
+    moves: int = 0
+    """Whether and which way it moves others past any elementwise operator, see `Entry`."""
     instance: Instance | None = field(default=None, repr=False, compare=False)
     """The rule at that rank."""
     cancels: Hazard = Hazard.NONE
@@ -212,6 +214,7 @@ def _moved(step: Step, new: dict[Node, Node]) -> Step:
         step.shrinks,
         step.lightens,
         step.fills,
+        step.moves,
         step.instance,
         step.cancels,
     )
@@ -273,10 +276,20 @@ class Steps:
         computed = [node for node in graph.nodes if not node.constant]
         present: Counter[object] = Counter(node.op for node in computed)
         for node in computed:
-            if isinstance(node.op, Operator):
-                yield from self.candidates_at(node, graph)
-                entries = self.rules.several(node.op, len(node.types[0].shape))
-                yield from map(Candidate, self._matches(node, graph, entries, present))
+            yield from self.candidates_at(node, graph)
+            yield from self._several(node, graph, present)
+
+    def candidates_from(self, node: Node, graph: Graph) -> Iterator[Candidate]:
+        """Those at one node of `graph`, with those by rules of several outputs of this node."""
+        yield from self.candidates_at(node, graph)
+        if len(node.outputs) > 1:
+            yield from self._several(node, graph, Counter([node.op]))
+
+    def _several(self, node: Node, graph: Graph, present: Counter[object]) -> Iterator[Candidate]:
+        """Those by rules of several outputs, the first of which `node` gives."""
+        if isinstance(node.op, Operator):
+            entries = self.rules.several(node.op, len(node.types[0].shape))
+            yield from map(Candidate, self._matches(node, graph, entries, present))
 
     def candidates_at(self, node: Node, graph: Graph) -> tuple[Candidate, ...]:
         """Those by rules of a single output at one node of `graph`."""
@@ -450,6 +463,7 @@ class Steps:
                     shrinks=more < 0,
                     lightens=_work(after.nodes) < LIGHTER * _work(match.nodes),
                     fills=bool(instance.free_symbols),
+                    moves=entry.moves,
                     instance=instance,
                     cancels=entry.cancels,
                 )
