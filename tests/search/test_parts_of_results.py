@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
 from graphs import assert_same
-from recognition import searched
+from recognition import computed, searched
 from spellings import rules_over
 
-from xflow.core.graph import Graph
-from xflow.core.registry import Operator
 from xflow.onnx.importer import import_model
 from xflow.search.constants import Constants
 from xflow.search.cutting import cut
@@ -43,13 +39,6 @@ def model(activation: str) -> ir.Model:
         proto.graph.initializer.append(onnx.numpy_helper.from_array(data, name))
     made: ir.Model = ir.from_proto(proto)
     return made
-
-
-def computed(graph: Graph) -> Counter[str]:
-    """The operators that depend on inputs."""
-    return Counter(
-        node.op.name for node in graph.nodes if isinstance(node.op, Operator) and not node.constant
-    )
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

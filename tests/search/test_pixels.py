@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -10,12 +9,10 @@ import onnx
 import onnx_ir as ir
 import pytest
 from longer import first
-from recognition import searched
+from recognition import computed, searched
 from spellings import rules_over
 
 import xflow
-from xflow.core.graph import Graph
-from xflow.core.registry import Operator
 from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
 
@@ -95,13 +92,6 @@ def model(shape: str, body: str) -> ir.Model:
             proto.graph.initializer.append(onnx.numpy_helper.from_array(data, name))
     made: ir.Model = ir.from_proto(proto)
     return made
-
-
-def computed(graph: Graph) -> Counter[str]:
-    """The operators that depend on inputs."""
-    return Counter(
-        node.op.name for node in graph.nodes if isinstance(node.op, Operator) and not node.constant
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Searches small graphs by the estimate alone, to see whether rules lead to an operator."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from xflow.core.deadline import Deadline
+from xflow.core.graph import Graph
+from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.imported import Imported
 from xflow.rewriting.rule import Rule
@@ -21,4 +24,11 @@ def searched(
         deadline=Deadline.after(60),
         constants=source.constants,
         context=Context(opset=23),
+    )
+
+
+def computed(graph: Graph) -> Counter[str]:
+    """The operators that depend on inputs."""
+    return Counter(
+        node.op.name for node in graph.nodes if isinstance(node.op, Operator) and not node.constant
     )
