@@ -148,3 +148,20 @@ def test_a_part_without_elements_says_nothing_of_the_other_extents() -> None:
         for each in (model, ir.to_proto(result.model))
     )
     np.testing.assert_array_equal(before, after)
+
+
+def test_a_copy_of_an_operator_with_other_inputs_has_its_own_sizes() -> None:
+    """Sign of integers is not rewritten, and both stand for one operator."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (int64[2, 3] x, int64[40, 50] y) => (int64[2, 3] a, int64[40, 50] b) {
+            a = Sign (x)
+            t = Transpose <perm = [1, 0]> (y)
+            u = Transpose <perm = [1, 0]> (t)
+            s = Sign (u)
+            b = Neg (s)
+        }"""
+    )
+    made = optimize(model, cost="estimated", budget=5, threads=1)
+    assert made.report.changed
+    onnx.checker.check_model(ir.to_proto(made.model), full_check=True)

@@ -8,7 +8,7 @@ import pytest
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError, UnknownRuleError
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import WIDTH, Rule
+from xflow.rewriting.rule import KEYS, WIDTH, Rule
 from xflow.rewriting.store import default_directory, load_rules, select_rules
 from xflow.rewriting.text import parse_rules
 
@@ -45,6 +45,30 @@ def test_long_lines_go_on_in_the_next_one() -> None:
     assert max(map(len, lines)) <= WIDTH
     assert parse_rules(str(rule)) == [rule]
     assert side in rule.statement
+
+
+@pytest.mark.parametrize("name", sorted({*KEYS, "rule"} - {"in", "from"}))
+def test_a_symbol_that_is_called_as_a_key_loses_no_condition(name: str) -> None:
+    conditions = (*(f"n >= {number}" for number in range(1, 12)), f"{name} >= 5")
+    rule = Rule("named", f"x[n, {name}]", "Relu(x)", "x", where=conditions)
+    (again,) = parse_rules(str(rule))
+    assert again.where == conditions
+    assert again == rule
+
+
+def test_notes_are_read_as_they_were_written() -> None:
+    long = "a" * WIDTH
+    for text in (f"{long}; # remark", f"{long}; rule b", f"{long}; to be shown", f"{long},  b"):
+        (rule,) = parse_rules(f"rule noted\n  in x[n]\n  from x\n  to x\n  proof {text}\n")
+        (again,) = parse_rules(str(rule))
+        assert again.notes == rule.notes == {"proof": " ".join(text.split())}
+
+
+def test_an_operator_without_inputs_is_told_in_a_sentence() -> None:
+    with pytest.raises(RuleFileError):
+        parse_rules(
+            "rule none\n  in x[n]\n  from Reshape(Relu(Transpose()), shape=[k, l])\n  to x\n"
+        )
 
 
 def test_rule_has_one_instance_for_each_rank() -> None:

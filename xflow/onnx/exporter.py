@@ -348,9 +348,15 @@ class _ModelWriter(Writer):
             metadata_props=dict(source.metadata_props),
         )
         copy_meta(source, copy)
-        for mine, theirs in zip(copy.outputs, source.outputs, strict=True):
+        for number, (mine, theirs) in enumerate(zip(copy.outputs, source.outputs, strict=True)):
             describe(mine, theirs)
-            if theirs.shape is not None and not source.domain:
+            known = self.imported.values.get(theirs)
+            kind = node.types[number] if number < len(node.types) else UNKNOWN
+            if known is not None and kind not in (known.type, UNKNOWN):
+                # The same operator with other inputs, of another type or of other sizes.
+                mine.type = ir.TensorType(ir.DataType[kind.dtype])
+                mine.shape = ir.Shape([self.dimension(size) for size in kind.shape])
+            elif theirs.shape is not None and not source.domain:
                 mine.shape = self.known_shape(theirs)
             mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
         self.made.update(zip(node.outputs, copy.outputs, strict=False))

@@ -54,6 +54,14 @@ WIDTH = 100
 INDENTED = 11
 """Columns in front of what a line says."""
 
+NOTES = ("set", "proof", "numerics")
+"""Keys of lines that say nothing of the sides."""
+KEYS = (
+    *("in", "param", "rank", "from", "to", "where", "reverse", "types", "exact", "limits"),
+    *NOTES,
+)
+"""With which the lines of a stanza begin, behind the first."""
+
 BITS, NUMBERS = "bits", "numbers"
 EXACT = (BITS, NUMBERS)
 """How sides may agree beyond what they are as real numbers, see above."""
@@ -215,16 +223,25 @@ class Rule:
 
 
 def _wrapped(text: str) -> list[str]:
-    """A text in parts that fit into the lines of a stanza, broken behind commas and semicolons."""
+    """A text in parts that fit into the lines of a stanza, broken behind commas and semicolons.
+
+    No part but the first begins as another line of a rule file does, which it would be taken for.
+    """
     parts: list[str] = []
     room = WIDTH - INDENTED
     for piece in re.split(r"(?<=[,;]) ", text):
-        if parts and len(parts[-1]) + 1 + len(piece) <= room:
+        fits = parts and len(parts[-1]) + 1 + len(piece) <= room
+        if fits or (parts and _begins_a_line(piece)):
             parts[-1] += f" {piece}"
         else:
             room = WIDTH - INDENTED - (2 if parts else 0)
             parts.append(piece)
     return parts
+
+
+def _begins_a_line(text: str) -> bool:
+    first, _, _ = text.strip().partition(" ")
+    return not first or first.startswith("#") or first in ("rule", *KEYS)
 
 
 @cache

@@ -10,7 +10,7 @@ from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.expressions import LENGTH, expression, shortened
 from xflow.core.sorts import HOLDS_FOR
 from xflow.rewriting.declarations import parse_inputs
-from xflow.rewriting.rule import EXACT, Rule
+from xflow.rewriting.rule import EXACT, KEYS, NOTES, Rule
 
 HIGHEST_RANK = 12
 """The largest rank that a rule may name."""
@@ -23,12 +23,6 @@ MOST_NAMES = 64
 
 LONGEST_NAME = 200
 """Most characters of a rule's name; the generator's have up to a hundred."""
-
-_NOTES = ("set", "proof", "numerics")
-_KEYS = (
-    *("in", "param", "rank", "from", "to", "where", "reverse", "types", "exact", "limits"),
-    *_NOTES,
-)
 
 
 def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> list[Rule]:
@@ -55,7 +49,7 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
             continue
         key, _, rest = line.strip().partition(" ")
         depth = len(line) - len(line.lstrip())
-        if depth > indented and last in stanza and key not in ("rule", *_KEYS):
+        if depth > indented and last in stanza and key not in ("rule", *KEYS):
             key, rest = last, f"{stanza.pop(last)} {line.strip()}"
         else:
             indented, last = depth, key
@@ -64,11 +58,11 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
                 yield start, stanza
             start, stanza = number, {"rule": rest.strip()}
             last = ""  # the name is one word
-        elif not stanza or key not in _KEYS or not line[0].isspace():
+        elif not stanza or key not in KEYS or not line[0].isspace():
             raise RuleFileError(
                 f"{shortened(key)!r} is no line of a rule",
                 f"{source}:{number}",
-                f"expected one of: rule, {', '.join(_KEYS)}",
+                f"expected one of: rule, {', '.join(KEYS)}",
             )
         elif len(rest) > LENGTH:
             what = f"a line of {len(rest):,} characters, where {LENGTH:,} are allowed"
@@ -114,7 +108,7 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
             ranks,
             _conditions(stanza.get("where", "")),
             None if reverse is None else () if reverse == "always" else _conditions(reverse),
-            {key: stanza[key] for key in _NOTES if key in stanza},
+            {key: " ".join(stanza[key].split()) for key in NOTES if key in stanza},
             types,
             words[-1:] == ["..."],
             exact,
@@ -133,7 +127,7 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
             pass
     except RuleFileError as error:
         raise RuleFileError(error.what, f"{where}, rule {name}", error.do) from None
-    except (ShapeError, SizeError, SyntaxError, ValueError, KeyError) as error:
+    except (ShapeError, SizeError, SyntaxError, ValueError, LookupError) as error:
         raise RuleFileError(shortened(str(error), 400), f"{where}, rule {name}") from None
     except ZeroDivisionError:
         raise RuleFileError("it divides by zero", f"{where}, rule {name}") from None
