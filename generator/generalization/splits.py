@@ -85,11 +85,14 @@ def _rule_of_parts(rule: Rule) -> Rule | None:
     whole = joining.visit(right)
     firsts = {each.first: each for each in joining.found}
     seconds = {each.second: each for each in joining.found}
-    read = [*map(_names, left.elts), _names(whole), joining.alone]
-    strangers = [seconds.keys(), firsts.keys(), seconds.keys(), firsts.keys()]
-    if not joining.found or any(a & b for a, b in zip(read, strangers, strict=True)):
+    one, other = left.elts
+    if not joining.found or firsts.keys() & seconds.keys():
         return None
-    pieces = [_Parting(firsts, 0).visit(left.elts[0]), _Parting(seconds, 1).visit(left.elts[1])]
+    if joining.alone & (firsts.keys() | seconds.keys()):
+        return None
+    if _names(one) & seconds.keys() or _names(other) & firsts.keys():
+        return None
+    pieces = [_Parting(firsts, 0).visit(one), _Parting(seconds, 1).visit(other)]
     sorts = parse_sorts(rule.inputs)
     inputs = []
     for name, dims in parse_inputs(rule.inputs):

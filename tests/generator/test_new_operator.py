@@ -50,7 +50,7 @@ def _declared(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.register(Shrink)
 
 
-SHRINK, AT_ZERO_TOO = "Shrink({}, bias=1/4, lambd=1/2)", "Shrink({}, bias=1/4, lambd=-1)"
+SHRINK, NOT_0_AT_0 = "Shrink({}, bias=1/4, lambd=1/2)", "Shrink({}, bias=1/4, lambd=-1)"
 MOVES = {
     "Transpose": ("x[a, b]", "Transpose({}, perm=[1, 0])"),
     "Transpose of images": ("x[a, b, c, d]", "Transpose({}, perm=[0, 2, 3, 1])"),
@@ -97,10 +97,10 @@ def test_it_passes_what_joins_parts() -> None:
 
 
 def test_what_is_not_0_at_0_does_not_pass_borders() -> None:
-    rule = past("Pad", AT_ZERO_TOO)
+    rule = past("Pad", NOT_0_AT_0)
     assert isinstance(derive_claim(rule, DATABASE, 2), NotDerived)
     assert isinstance(prove(rule), Refuted)
-    assert isinstance(derive_claim(past("Gather", AT_ZERO_TOO), DATABASE, 2), Derived)
+    assert isinstance(derive_claim(past("Gather", NOT_0_AT_0), DATABASE, 2), Derived)
 
 
 @pytest.mark.parametrize("outer", ["ReduceSum({}, axes=[1], keepdims=1)", "Add({}, x)", "Exp({})"])

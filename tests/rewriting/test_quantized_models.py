@@ -57,8 +57,7 @@ def forms(model: onnx.ModelProto) -> Iterator[tuple[Imported, Graph]]:
     source = import_model(ir.from_proto(model))
     rules = [rule for rule in load_rules(default_directory()) if "Recoded" in rule.operators]
     for step in Steps(RuleIndex(rules), source.constants).of(source.graph):
-        mapping = dict(zip(step.before, step.after, strict=True))
-        yield source, replaced(source.graph, mapping)[0]
+        yield source, replaced(source.graph, step)[0]
 
 
 def feeds(channels: int) -> list[Array]:

@@ -23,6 +23,7 @@ from xflow.core.registry import (
     broadcast,
 )
 from xflow.core.size import Size, product
+from xflow.core.sorts import BOOL
 from xflow.core.spec import Index, Scalar
 
 
@@ -87,7 +88,7 @@ def made(name: str, *operands: Operand, **attributes: Attribute) -> Value:
     """The output of the operator `name`. Numbers have the type of the first value among `operands`
     that is not Boolean."""
     types = [operand.type.dtype for operand in operands if isinstance(operand, Value)]
-    dtype = next((each for each in types if each != "BOOL"), types[0])
+    dtype = next((each for each in types if each != BOOL), types[0])
 
     def value(operand: Operand) -> Value:
         if isinstance(operand, Value):

@@ -12,7 +12,7 @@ from xflow.core.fold import Folder, byte_size
 from xflow.core.graph import Graph, walk
 from xflow.core.limits import GROWTH
 from xflow.core.lineage import lineage
-from xflow.core.node import Node, Opaque, Value
+from xflow.core.node import Node, Opaque, TensorType, Value
 from xflow.core.registry import Array, Attribute, OnnxCall, Operator, is_concrete
 from xflow.core.size import Size
 from xflow.onnx.copying import copy_attribute, copy_meta, describe
@@ -355,24 +355,23 @@ class _ModelWriter(Writer):
             if known is not None and kind not in (known.type, UNKNOWN):
                 # The same operator with other inputs, of another type or of other sizes.
                 mine.type = ir.TensorType(ir.DataType[kind.dtype])
-                mine.shape = ir.Shape([self.dimension(size) for size in kind.shape])
+                mine.shape = self.known_shape(kind)
             elif theirs.shape is not None and not source.domain:
-                mine.shape = self.known_shape(theirs)
+                mine.shape = None if known is None else self.known_shape(known.type)
             mine.name = theirs.name if inherit or not theirs.name else self.fresh(theirs.name)
         self.made.update(zip(node.outputs, copy.outputs, strict=False))
         self.order[copy] = self.numbers[source]
         self.nodes.append(copy)
 
-    def known_shape(self, source: ir.Value) -> ir.Shape | None:
+    def known_shape(self, kind: TensorType) -> ir.Shape | None:
         """The shape of a value as far as inference knows it, whatever the model declares.
 
         The runtime reuses the memory of a value for another that is declared to have the same
         sizes. Where a declaration is wrong, whether that happens depends on the nodes around.
         """
-        value = self.imported.values.get(source)
-        if value is None or value.type == UNKNOWN:
+        if kind == UNKNOWN:
             return None
-        return ir.Shape([self.dimension(size) for size in value.shape])
+        return ir.Shape([self.dimension(size) for size in kind.shape])
 
     def put_leaf(self, value: Value, source: ir.Value) -> None:
         self.made[value] = self.leaf(source)

@@ -34,6 +34,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
+from itertools import starmap
 
 from xflow.core.errors import RuleFileError
 from xflow.core.graph import walk
@@ -153,7 +154,7 @@ class Rule:
     @cached_property
     def statement(self) -> str:
         """What it says, as a stanza without its name and notes, which say nothing of its sides."""
-        return "\n".join(("rule rule", *(f"  {key:<9}{text}" for key, text in self._lines()), ""))
+        return "\n".join(("rule rule", *starmap(_line, self._lines()), ""))
 
     @property
     def is_base(self) -> bool:
@@ -216,10 +217,14 @@ class Rule:
     def __str__(self) -> str:
         lines = [f"rule {self.name}"]
         for key, text in (*self._lines(), *self.notes.items()):
-            first, *others = _wrapped(text) or [""]
-            lines.append(f"  {key:<{INDENTED - 2}}{first}".rstrip())
+            first, *others = _wrapped(text)
+            lines.append(_line(key, first).rstrip())
             lines += [f"{'':{INDENTED + 2}}{part}" for part in others]
         return "\n".join(lines) + "\n"
+
+
+def _line(key: str, text: str) -> str:
+    return f"  {key:<{INDENTED - 2}}{text}"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -231,7 +236,7 @@ def _wrapped(text: str) -> list[str]:
     room = WIDTH - INDENTED
     for piece in re.split(r"(?<=[,;]) ", text):
         fits = parts and len(parts[-1]) + 1 + len(piece) <= room
-        if fits or (parts and _begins_a_line(piece)):
+        if fits or (parts and begins_a_line(piece)):
             parts[-1] += f" {piece}"
         else:
             room = WIDTH - INDENTED - (2 if parts else 0)
@@ -239,7 +244,8 @@ def _wrapped(text: str) -> list[str]:
     return parts
 
 
-def _begins_a_line(text: str) -> bool:
+def begins_a_line(text: str) -> bool:
+    """Whether a line of a rule file that reads so does not go on with the one before it."""
     first, _, _ = text.strip().partition(" ")
     return not first or first.startswith("#") or first in ("rule", *KEYS)
 

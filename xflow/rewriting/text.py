@@ -10,7 +10,7 @@ from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.expressions import LENGTH, expression, shortened
 from xflow.core.sorts import HOLDS_FOR
 from xflow.rewriting.declarations import parse_inputs
-from xflow.rewriting.rule import EXACT, KEYS, NOTES, Rule
+from xflow.rewriting.rule import EXACT, KEYS, NOTES, Rule, begins_a_line
 
 HIGHEST_RANK = 12
 """The largest rank that a rule may name."""
@@ -49,7 +49,7 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
             continue
         key, _, rest = line.strip().partition(" ")
         depth = len(line) - len(line.lstrip())
-        if depth > indented and last in stanza and key not in ("rule", *KEYS):
+        if depth > indented and last in KEYS and not begins_a_line(line):
             key, rest = last, f"{stanza.pop(last)} {line.strip()}"
         else:
             indented, last = depth, key
@@ -57,7 +57,6 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
             if stanza:
                 yield start, stanza
             start, stanza = number, {"rule": rest.strip()}
-            last = ""  # the name is one word
         elif not stanza or key not in KEYS or not line[0].isspace():
             raise RuleFileError(
                 f"{shortened(key)!r} is no line of a rule",

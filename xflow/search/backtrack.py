@@ -239,8 +239,7 @@ class Explorer:
                     break
             else:
                 break
-            mapping = dict(zip(admitted.before, admitted.after, strict=True))
-            after, moved = replaced(state.graph, mapping)
+            after, moved = replaced(state.graph, admitted)
             made = {moved.get(node, node) for node in made} | set(admitted.made)
             path = (*state.path, rule)
             cost = self._price(after) + self.policy.step_s * len(path)
@@ -267,7 +266,7 @@ class Explorer:
             if further is None:
                 break
             step = further
-            graph, shifted = replaced(graph, dict(zip(step.before, step.after, strict=True)))
+            graph, shifted = replaced(graph, step)
         assert state.origin is not None
         if state.origin[0] is before or self.steps.key(state.graph) in seen:
             return None
@@ -284,8 +283,8 @@ class Explorer:
         if step.moves > 0:
             values = (value for node in carried for value in node.outputs)
             places = {user for value in values for user in graph.users.get(value, ())}
-        for node in graph.nodes:
-            for candidate in self.steps.candidates_from(node, graph) if node in places else ():
+        for node in (each for each in graph.nodes if each in places):
+            for candidate in self.steps.candidates_from(node, graph):
                 found = candidate.step
                 if found.moves != step.moves or carried.isdisjoint(found.match.nodes):
                     continue
@@ -316,8 +315,7 @@ class Explorer:
                 told = following.shrinks or following.lightens or step.fills or all_steps
                 if not (told or self._moves_inside(following)) or made.isdisjoint(following.near):
                     continue
-                mapping = dict(zip(following.before, following.after, strict=True))
-                graph, _ = replaced(after, mapping)
+                graph, _ = replaced(after, following)
                 if self.steps.key(graph) not in seen and self.steps.admitted(candidate, after):
                     least = min(least, self._price(graph))
         return least
@@ -358,8 +356,7 @@ class Explorer:
                 continue
             if any(map(found.is_like, doubted)):
                 continue
-            mapping = dict(zip(found.before, found.after, strict=True))
-            after, moved = replaced(state.graph, mapping)
+            after, moved = replaced(state.graph, found)
             key = self.steps.key(after)
             step = None if key in seen else self.steps.admitted(candidate, state.graph)
             if step is None:

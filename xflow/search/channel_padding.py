@@ -236,7 +236,7 @@ class _Draft:
 
     def make(self, step: Step) -> None:
         """Make a step; the nodes that it adds are the wave's own."""
-        graph, moved = replaced(self.state.graph, dict(zip(step.before, step.after, strict=True)))
+        graph, moved = replaced(self.state.graph, step)
         self.waves.count(len(graph.nodes) / MADE)
         path = self.state.path
         if step.rule not in path:

@@ -7,7 +7,7 @@ are shared by all graphs that contain them, so it is cached.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -469,9 +469,9 @@ class Steps:
                 )
 
 
-def replaced(graph: Graph, mapping: Mapping[Value, Value]) -> tuple[Graph, dict[Node, Node]]:
-    """`graph` with values replaced, and the new nodes by those that read them."""
-    new = dict(mapping)
+def replaced(graph: Graph, step: Step) -> tuple[Graph, dict[Node, Node]]:
+    """`graph` with the values replaced that a step replaces, and the new nodes by those before."""
+    new = dict(zip(step.before, step.after, strict=True))
     changed = new.keys()
     moved: dict[Node, Node] = {}
     for node in graph.nodes:
