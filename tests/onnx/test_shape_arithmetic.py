@@ -21,6 +21,7 @@ from xflow.onnx.exporter import export_model
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.shape_arithmetic import cut_shape
+from xflow.onnx.writer import UnwritableError
 
 HEADS, WIDTH = 3, 12
 
@@ -157,6 +158,67 @@ def test_sizes_that_the_model_does_not_compute_are_read_off_its_inputs() -> None
         np.testing.assert_array_equal(run(after, given), run(model, given))
     (added,) = imported(after).graph.outputs
     assert added.node.inputs[1].node.attributes["shape"] == (symbol("n"), symbol("s"))
+
+
+@pytest.mark.parametrize("opset", [18, 13])
+def test_parts_of_dynamic_extents_are_written_and_read_back(opset: int) -> None:
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
+        g (float[n, s] x, float[m, s] z) => (float[n, s] y, float[m, s] v)
+        {{ y = Relu(x) v = Relu(z) }}""")
+    source = imported(model)
+    old = source.graph.outputs
+    inputs = [value.node.inputs[0] for value in old]
+    (both,) = apply("Concat", inputs, {"axis": 0})
+    (active,) = apply("Relu", [both], {})
+    parts = (symbol("n"), symbol("m"))
+    new = apply("Split", [active], {"axis": 0, "split": parts})
+    graph = source.graph.replace(dict(zip(old, new, strict=True)))
+    after = ir.to_proto(export_model(source, graph))
+    onnx.checker.check_model(after, full_check=True)
+    for rows, others in ((2, 5), (1, 1), (0, 3), (3, 0)):
+        random = np.random.default_rng(1)
+        feeds = {
+            "x": random.standard_normal((rows, 4), np.float32),
+            "z": random.standard_normal((others, 4), np.float32),
+        }
+        for found, expected in zip(run_model(after, feeds), run_model(model, feeds), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    again = imported(after)
+    assert again.graph.outputs[1].node.op == new[1].node.op
+    assert again.graph.outputs[1].node.attributes == new[1].node.attributes
+    assert again.graph.outputs[1].shape == (symbol("m"), symbol("s"))
+
+
+def test_parts_of_dynamic_extents_have_no_form_before_they_could_be_computed() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 6, opset_import: ["" : 11]>
+        g (float[n, s] x, float[m, s] z) => (float[n, s] y, float[m, s] v)
+        { y = Relu(x) v = Relu(z) }""")
+    source = imported(model)
+    old = source.graph.outputs
+    (both,) = apply("Concat", [value.node.inputs[0] for value in old], {"axis": 0})
+    (active,) = apply("Relu", [both], {})
+    new = apply("Split", [active], {"axis": 0, "split": (symbol("n"), symbol("m"))})
+    with pytest.raises(UnwritableError, match="Split has no ONNX form at opset 11"):
+        export_model(source, source.graph.replace(dict(zip(old, new, strict=True))))
+
+
+@pytest.mark.parametrize(("written", "opset"), [("", 13), ("num_outputs = 2", 18)])
+def test_equal_parts_of_a_dynamic_extent_have_known_sizes(written: str, opset: int) -> None:
+    attributes = f"<axis = 1, {written}>" if written else "<axis = 1>"
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
+        g (float[n, s] x) => (float[n, s] y)
+        {{ k = Concat<axis = 1>(x, x) p, q = Split{attributes}(k) y = Mul(p, q) }}""")
+    (product,) = imported(model).graph.outputs
+    split = product.node.inputs[0].node
+    assert isinstance(split.op, Operator)
+    assert split.attributes["split"] == (symbol("s"), symbol("s"))
+
+
+def test_unequal_parts_of_a_dynamic_extent_stay_opaque() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n, s] x) => (float[n, p] y) { y, z = Split<axis = 1, num_outputs = 2>(x) }""")
+    (part,) = imported(model).graph.outputs
+    assert isinstance(part.node.op, Opaque)
 
 
 @pytest.mark.parametrize("opset", [17, 13])

@@ -209,6 +209,10 @@ class Operator:
     """Whether it stands in rules for any operator with some property, and no model has it."""
     examples: ClassVar[Sequence[Example]] = ()
 
+    def with_computed(self, attributes: Attributes, opset: int) -> OnnxCall | None:
+        """The ONNX node that takes the attribute in `computed` as an input; None if none does."""
+        return OnnxCall(self.op_type, opset, self.domain)
+
     def stands_for(self, op: object, attributes: Attributes, dtype: str) -> bool:
         """Whether nodes of `op` with these attributes, of elements of that type, may be where a
         rule has this operator.

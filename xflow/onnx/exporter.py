@@ -13,7 +13,7 @@ from xflow.core.graph import Graph, walk
 from xflow.core.limits import GROWTH
 from xflow.core.lineage import lineage
 from xflow.core.node import Node, Opaque, TensorType, Value
-from xflow.core.registry import Array, Attribute, OnnxCall, Operator, is_concrete
+from xflow.core.registry import Array, Attribute, Operator, is_concrete
 from xflow.core.size import Size
 from xflow.onnx.copying import copy_attribute, copy_meta, describe
 from xflow.onnx.freeze import CONSTANTS
@@ -169,7 +169,9 @@ class _ModelWriter(Writer):
         sources = [source for source in known if source.type.dtype == "INT64"]
         if position != len(value.node.inputs):
             return None
-        call = OnnxCall(op.op_type, self.opsets[op.domain], op.domain)
+        call = op.with_computed(value.node.attributes, self.opsets[op.domain])
+        if call is None:
+            return None
         found = self.told(sizes)
         usable = [source for source in sources if found is None or self.is_at_hand(source)]
         if usable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,12 @@ from xflow.core.registry import (
     register,
     require,
 )
-from xflow.core.size import Size
+from xflow.core.size import Size, divide
 from xflow.core.spec import Index, Scalar, where
 from xflow.ops.shape import Movement, Understood
+
+SPLIT_IS_INPUT = 13
+"""The first opset in which Split takes the extents as an input."""
 
 
 @register
@@ -102,6 +106,7 @@ class Split(Movement):
     name = op_type = "Split"
     since = 2
     attributes = declare(axis=AttributeSpec(Kind.AXIS, 0), split=AttributeSpec(Kind.INTS))
+    computed = MappingProxyType({"split": 1})
     examples = (
         Example(((5, 2),), {"axis": 0, "split": (2, 3)}),
         Example(((2, 6),), {"axis": 1, "split": (1, 2, 3)}),
@@ -144,12 +149,15 @@ class Split(Movement):
             return None
         along = normalise_attribute(Kind.AXIS, call.attributes.get("axis", 0), len(source))
         assert isinstance(along, int)
+        extents: Shape
         if "split" in call.attributes:
             extents = tuple(int(n) for n in call.attributes["split"])
-        elif len(call.shapes) > 1 and call.shapes[1] is not None:
-            if 1 not in call.constants:
-                return None
+        elif 1 in call.constants:
             extents = tuple(int(n) for n in call.constants[1].reshape(-1))
+        elif 1 in call.computed:
+            extents = call.computed[1]
+        elif len(call.shapes) > 1 and call.shapes[1] is not None:
+            return None
         else:
             found = _equal_parts(source[along], call)
             if found is None:
@@ -164,17 +172,25 @@ class Split(Movement):
             return None
         plain: dict[str, Any] = {"axis": attributes["axis"]}
         extents = list(integers(attributes, "split"))
-        if opset < 13:
+        if opset < SPLIT_IS_INPUT:
             return OnnxCall("Split", opset, "", {**plain, "split": extents}, tuple(shapes))
         constants = {1: np.asarray(extents, dtype=np.int64)}
         return OnnxCall("Split", opset, "", plain, tuple(shapes), constants)
 
+    def with_computed(self, attributes: Attributes, opset: int) -> OnnxCall | None:
+        if opset < SPLIT_IS_INPUT:
+            return None
+        return OnnxCall("Split", opset, "", {"axis": attributes["axis"]})
 
-def _equal_parts(extent: Size, call: OnnxCall) -> tuple[int, ...] | None:
+
+def _equal_parts(extent: Size, call: OnnxCall) -> Shape | None:
     """The extents of a Split that names none: equal, since opset 18 the last may be smaller."""
     count = call.attributes.get("num_outputs", call.outputs)
-    if not isinstance(extent, int) or count != call.outputs or count < 1:
+    if count != call.outputs or count < 1:
         return None
+    if not isinstance(extent, int):
+        each, rest = divide(extent, count)
+        return (each,) * count if rest == 0 else None
     part = -(-extent // count)
     last = extent - part * (count - 1)
     if last < 0 or (last != part and call.opset < 18):
