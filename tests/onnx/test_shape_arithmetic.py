@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from runtime import run_model
 
 import xflow
+from xflow.core.graph import Graph
 from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
 from xflow.core.size import symbol, symbols
@@ -160,19 +161,22 @@ def test_sizes_that_the_model_does_not_compute_are_read_off_its_inputs() -> None
     assert added.node.inputs[1].node.attributes["shape"] == (symbol("n"), symbol("s"))
 
 
-@pytest.mark.parametrize("opset", [18, 13])
-def test_parts_of_dynamic_extents_are_written_and_read_back(opset: int) -> None:
+def in_parts(opset: int) -> tuple[onnx.ModelProto, Imported, Graph]:
+    """A model of two Relu, and the same as one Relu of both inputs, whose result is split."""
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
         g (float[n, s] x, float[m, s] z) => (float[n, s] y, float[m, s] v)
         {{ y = Relu(x) v = Relu(z) }}""")
     source = imported(model)
     old = source.graph.outputs
-    inputs = [value.node.inputs[0] for value in old]
-    (both,) = apply("Concat", inputs, {"axis": 0})
+    (both,) = apply("Concat", [value.node.inputs[0] for value in old], {"axis": 0})
     (active,) = apply("Relu", [both], {})
-    parts = (symbol("n"), symbol("m"))
-    new = apply("Split", [active], {"axis": 0, "split": parts})
-    graph = source.graph.replace(dict(zip(old, new, strict=True)))
+    new = apply("Split", [active], {"axis": 0, "split": (symbol("n"), symbol("m"))})
+    return model, source, source.graph.replace(dict(zip(old, new, strict=True)))
+
+
+@pytest.mark.parametrize("opset", [18, 13])
+def test_parts_of_dynamic_extents_are_written_and_read_back(opset: int) -> None:
+    model, source, graph = in_parts(opset)
     after = ir.to_proto(export_model(source, graph))
     onnx.checker.check_model(after, full_check=True)
     for rows, others in ((2, 5), (1, 1), (0, 3), (3, 0)):
@@ -183,31 +187,25 @@ def test_parts_of_dynamic_extents_are_written_and_read_back(opset: int) -> None:
         }
         for found, expected in zip(run_model(after, feeds), run_model(model, feeds), strict=True):
             np.testing.assert_array_equal(found, expected)
-    again = imported(after)
-    assert again.graph.outputs[1].node.op == new[1].node.op
-    assert again.graph.outputs[1].node.attributes == new[1].node.attributes
-    assert again.graph.outputs[1].shape == (symbol("m"), symbol("s"))
+    second = imported(after).graph.outputs[1]
+    assert second.node.op == graph.outputs[1].node.op
+    assert second.node.attributes == graph.outputs[1].node.attributes
+    assert second.shape == (symbol("m"), symbol("s"))
 
 
 def test_parts_of_dynamic_extents_have_no_form_before_they_could_be_computed() -> None:
-    model = onnx.parser.parse_model("""<ir_version: 6, opset_import: ["" : 11]>
-        g (float[n, s] x, float[m, s] z) => (float[n, s] y, float[m, s] v)
-        { y = Relu(x) v = Relu(z) }""")
-    source = imported(model)
-    old = source.graph.outputs
-    (both,) = apply("Concat", [value.node.inputs[0] for value in old], {"axis": 0})
-    (active,) = apply("Relu", [both], {})
-    new = apply("Split", [active], {"axis": 0, "split": (symbol("n"), symbol("m"))})
+    _, source, graph = in_parts(11)
     with pytest.raises(UnwritableError, match="Split has no ONNX form at opset 11"):
-        export_model(source, source.graph.replace(dict(zip(old, new, strict=True))))
+        export_model(source, graph)
 
 
-@pytest.mark.parametrize(("written", "opset"), [("", 13), ("num_outputs = 2", 18)])
-def test_equal_parts_of_a_dynamic_extent_have_known_sizes(written: str, opset: int) -> None:
-    attributes = f"<axis = 1, {written}>" if written else "<axis = 1>"
+@pytest.mark.parametrize(
+    ("opset", "attributes"), [(13, "axis = 1"), (18, "axis = 1, num_outputs = 2")]
+)
+def test_equal_parts_of_a_dynamic_extent_have_known_sizes(opset: int, attributes: str) -> None:
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
         g (float[n, s] x) => (float[n, s] y)
-        {{ k = Concat<axis = 1>(x, x) p, q = Split{attributes}(k) y = Mul(p, q) }}""")
+        {{ k = Concat<axis = 1>(x, x) p, q = Split<{attributes}>(k) y = Mul(p, q) }}""")
     (product,) = imported(model).graph.outputs
     split = product.node.inputs[0].node
     assert isinstance(split.op, Operator)

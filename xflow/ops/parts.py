@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from xflow.core.registry import (
 from xflow.core.size import Size, divide
 from xflow.core.spec import Index, Scalar, where
 from xflow.ops.shape import Movement, Understood
-
-SPLIT_IS_INPUT = 13
-"""The first opset in which Split takes the extents as an input."""
 
 
 @register
@@ -170,15 +167,16 @@ class Split(Movement):
     ) -> OnnxCall | None:
         if not is_concrete(attributes):
             return None
-        plain: dict[str, Any] = {"axis": attributes["axis"]}
         extents = list(integers(attributes, "split"))
-        if opset < SPLIT_IS_INPUT:
-            return OnnxCall("Split", opset, "", {**plain, "split": extents}, tuple(shapes))
+        call = self.with_computed(attributes, opset)
+        if call is None:
+            plain = {"axis": attributes["axis"], "split": extents}
+            return OnnxCall("Split", opset, "", plain, tuple(shapes))
         constants = {1: np.asarray(extents, dtype=np.int64)}
-        return OnnxCall("Split", opset, "", plain, tuple(shapes), constants)
+        return replace(call, shapes=tuple(shapes), constants=constants)
 
     def with_computed(self, attributes: Attributes, opset: int) -> OnnxCall | None:
-        if opset < SPLIT_IS_INPUT:
+        if opset < 13:  # the extents are an attribute
             return None
         return OnnxCall("Split", opset, "", {"axis": attributes["axis"]})
 
