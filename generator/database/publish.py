@@ -32,6 +32,8 @@ class Page:
     kept: Sequence[Kept]
     unknown: str = ""
     """Rules that were neither proved nor refuted, with their causes, as text."""
+    command: str = "xflow rules generate"
+    """What writes the file."""
 
 
 def prepare(out: Path) -> None:
@@ -61,11 +63,11 @@ def prepare(out: Path) -> None:
         raise OutputError(f"it cannot be written: {error.strerror}", str(out)) from None
 
 
-def publish(out: Path, families: Mapping[str, Page]) -> None:
+def publish(out: Path, families: Mapping[str, Page], base: Path | None = None) -> None:
     """Put the rules of `families` and their certificates into `out`, all at once.
 
-    Other families' files stay; certificates that belong to no rule of the folder are removed.
-    Raises OutputError.
+    Other families' files stay, and those of the folder `base` come with them if one is given;
+    certificates that belong to no rule of the folder are removed. Raises OutputError.
     """
     out = out.resolve()
     staging = _beside(out, _NEW)
@@ -74,6 +76,8 @@ def publish(out: Path, families: Mapping[str, Page]) -> None:
             shutil.copytree(out, staging, symlinks=True)
         else:
             staging.mkdir()
+        if base is not None:
+            _copy(base, staging)
         _fill(staging, families)
         _sync(staging)
         _exchange(staging, out)
@@ -92,7 +96,7 @@ def _fill(folder: Path, families: Mapping[str, Page]) -> None:
     certificates, unknown = folder / "certificates", folder / "unknown"
     certificates.mkdir(exist_ok=True)
     for family, page in families.items():
-        head = f"# {page.about}\n# Written by `xflow rules generate`; not by hand.\n\n"
+        head = f"# {page.about}\n# Written by `{page.command}`; not by hand.\n\n"
         text = "\n".join(str(item.rule) for item in page.kept)
         (folder / f"{family}.rules").write_text(head + text, encoding="utf-8")
         for item in page.kept:
@@ -108,6 +112,15 @@ def _fill(folder: Path, families: Mapping[str, Page]) -> None:
     for path in sorted(certificates.glob("*.json")):
         if path.stem not in names:
             path.unlink()
+
+
+def _copy(base: Path, folder: Path) -> None:
+    """Copy the files of a database, and nothing else that lies beside them."""
+    for kind in ("*.rules", "certificates/*.json", "unknown/*.txt"):
+        for path in sorted(base.glob(kind)):
+            to = folder / path.relative_to(base)
+            to.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, to)
 
 
 def _sync(folder: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from math import prod
+from math import inf, prod
 from typing import TypeAlias
 
 import numpy as np
@@ -33,26 +33,51 @@ DRAWS = 3
 """The least number of draws for a fingerprint."""
 ELEMENTS = 64
 """The least number of elements over all draws."""
+CALL = 100
+"""The elements that are computed in the time that it takes to apply an operator's `shape`."""
 MOST_CHOICES, MOST_OUTPUTS = 2**12, 2**4
 """Of one production."""
 
 
+class TooManyTermsError(Exception):
+    """A vocabulary has more terms than were asked for."""
+
+
 @without_collector
-def enumerate_terms(vocabulary: Vocabulary, seed: int, max_ops: int) -> Enumeration:
+def enumerate_terms(
+    vocabulary: Vocabulary,
+    seed: int,
+    max_ops: int,
+    *,
+    wanted: TensorType | None = None,
+    most: int | None = None,
+) -> Enumeration:
     """All terms within the limits of `vocabulary` and of at most `max_ops` operators that cost.
 
     A vocabulary whose sorts form a chain is enumerated to its own limits. One that is so deep that
-    float64 rounds is compared to seven digits, as functions are.
+    float64 rounds is compared to seven digits, as functions are. Of the largest terms those of the
+    type `wanted` are made alone, if one is given. Raises TooManyTermsError where it takes more than
+    `most`, if that is given: elements of terms, and `CALL` for each call that is tried.
     """
     if vocabulary.chain:
         max_ops = len(vocabulary.limits)
     try:
-        return _enumerate(vocabulary, seed, max_ops, vocabulary.exact)
+        return _enumerate(
+            vocabulary, seed, max_ops, exact=vocabulary.exact, wanted=wanted, most=most
+        )
     except InexactError:
-        return _enumerate(vocabulary, seed, max_ops, exact=False)
+        return _enumerate(vocabulary, seed, max_ops, exact=False, wanted=wanted, most=most)
 
 
-def _enumerate(vocabulary: Vocabulary, seed: int, max_ops: int, exact: bool) -> Enumeration:
+def _enumerate(
+    vocabulary: Vocabulary,
+    seed: int,
+    max_ops: int,
+    *,
+    exact: bool,
+    wanted: TensorType | None,
+    most: int | None,
+) -> Enumeration:
     evaluator = Evaluator(seed, draws_for(vocabulary), exact, vocabulary.drawn)
     free = [p for p in vocabulary.productions if p.result in vocabulary.free]
     needed = frozenset(sort for production in free for sort in production.args)
@@ -65,8 +90,12 @@ def _enumerate(vocabulary: Vocabulary, seed: int, max_ops: int, exact: bool) -> 
         for number, production in enumerate(vocabulary.productions):
             costs = production.result not in vocabulary.free
             below = (level[0] - costs, level[1] - (not costs))
+            before = len(state.pending)
             if min(below) >= 0:
+                state.wanted = wanted if level[0] == state.last and costs else None
+                state.limit = inf if most is None else most
                 _produce(state, number, below)
+            state.work += sum(segment.elements for segment, _ in state.pending[before:])
         close_level(state, level)
     state.found.classes = len(state.classes)
     state.found.exact = exact
@@ -238,7 +267,11 @@ def _add(
     if not len(order):
         return
     production = state.vocabulary.productions[number]
+    if state.work > state.limit:
+        raise TooManyTermsError(state.vocabulary.name)
     for place, call in _calls(state, number, tuple(pool.type for pool in pools)):
+        if state.wanted is not None and state.wanted not in call.types:
+            continue
         segment = Segment(call, pools, args, len(order), production.result)
         state.pending.append((segment, (order * MOST_CHOICES + place) * MOST_OUTPUTS))
 
@@ -252,6 +285,7 @@ def _calls(state: State, number: int, types: tuple[TensorType, ...]) -> list[tup
     if made is None:
         made = state.calls[number, types] = []
         production = state.vocabulary.productions[number]
+        state.work += CALL * len(production.choices)
         for place, attributes in enumerate(production.choices):
             try:
                 call = Call(production.op, attributes, types, production.then)

@@ -130,6 +130,11 @@ class Segment:
     def __len__(self) -> int:
         return self.count * self.outputs
 
+    @property
+    def elements(self) -> int:
+        """The elements of all terms at one draw."""
+        return self.count * sum(prod(self._shape(output)) for output in range(self.outputs))
+
     def type(self, output: int) -> TensorType:
         """The type of one output of every term."""
         if self.leaf is not None:

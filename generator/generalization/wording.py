@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain, count
 
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
@@ -184,7 +185,8 @@ class Wording:
     def _choose_names(self, taken: set[str]) -> None:
         def choose(name: str, options: Sequence[str]) -> None:
             if name not in self.names:
-                chosen = next(option for option in options if option not in taken)
+                numbered = (f"n{number}" for number in count(1))  # where letters do not suffice
+                chosen = next(each for each in chain(options, numbered) if each not in taken)
                 taken.add(chosen)
                 self.names[name] = symbol(chosen)
 

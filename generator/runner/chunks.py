@@ -97,6 +97,13 @@ def _code(proposal: Proposal) -> ProposalCode:
     return ProposalCode(encode((proposal.source, proposal.target)), tuple(proposal.points))
 
 
+@dataclass(frozen=True)
+class Equated:
+    """Terms that equal the region of a model."""
+
+    terms: tuple[Code, ...]
+
+
 _keys: dict[int, tuple[Vocabulary, str]] = {}
 
 

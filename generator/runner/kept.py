@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from xflow.generator.generalization.skeleton import Point
-from xflow.generator.runner.chunks import Consequence, Explored, Judged, ProposalCode
+from xflow.generator.runner.chunks import Consequence, Equated, Explored, Judged, ProposalCode
 from xflow.generator.runner.codec import Code
 from xflow.generator.runner.outcome import Outcome
 from xflow.generator.settle import Fate, Settled
@@ -24,7 +24,10 @@ from xflow.rewriting.rule import Rule
 
 KEPT: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (Outcome, Explored, ProposalCode, Code, Point, Judged, Settled, Rule, Consequence)
+    for kind in (
+        *(Outcome, Explored, Equated, ProposalCode, Code, Point),
+        *(Judged, Settled, Rule, Consequence),
+    )
 }
 """The classes whose objects can be kept: those of which the results of chunks are made."""
 

@@ -21,27 +21,34 @@ STEPS, STEPS_ASIDE = 3, 2
 follow; otherwise it is a gap."""
 
 MAX_NODES = 3_000
-"""Nodes of an e-graph at which saturation is given up; the proposal counts as no gap then, since
-where there are so many forms, rules are not missing."""
+"""Nodes of an e-graph at which saturation is given up. `is_gap` counts the proposal as no gap then,
+since where there are so many forms, rules are not missing."""
 
 
-def is_gap(source: Value, target: Value, database: Database) -> bool:
-    """Whether the rules do not lead from `source` to `target` within few steps."""
+def is_gap(source: Value, target: Value, database: Database, *, full_is_gap: bool = False) -> bool:
+    """Whether the rules do not lead from `source` to `target` within few steps.
+
+    `full_is_gap` is the answer where saturation is given up before.
+    """
     own = database.within([source, target])
-    return not (
-        _is_explained(source, target, own, STEPS)
-        or _is_explained(source, target, database, STEPS_ASIDE)
+    answers = (
+        _is_explained(source, target, rules, steps)
+        for rules, steps in ((own, STEPS), (database, STEPS_ASIDE))
     )
+    return not any(not full_is_gap if answer is None else answer for answer in answers)
 
 
-def _is_explained(source: Value, target: Value, database: Database, steps: int) -> bool:
+def _is_explained(source: Value, target: Value, database: Database, steps: int) -> bool | None:
+    """Whether rules lead from one to the other; None where there are too many forms to tell."""
     search = Saturation(database, [source, target], max_nodes=MAX_NODES)
     pairs = [(source, target)]
     for _ in range(steps):
-        if search.has_met(pairs) or search.is_full:
+        if search.has_met(pairs):
             return True
+        if search.is_full:
+            return None
         search.step()
-    return search.has_met(pairs) or search.is_full
+    return True if search.has_met(pairs) else None if search.is_full else False
 
 
 @lru_cache(maxsize=2)

@@ -8,7 +8,7 @@ names the application.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -266,6 +266,22 @@ def repeated(
 
     Over leaves that stand for the inputs, see `local_leaves`. Raises Unfounded.
     """
+    graphs = list(passed(surroundings, before, inputs, steps, where))
+    last = graphs[-1] if graphs else abstract(before, inputs, surroundings.ranges)
+    return last.outputs
+
+
+def passed(
+    surroundings: Surroundings,
+    before: Sequence[Value],
+    inputs: Sequence[Value],
+    steps: Sequence[Application],
+    where: str,
+) -> Iterator[Graph]:
+    """The part of a graph between `inputs` and `before` behind each of the steps, see `repeated`.
+
+    Raises Unfounded.
+    """
     ranges = surroundings.ranges
     own = dict(zip(local_leaves(inputs, ranges), inputs, strict=True))
 
@@ -281,7 +297,7 @@ def repeated(
         if rule is None:
             raise Unfounded(place, "there is no such rule")
         local = apply_step(local, step, rule, lookup, place, places=places)
-    return local.outputs
+        yield local
 
 
 def apply_step(

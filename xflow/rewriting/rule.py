@@ -55,7 +55,7 @@ WIDTH = 100
 INDENTED = 11
 """Columns in front of what a line says."""
 
-NOTES = ("set", "proof", "numerics")
+NOTES = ("set", "origin", "proof", "numerics")
 """Keys of lines that say nothing of the sides."""
 KEYS = (
     *("in", "param", "rank", "from", "to", "where", "reverse", "types", "exact", "limits"),
@@ -67,6 +67,8 @@ BITS, NUMBERS = "bits", "numbers"
 EXACT = (BITS, NUMBERS)
 """How sides may agree beyond what they are as real numbers, see above."""
 
+LEARNED = "learned"
+"""The origin of a rule that was found around a region of a model."""
 BASE = "base"
 """The line ``set`` of a rule that the search does without."""
 
@@ -165,6 +167,11 @@ class Rule:
     def is_searched(self) -> bool:
         """Whether the search uses it."""
         return self.notes.get("set") != BASE
+
+    @property
+    def origin(self) -> str:
+        """How it was found, where that is said: `LEARNED`."""
+        return self.notes.get("origin", "")
 
     def __hash__(self) -> int:
         # Rules are looked up thousands of times in a search: what tells them apart is enough.

@@ -10,7 +10,7 @@ from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.expressions import LENGTH, expression, shortened
 from xflow.core.sorts import HOLDS_FOR
 from xflow.rewriting.declarations import parse_inputs
-from xflow.rewriting.rule import EXACT, KEYS, NOTES, Rule, begins_a_line
+from xflow.rewriting.rule import EXACT, KEYS, LEARNED, NOTES, Rule, begins_a_line
 
 HIGHEST_RANK = 12
 """The largest rank that a rule may name."""
@@ -121,6 +121,9 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
                 f"{rule.notes['set']!r} is no set of rules",
                 do="write 'base', or 'search; follows from' and the names of rules",
             )
+        origin = rule.notes.get("origin", LEARNED)
+        if origin != LEARNED:
+            raise RuleFileError(f"{origin!r} is no origin of rules", do=f"write {LEARNED!r}")
         _ = rule.numerics  # a malformed line is an error at once
         for _ in rule.usable_instances() if checked else ():
             pass

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from xflow.cli.commands.rules import derive, generate, listing, recheck, show, verify
+from xflow.cli.commands.rules import derive, generate, learn, listing, recheck, show, verify
 from xflow.cli.parser import Commands, Parser, add_command, add_subcommands
 
-ACTIONS = (listing, show, generate, verify, recheck, derive)
+ACTIONS = (listing, show, generate, learn, verify, recheck, derive)
 
 
 def add(commands: Commands[Parser]) -> None:

@@ -1,0 +1,288 @@
+"""Forms of a region from which rules are stated: more general ones first.
+
+One elementwise operator among others becomes any of its kind; two axes that all operators treat
+alike become one, which stands for any number of them; a batch of one sample becomes a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from xflow.core.errors import ShapeError
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
+from xflow.core.registry import Attribute, Kind, Operator
+from xflow.core.size import Size, evaluate
+from xflow.generator.learning.regions import Region
+from xflow.generator.learning.sizes import LETTERS, inputs_of, shrunk
+from xflow.generator.runner.codec import Code, decode, encode
+from xflow.generator.vocabulary import Input
+from xflow.ops.schematic import is_function
+
+SPACE, BATCH = (1, 2, 3), (0, 1, 2)
+"""The numbers of axes that a vector stands for."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A term at small sizes, and how its axes are named in rules."""
+
+    root: Value
+    weights: frozenset[str]
+    reals: Mapping[Fraction, str]
+    dims: Mapping[str, str]
+    """For each leaf its axes, see `Input.dims`."""
+    ranks: tuple[int, ...] = (0,)
+
+    @property
+    def key(self) -> str:
+        """Equal for forms that state the same."""
+        leaves = Graph((self.root,)).leaves
+        types = "; ".join(
+            f"{each}:{each.type}:{self.dims[str(each)]}:{str(each) in self.weights}"
+            for each in leaves
+        )
+        return f"{self.root} | {types} | {self.ranks} | {sorted(self.reals.items())}"
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Its leaves as inputs of a vocabulary, with their axes under the names of this form."""
+        return tuple(
+            replace(item, dims=self.dims[item.name]) for item in inputs_of(self.root, self.weights)
+        )
+
+    def code(self) -> FormCode:
+        """This form as plain data."""
+        return FormCode(
+            encode((self.root,)),
+            tuple(sorted(self.weights)),
+            tuple(sorted(self.reals.items())),
+            tuple(sorted(self.dims.items())),
+            self.ranks,
+        )
+
+
+@dataclass(frozen=True)
+class FormCode:
+    """A form as plain data, which can be pickled and hashed."""
+
+    root: Code
+    weights: tuple[str, ...]
+    reals: tuple[tuple[Fraction, str], ...]
+    dims: tuple[tuple[str, str], ...]
+    ranks: tuple[int, ...]
+
+    def form(self) -> Form:
+        """The form of which this was made."""
+        (root,) = decode(self.root)
+        return Form(root, frozenset(self.weights), dict(self.reals), dict(self.dims), self.ranks)
+
+
+def forms(region: Region, seed: int) -> Iterator[list[Form]]:
+    """The forms of a region: for each term that it is seen as, those that state more first."""
+    wide = widened(region.root, region.weights)
+    for term in (schematic(wide), wide):
+        if term is not None:
+            made = list(_sized(term, region, seed))
+            if made:
+                yield made
+
+
+def _sized(term: Value, region: Region, seed: int) -> Iterator[Form]:
+    weights, reals = region.weights, region.reals
+    small = shrunk(term, weights, seed)
+    if small is None:
+        return
+    if all(_is_elementwise(node) for node in _operators(term)):
+        flat = _flat(small)
+        if flat is not None:
+            leaves = Graph((flat,)).leaves
+            dims = {str(each): "..." if each.shape else "" for each in leaves}
+            yield Form(flat, weights, reals, dims)
+    for drop, ranks in ((3, SPACE), (1, BATCH)):
+        less = without_axis(term, drop)
+        if less is None and drop == 1 and max(len(v.shape) for v in _values(term)) == 3:
+            less = term
+        fewer = None if less is None else shrunk(less, weights, seed)
+        if fewer is None:
+            continue
+        dims = {
+            str(each): _starred(len(each.shape), str(each) in weights, drop)
+            for each in Graph((fewer,)).leaves
+        }
+        if any("*" in text for text in dims.values()):
+            yield Form(fewer, weights, reals, dims, ranks)
+    yield Form(small, weights, reals, {str(v): _plain(len(v.shape)) for v in _leaves(small)})
+
+
+def _starred(rank: int, is_weight: bool, drop: int) -> str:
+    """The axes of a leaf of a term in which one axis stands for several."""
+    if rank == 3 and drop == 3:
+        return "O I *R" if is_weight else "N C *S"
+    return "*B n m" if rank == 3 and not is_weight else _plain(rank)
+
+
+def _leaves(root: Value) -> tuple[Value, ...]:
+    return Graph((root,)).leaves
+
+
+def _values(root: Value) -> list[Value]:
+    return [value for node in Graph((root,)).nodes for value in node.outputs]
+
+
+def _plain(rank: int) -> str:
+    return " ".join(LETTERS[axis] for axis in range(rank))
+
+
+def _operators(root: Value) -> list[Node]:
+    return [n for n in Graph((root,)).nodes if isinstance(n.op, Operator) and n.inputs]
+
+
+def _is_elementwise(node: Node) -> bool:
+    return isinstance(node.op, Operator) and node.op.elementwise
+
+
+def _flat(root: Value) -> Value | None:
+    """An elementwise term over leaves of one axis, or none."""
+
+    def shape(value: Value) -> tuple[int, ...]:
+        return () if prod(map(_number, value.shape)) == 1 else (5,)
+
+    return _rebuilt(root, shape, lambda node, args: node.attributes)
+
+
+def schematic(root: Value) -> Value | None:
+    """The term with the one elementwise operator among others as any operator of its kind.
+
+    None where there is none, or several that differ.
+    """
+    nodes = _operators(root)
+    found = [n for n in nodes if isinstance(n.op, Operator) and is_function(n.op)]
+    kinds = {(node.op, len(node.inputs), tuple(sorted(node.attributes.items()))) for node in found}
+    if len(kinds) != 1 or len(found) == len(nodes) or len(found[0].inputs) > 2:
+        return None
+    made: dict[Value, Value] = {}
+    for node in walk((root,)):
+        if not isinstance(node.op, Operator):
+            made[node.outputs[0]] = node.outputs[0]
+            continue
+        op = "Elementwise" if node in found else node.op
+        attributes = {} if node in found else node.attributes
+        args = [made[value] for value in node.inputs]
+        try:
+            outputs = apply(op, args, attributes, dtype=node.types[0].dtype)
+        except ShapeError:
+            return None
+        made.update(zip(node.outputs, outputs, strict=True))
+    return made[root]
+
+
+def widened(root: Value, weights: frozenset[str]) -> Value:
+    """The term at batches of two where it is stated for one alone, if it can be; else itself.
+
+    An extent of 1 stands for itself in every rule, and models are often exported for one sample.
+    """
+
+    def shape(value: Value) -> tuple[int, ...]:
+        now = tuple(map(_number, value.shape))
+        is_one = str(value) not in weights and len(now) > 2 and now[0] == 1
+        return (2, *now[1:]) if is_one else now
+
+    def attributes(node: Node, args: list[Value]) -> Mapping[str, Attribute]:
+        made = dict(node.attributes)
+        target = made.get("shape")
+        if args and isinstance(target, tuple) and target:
+            before, after = (prod(map(_number, v.shape)) for v in (node.inputs[0], args[0]))
+            if node.op.name == "Reshape":  # type: ignore[union-attr]
+                made["shape"] = (_number(target[0]) * after // before, *target[1:])
+            elif _number(target[0]) == 1 and after > before:
+                made["shape"] = (2, *target[1:])
+        return made
+
+    return _rebuilt(root, shape, attributes) or root
+
+
+def without_axis(root: Value, drop: int) -> Value | None:
+    """The term with axis `drop` of all tensors of four axes left out, where it can be.
+
+    Operators must treat it as they treat the axis before it.
+    """
+    leaves = Graph((root,)).leaves
+    if not any(len(each.shape) == 4 for each in leaves):
+        return None
+
+    def shape(value: Value) -> tuple[int, ...]:
+        now = tuple(map(_number, value.shape))
+        return (*now[:drop], *now[drop + 1 :]) if len(now) == 4 else now
+
+    def attributes(node: Node, args: list[Value]) -> Mapping[str, Attribute]:
+        assert isinstance(node.op, Operator)
+        wide = max(len(v.shape) for v in (*node.inputs, *node.outputs))
+        if wide < 4:
+            return node.attributes
+        if wide > 4:
+            raise ShapeError("more axes")
+        return {name: _less(node.op, name, value, drop) for name, value in node.attributes.items()}
+
+    return _rebuilt(root, shape, attributes)
+
+
+def _less(op: Operator, name: str, value: Attribute, drop: int) -> Attribute:
+    """An attribute without its entry for an axis of four. Raises ShapeError."""
+    kind = op.attributes[name].kind
+    if kind is Kind.AXIS:
+        if value == drop:
+            raise ShapeError("an axis that is left out")
+        return value - 1 if isinstance(value, int) and value > drop else value
+    if not isinstance(value, tuple):
+        return value
+    if kind is Kind.PERMUTATION:
+        if len(value) != 4:
+            return value
+        if value[drop] != drop or value[drop - 1] != drop - 1:
+            raise ShapeError("it is moved")
+        return tuple(v - (v > drop) for k, v in enumerate(value) if k != drop)  # type: ignore[operator]
+    if kind is Kind.AXES:
+        if (drop in value) != (drop - 1 in value):
+            raise ShapeError("an axis that is left out")
+        return tuple(v - (v > drop) for v in value if v != drop)  # type: ignore[operator]
+    if name in ("starts", "ends", "steps", "split"):
+        return value
+    if len(value) in (4, 8):
+        half = 4 if name == "pads" and len(value) == 8 else len(value)
+        if name == "pads" and len(value) == 4:  # of two axes of space, before and after
+            if drop != 3 or (value[0], value[2]) != (value[1], value[3]):
+                raise ShapeError("other borders")
+            return (value[0], value[2])
+        entries = [value[k : k + half] for k in range(0, len(value), half)]
+        return tuple(v for part in entries for k, v in enumerate(part) if k != drop)
+    if len(value) == 2 and drop == 3:
+        if value[0] != value[1] and name not in {"kernel_shape", "kernel"}:
+            raise ShapeError("another step")
+        return (value[0],)
+    return value
+
+
+def _rebuilt(root: Value, shape, attributes) -> Value | None:  # type: ignore[no-untyped-def]
+    """A term over leaves of other shapes, with other attributes; None where they do not suit."""
+    made: dict[Value, Value] = {}
+    try:
+        for node in walk((root,)):
+            if isinstance(node.op, Leaf):
+                (value,) = node.outputs
+                made[value] = leaf(node.op.key, TensorType(value.type.dtype, shape(value)))
+                continue
+            assert isinstance(node.op, Operator)
+            args = [made[value] for value in node.inputs]
+            given = attributes(node, args)
+            outputs = apply(node.op, args, given, dtype=node.types[0].dtype)
+            made.update(zip(node.outputs, outputs, strict=True))
+    except (ShapeError, ValueError, IndexError, ZeroDivisionError):
+        return None
+    return made[root]
+
+
+def _number(size: Size) -> int:
+    return evaluate(size, {})

@@ -1,0 +1,178 @@
+"""Derives rules from forms of regions, one after the other; enumeration and proofs run elsewhere.
+
+What follows from the known rules, or from those learned before, is not stated again. As in
+`derive`, only that is decided here, in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from xflow.core.deadline import NEVER, Deadline
+from xflow.core.graph import walk
+from xflow.core.node import Value
+from xflow.generator.derive import Derivation, Kept
+from xflow.generator.generalization.skeleton import take_apart
+from xflow.generator.learning.equals import Equal
+from xflow.generator.learning.forms import Form
+from xflow.generator.learning.numbers import operators_of
+from xflow.generator.learning.surroundings import FREE, Relations
+from xflow.generator.runner.chunks import Equated, Judge, Judged, Measure, ProposalCode, Settle
+from xflow.generator.runner.codec import decode, encode
+from xflow.generator.runner.desk import Desk, Steps, Ticket, Urgency, wait_for
+from xflow.generator.saturation.derivation import Derived, derive_claim
+from xflow.generator.saturation.directions import Database
+from xflow.generator.saturation.gaps import is_gap
+from xflow.generator.settle import Fate, Settled
+from xflow.generator.vocabulary import Vocabulary
+from xflow.rewriting.rule import LEARNED, Rule
+from xflow.verifier.proof.defined import is_partial_node
+
+NAME = LEARNED
+AHEAD = 16
+"""Regions around which terms are enumerated before their turn."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A region to learn from: its forms, those that state more first."""
+
+    forms: tuple[Form, ...]
+
+
+class LearnJob:
+    """Derives the rules that some lessons teach."""
+
+    def __init__(self, known: Sequence[Rule], desk: Desk, deadline: Deadline = NEVER) -> None:
+        self.result = Derivation(NAME)
+        self.done = self.total = 0
+        """Lessons of the present pass that are through, and how many it has."""
+        self.left = 0
+        """Lessons for which there was no time."""
+        self.desk = desk
+        self.deadline = deadline
+        self._relations = Relations.of(known)
+        self._database = Database.of(known)
+        self._seen = {(rule.inputs, rule.lhs, rule.rhs) for rule in known}
+        self._met: set[str] = set()
+        """Keys of the forms that were learned from."""
+
+    def steps(self, lessons: Iterable[Lesson]) -> Steps[Derivation]:
+        """Learn from all of them, as long as there is time."""
+        waiting = [lesson for lesson in lessons if lesson.forms[0].key not in self._met]
+        self.left, self.total = 0, len(waiting)
+        for self.done, lesson in enumerate(waiting):
+            if self.deadline.passed:
+                self.left = len(waiting) - self.done
+                break
+            for ahead in waiting[self.done : self.done + AHEAD]:
+                self._ask(ahead.forms[0], Urgency.SOON)
+            yield from self._learn(lesson)
+            yield True
+        self.result.counts["kept"] = len(self.result.kept)
+        return self.result
+
+    def named(self) -> list[Rule]:
+        """The rules that were learned, each under a name that no other rule has."""
+        rules = (item.rule for item in self.result.kept)
+        return [replace(rule, name=f"{NAME}-{number}") for number, rule in enumerate(rules)]
+
+    def _ask(self, form: Form, urgency: Urgency) -> Ticket[Equated]:
+        relatives = self._relations.relatives(operators_of((form.root,)))
+        return self.desk.ask(Equal(form.code(), relatives, self.desk.seed), NAME, urgency)
+
+    def _learn(self, lesson: Lesson) -> Steps[None]:
+        counts = self.result.counts
+        counts["regions"] += 1
+        for form in lesson.forms:
+            if form.key in self._met:
+                return
+            self._met.add(form.key)
+            ticket = self._ask(form, Urgency.NOW)
+            found = yield from wait_for(ticket)
+            self.desk.forget(ticket)
+            terms = [decode(code)[0] for code in found.terms]
+            stated = yield from self._state(form, terms)
+            if stated:
+                return
+
+    def _state(self, form: Form, terms: Sequence[Value]) -> Steps[bool]:
+        """Prove what the rules do not explain; whether all of it holds as generally as this."""
+        counts = self.result.counts
+        judges: list[tuple[Value, Judge]] = []
+        for term in terms:
+            counts["proposed"] += 1
+            if self._is_open(form.root, term):
+                judges.append((term, self._judge(form, term)))
+            else:
+                counts["derived"] += 1
+        tickets = [self.desk.ask(judge, NAME, Urgency.NOW) for _, judge in judges]
+        every = True
+        for (term, judge), ticket in zip(judges, tickets, strict=True):
+            judged: Judged = yield from wait_for(ticket)
+            self.desk.forget(ticket)
+            if not self._is_open(form.root, term):
+                counts["derived"] += 1
+                continue
+            every &= yield from self._accept(judge, judged)
+        return every
+
+    def _is_open(self, source: Value, target: Value) -> bool:
+        """Whether the rules do not show that two terms are equal, at the sizes of a form.
+
+        Where a term is not defined for all inputs, a derivation may pass through others that are
+        defined for fewer: that is decided about the rule, once it is proved.
+        """
+        if any(map(is_partial_node, walk([source, target]))):
+            return True
+        return is_gap(source, target, self._database, full_is_gap=True)
+
+    def _judge(self, form: Form, term: Value) -> Judge:
+        vocabulary = Vocabulary(
+            NAME,
+            form.inputs(),
+            (),
+            (),
+            free=FREE,
+            ranks=form.ranks,
+            reals=form.reals,
+            by_example=True,
+        )
+        _, point = take_apart(form.root, term, vocabulary)
+        proposal = ProposalCode(encode((form.root, term)), (point,))
+        return Judge(vocabulary, proposal, self.desk.seed)
+
+    def _accept(self, judge: Judge, judged: Judged) -> Steps[bool]:
+        """Keep the most general rule that is proved and new; False where none is proved."""
+        counts = self.result.counts
+        if not judged.settled:
+            counts["implausible"] += 1
+        settled = list(judged.settled)
+        waiting = list(judged.further)
+        while settled or waiting:
+            if not settled:
+                chunk = Settle(waiting.pop(0), self.desk.seed)
+                settled.append((yield from wait_for(self.desk.ask(chunk, NAME, Urgency.NOW))))
+            each = settled.pop(0)
+            counts[each.fate.value] += 1
+            if each.fate is Fate.UNKNOWN:
+                self.result.unknown.append((str(each.rule), each.reason))
+            if each.fate is Fate.PROVED:
+                if isinstance(derive_claim(each.rule, self._database, infer=False), Derived):
+                    counts["derived"] += 1
+                else:
+                    self._keep(each)
+                return True
+        return False
+
+    def _keep(self, settled: Settled) -> None:
+        if settled.identity in self._seen or settled.fate is not Fate.PROVED:
+            return
+        self._seen.add(settled.identity)
+        rule = replace(settled.rule, notes={"origin": NAME})
+        self.result.kept.append(Kept(rule, settled.certificate))
+        self._database = self._database.joined(Database.of(self.named()[-1:]))
+        self.desk.ask(Measure(str(settled.rule)), NAME, Urgency.LAST)
+        for split in settled.splits:
+            self._keep(split)

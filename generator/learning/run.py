@@ -1,0 +1,186 @@
+"""Learns rules from models, and writes them beside the rules that are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xflow.core.deadline import NEVER, Deadline
+from xflow.cost.machine import usable_cores
+from xflow.feeds.inputs import Shapes, default_shapes
+from xflow.generator.database.naming import name_rules
+from xflow.generator.database.publish import Page, prepare, publish
+from xflow.generator.derive import Derivation, Kept, add_costs, measure
+from xflow.generator.learning.job import NAME, LearnJob
+from xflow.generator.learning.lessons import Lessons, on_the_way
+from xflow.generator.report import unknown_text
+from xflow.generator.runner.codec import digest
+from xflow.generator.runner.desk import Desk, Steps, complete
+from xflow.generator.runner.journal import Journal, journal_folder
+from xflow.generator.runner.local import LocalEngine
+from xflow.generator.runner.memory import default_limit, workers_within
+from xflow.onnx.files import load_model
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
+from xflow.onnx.types import interface
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import load_rules
+from xflow.rewriting.text import parse_rules
+
+SEARCH_S = 20.0
+"""Seconds of work of a search by estimate, whose steps are learned from."""
+PASSES = 3
+"""How often what was learned is applied, and learned from again."""
+
+Tell = Callable[[str, Mapping[str, object]], None]
+"""Called at every step with what is done, and with numbers by their names."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was learned, and what became of all proposals."""
+
+    derivation: Derivation
+    kept: Sequence[Kept]
+    """The rules, by name."""
+    regions: int
+    left: int
+    """Regions for which there was no time."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Model:
+    name: str
+    imported: Imported
+    sizes: Mapping[str, int]
+
+
+def learn(
+    models: Sequence[Path],
+    out: Path,
+    *,
+    base: Path,
+    shapes: Shapes | None = None,
+    seed: int = 0,
+    minutes: float | None = None,
+    jobs: int | None = None,
+    max_memory: int | None = None,
+    tell: Tell = lambda phase, details: None,
+) -> Summary:
+    """Write the rules that the models teach to the database `out`, into ``learned.rules``.
+
+    The database is begun as a copy of `base` where it has no rules yet. What its rules imply, or
+    those that were learned before, is not stated again. `shapes` are those of dynamic inputs. After
+    that many `minutes` no further region is begun (None: all are learned from). A run that was
+    killed is taken up by the next one with the same models.
+
+    Raises ModelError, OutputError, RuleFileError, UsageError for too little memory, and WorkerError
+    for work that cannot be done.
+    """
+    start = time.monotonic()
+    deadline = NEVER if minutes is None else Deadline.after(60 * minutes)
+    prepare(out)
+    is_new = not out.exists() or not any(out.glob("*.rules"))
+    known = load_rules(base if is_new else out)
+    read = [_read(path, shapes) for path in models]
+    processes = jobs or usable_cores()
+    limit = max_memory or default_limit()
+    contents = digest(*(hashlib.sha256(path.read_bytes()).hexdigest() for path in models))
+    stated = digest(*(rule.statement for rule in known))
+    journal = Journal(journal_folder(seed, 0, (NAME, contents, stated)))
+    try:
+        engine = LocalEngine(workers_within(limit, processes), limit, journal.folder)
+        try:
+            desk = Desk(engine, seed, 0, journal)
+            job = LearnJob(known, desk, deadline)
+            regions = _in_passes(job, read, known, processes, tell)
+            complete(desk, {NAME: measure(job.result, desk)}, lambda name, made: None)
+        finally:
+            engine.close()
+        add_costs([job.result], desk)
+        kept = name_rules([job.result], known)[NAME]
+        before = [] if is_new else _learned_before(out, known)
+        names = ", ".join(path.name for path in models)
+        page = Page(
+            f"what models taught, the last ones: {names}",
+            sorted([*before, *kept], key=lambda item: item.rule.name),
+            unknown_text(job.result),
+            "xflow rules learn",
+        )
+        publish(out, {NAME: page}, base if is_new else None)
+    except BaseException:
+        journal.close()
+        raise
+    journal.delete()
+    return Summary(job.result, kept, regions, job.left, time.monotonic() - start)
+
+
+def _learned_before(out: Path, known: Sequence[Rule]) -> list[Kept]:
+    """The rules of an earlier run, with their certificates."""
+    path = out / f"{NAME}.rules"
+    if not path.exists():
+        return []
+    own = {rule.name for rule in parse_rules(path.read_text(encoding="utf-8"), str(path))}
+    certificates = out / "certificates"
+    return [
+        Kept(rule, json.loads((certificates / f"{rule.name}.json").read_text(encoding="utf-8")))
+        for rule in known
+        if rule.name in own
+    ]
+
+
+def _read(path: Path, shapes: Shapes | None) -> _Model:
+    model = load_model(path)
+    imported = import_model(model)
+    full = default_shapes(interface(model), shapes)
+    return _Model(path.name, imported, imported.sizes(full))
+
+
+def _in_passes(
+    job: LearnJob,
+    models: Sequence[_Model],
+    known: Sequence[Rule],
+    processes: int,
+    tell: Tell,
+) -> int:
+    """Learn from the models, and from what the rules make of them; how many regions there were."""
+    lessons = Lessons(job.desk.seed)
+    for model in models:
+        tell("read", {"model": model.name})
+        lessons.add(model.imported.graph, model.sizes, model.imported.constants)
+    for number in range(PASSES):
+        before = len(job.result.kept)
+        _complete(job, lessons, tell)
+        learned = job.named()
+        if job.deadline.passed or (number and len(job.result.kept) == before):
+            break
+        for model in models:
+            tell("search", {"model": model.name})
+            rules = [rule for rule in (*known, *learned) if rule.is_searched]
+            way = on_the_way(model.imported, model.sizes, rules, SEARCH_S, processes)
+            for graph, constants in way:
+                lessons.add(graph, model.sizes, constants)
+    return len(lessons)
+
+
+def _complete(job: LearnJob, lessons: Lessons, tell: Tell) -> None:
+    ordered = lessons.ordered()
+
+    def told() -> Steps[Derivation]:
+        steps = job.steps(ordered)
+        while True:
+            try:
+                moved = next(steps)
+            except StopIteration as end:
+                made: Derivation = end.value
+                return made
+            kept = len(job.result.kept)
+            tell("learn", {"region": job.done, "of": job.total, "rules": kept})
+            yield moved
+
+    complete(job.desk, {NAME: told()}, lambda name, made: None)
