@@ -24,7 +24,7 @@ LIMITS = (((1, 1, 1, 1), (0, 0, 0, 0)), ((2, 2, 2), (1, 1, 1), (2, 2)))
 LIMITS_OF_LARGE = (((1, 1, 1), (0, 0, 0), (1, 1)),)
 """The same around larger regions, which one or two operators may replace."""
 MOST_WORK = 600_000
-MOST_BETTER, MOST_OTHERS = 3, 3
+MOST_BETTER, MOST_OTHERS = 3, 2
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,29 @@ def equals(around: Surroundings, seed: int) -> list[Value]:
                 continue
             found |= dict.fromkeys(_equal(around.root, min(vocabulary.roots), made))
             break
-    own = cost(around.root, around.weights)
-    better = [each for each in found if cost(each, around.weights) < own]
-    others = [each for each in found if cost(each, around.weights) == own]
+    own, weights = cost(around.root, around.weights), around.weights
+    better = [each for each in found if cost(each, weights) < own]
+    others = [
+        each
+        for each in found
+        if cost(each, weights) == own and is_another_way(around.root, each, weights)
+    ]
     return [*better[:MOST_BETTER], *others[:MOST_OTHERS]]
+
+
+def is_another_way(one: Value, other: Value, weights: frozenset[str]) -> bool:
+    """Whether a term that costs as much as another may lead the search on.
+
+    It ends in another operator. A single operator is not made of views of weights.
+    """
+    if one.node.op is other.node.op:
+        return False
+    _, computed = cost(one, weights)
+    return computed > 1 or _count(other) <= _count(one)
+
+
+def _count(root: Value) -> int:
+    return sum(isinstance(node.op, Operator) for node in Graph((root,)).nodes)
 
 
 def cost(root: Value, weights: frozenset[str]) -> tuple[int, int]:
