@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-dynamic bench-cuda figures isolated rules verify yardsticks recall enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
+.PHONY: demo test lint types format bench bench-variants bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -81,6 +81,10 @@ yardsticks: $(VENV)/installed
 # Which of TASO's sound substitutions are in the database or follow from it, and by which rules.
 recall: $(VENV)/installed
 	$(BIN)/python benchmarks/recall.py
+
+# Rules that the benchmark's models use, deleted at random: how many are learned from these models.
+learning: $(VENV)/installed
+	$(BIN)/python benchmarks/learning.py
 
 # Graphs, classes, seconds and memory of enumeration over TASO's operators, and of every family at
 # two to four operators: what each depth adds.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from xflow.core.deadline import NEVER, Deadline
+from xflow.core.errors import WorkerError
 from xflow.core.graph import walk
 from xflow.core.node import Value
 from xflow.generator.derive import Derivation, Kept
@@ -28,6 +30,8 @@ from xflow.generator.settle import Fate, Settled
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.rule import LEARNED, Rule
 from xflow.verifier.proof.defined import is_partial_node
+
+Result = TypeVar("Result")
 
 NAME = LEARNED
 AHEAD = 16
@@ -50,6 +54,8 @@ class LearnJob:
         """Lessons of the present pass that are through, and how many it has."""
         self.left = 0
         """Lessons for which there was no time."""
+        self.failures: list[str] = []
+        """Why chunks of work failed, in words."""
         self.desk = desk
         self.deadline = deadline
         self._relations = Relations.of(known)
@@ -90,12 +96,24 @@ class LearnJob:
                 return
             self._met.add(form.key)
             ticket = self._ask(form, Urgency.NOW)
-            found = yield from wait_for(ticket)
-            self.desk.forget(ticket)
+            found = yield from self._result(ticket)
+            if found is None:
+                continue
             terms = [decode(code)[0] for code in found.terms]
             stated = yield from self._state(form, terms)
             if stated:
                 return
+
+    def _result(self, ticket: Ticket[Result]) -> Steps[Result | None]:
+        """What a chunk gives; None where it fails: others are learned from all the same."""
+        try:
+            return (yield from wait_for(ticket))
+        except WorkerError as error:
+            self.result.counts["failed"] += 1
+            self.failures.append(str(error))
+            return None
+        finally:
+            self.desk.forget(ticket)
 
     def _state(self, form: Form, terms: Sequence[Value]) -> Steps[bool]:
         """Prove what the rules do not explain; whether all of it holds as generally as this."""
@@ -110,8 +128,10 @@ class LearnJob:
         tickets = [self.desk.ask(judge, NAME, Urgency.NOW) for _, judge in judges]
         every = True
         for (term, judge), ticket in zip(judges, tickets, strict=True):
-            judged: Judged = yield from wait_for(ticket)
-            self.desk.forget(ticket)
+            judged = yield from self._result(ticket)
+            if judged is None:
+                every = False
+                continue
             if not self._is_open(form.root, term):
                 counts["derived"] += 1
                 continue
@@ -153,7 +173,10 @@ class LearnJob:
         while settled or waiting:
             if not settled:
                 chunk = Settle(waiting.pop(0), self.desk.seed)
-                settled.append((yield from wait_for(self.desk.ask(chunk, NAME, Urgency.NOW))))
+                more = yield from self._result(self.desk.ask(chunk, NAME, Urgency.NOW))
+                if more is None:
+                    return False
+                settled.append(more)
             each = settled.pop(0)
             counts[each.fate.value] += 1
             if each.fate is Fate.UNKNOWN:

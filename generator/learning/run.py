@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xflow.core.deadline import NEVER, Deadline
+from xflow.core.errors import UsageError
 from xflow.cost.machine import usable_cores
 from xflow.feeds.inputs import Shapes, default_shapes
 from xflow.generator.database.naming import name_rules
@@ -28,7 +29,7 @@ from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.types import interface
 from xflow.rewriting.rule import Rule
-from xflow.rewriting.store import load_rules
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.rewriting.text import parse_rules
 
 SEARCH_S = 20.0
@@ -50,6 +51,8 @@ class Summary:
     regions: int
     left: int
     """Regions for which there was no time."""
+    failures: Sequence[str]
+    """Why chunks of work failed, in words: what they would have taught is missing."""
     seconds: float
 
 
@@ -64,7 +67,7 @@ def learn(
     models: Sequence[Path],
     out: Path,
     *,
-    base: Path,
+    base: Path | None = None,
     shapes: Shapes | None = None,
     seed: int = 0,
     minutes: float | None = None,
@@ -74,23 +77,28 @@ def learn(
 ) -> Summary:
     """Write the rules that the models teach to the database `out`, into ``learned.rules``.
 
-    The database is begun as a copy of `base` where it has no rules yet. What its rules imply, or
+    The database is begun as a copy of `base`, or of xflow's own rules if that is None, unless there
+    are rules in it already. What its rules imply, or
     those that were learned before, is not stated again. `shapes` are those of dynamic inputs. After
     that many `minutes` no further region is begun (None: all are learned from). A run that was
     killed is taken up by the next one with the same models.
 
-    Raises ModelError, OutputError, RuleFileError, UsageError for too little memory, and WorkerError
-    for work that cannot be done.
+    Raises ModelError, OutputError, RuleFileError, UsageError for a `base` beside rules in `out` and
+    for too little memory, and WorkerError where no process can be started or stays alive.
     """
     start = time.monotonic()
     deadline = NEVER if minutes is None else Deadline.after(60 * minutes)
     prepare(out)
     is_new = not out.exists() or not any(out.glob("*.rules"))
+    if base is not None and not is_new:
+        what = "there are rules in this folder already, which are the known ones"
+        raise UsageError(what, str(out), "leave out --rules, or choose another folder")
+    base = base or default_directory()
     known = load_rules(base if is_new else out)
     read = [_read(path, shapes) for path in models]
     processes = jobs or usable_cores()
     limit = max_memory or default_limit()
-    contents = digest(*(hashlib.sha256(path.read_bytes()).hexdigest() for path in models))
+    contents = digest(*(_digest(path) for path in models))
     stated = digest(*(rule.statement for rule in known))
     journal = Journal(journal_folder(seed, 0, (NAME, contents, stated)))
     try:
@@ -117,7 +125,13 @@ def learn(
         journal.close()
         raise
     journal.delete()
-    return Summary(job.result, kept, regions, job.left, time.monotonic() - start)
+    spent = time.monotonic() - start
+    return Summary(job.result, kept, regions, job.left, job.failures, spent)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _learned_before(out: Path, known: Sequence[Rule]) -> list[Kept]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,13 +20,16 @@ from xflow.core.evaluation import run
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.generator.derive import Derivation
+from xflow.generator.learning.equals import Equal
 from xflow.generator.learning.forms import forms, schematic, widened, without_axis
 from xflow.generator.learning.job import LearnJob, Lesson
 from xflow.generator.learning.numbers import Numbers, Style
 from xflow.generator.learning.regions import Region, places, regions_of, siblings
 from xflow.generator.learning.sizes import shrunk
+from xflow.generator.runner.chunks import Chunk
 from xflow.generator.runner.desk import Desk, complete
 from xflow.generator.runner.engine import InlineEngine
+from xflow.generator.runner.outcome import Outcome
 from xflow.generator.saturation.derivation import Derived, derive_claim
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
@@ -182,7 +186,28 @@ class TestForms:
         assert first.code().form() == first
 
 
+class FailsOnConcat(InlineEngine):
+    """Runs chunks but those about a concatenation, which fail."""
+
+    def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
+        if isinstance(chunk, Equal) and "Concat" in chunk.about:
+            self.outcomes.put((key, Outcome(None, f"{chunk.about} fails")))
+        else:
+            super().submit(chunk, key, family, urgency)
+
+
 class TestLearning:
+    def test_a_region_that_cannot_be_learned_from_does_not_end_the_job(self) -> None:
+        x, y = tensor("x", 6, 7), tensor("y", 6, 7)
+        desk = Desk(FailsOnConcat(), 0, 0)
+        job = LearnJob(LESS, desk)
+        bad, good = op("Concat", x, y, axis=0), op("Mul", x, op("Reciprocal", y))
+        lessons = [Lesson(tuple(made)) for v in (bad, good) for made in forms(region(v), 0)]
+        complete(desk, {"learned": job.steps(lessons)}, lambda name, result: None)
+        assert follows(QUOTIENT, [*LESS, *(item.rule for item in job.result.kept)])
+        assert all("Concat" in text for text in job.failures)
+        assert job.failures
+
     def test_a_rule_that_is_missing_is_found_and_proved(self) -> None:
         x, y = tensor("x", 6, 7), tensor("y", 6, 7)
         rules = taught(LESS, region(op("Mul", x, op("Reciprocal", y))))

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         summary = learn(
             [Path(path) for path in options.models],
             out,
-            base=rules_folder(options.rules),
+            base=None if options.rules is None else rules_folder(options.rules),
             shapes=dict(options.input_shapes or ()),
             seed=options.seed,
             minutes=options.minutes,
@@ -96,6 +96,9 @@ def report(summary: Summary, out: Path) -> list[str]:
         f"{counted(summary.regions, 'region')} in {summary.seconds:.0f} s ({told}); they are in "
         f"{out}"
     )
+    if summary.failures:
+        failed = counted(len(summary.failures), "region")
+        lines.append(f"{failed} could not be learned from, first: {summary.failures[0]}")
     if summary.left:
         lines.append(f"{counted(summary.left, 'region')} left: give more --minutes")
     return lines
