@@ -6,7 +6,7 @@ alike become one, which stands for any number of them; a batch of one sample bec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -14,7 +14,7 @@ from math import prod
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
-from xflow.core.registry import Attribute, Kind, Operator
+from xflow.core.registry import Attribute, Attributes, Kind, Operator
 from xflow.core.size import Size, evaluate
 from xflow.generator.learning.regions import Region
 from xflow.generator.learning.sizes import LETTERS, inputs_of, shrunk
@@ -190,12 +190,13 @@ def widened(root: Value, weights: frozenset[str]) -> Value:
         is_one = str(value) not in weights and len(now) > 2 and now[0] == 1
         return (2, *now[1:]) if is_one else now
 
-    def attributes(node: Node, args: list[Value]) -> Mapping[str, Attribute]:
+    def attributes(node: Node, args: list[Value]) -> Attributes:
         made = dict(node.attributes)
         target = made.get("shape")
         if args and isinstance(target, tuple) and target:
             before, after = (prod(map(_number, v.shape)) for v in (node.inputs[0], args[0]))
-            if node.op.name == "Reshape":  # type: ignore[union-attr]
+            assert isinstance(node.op, Operator)
+            if node.op.name == "Reshape":
                 made["shape"] = (_number(target[0]) * after // before, *target[1:])
             elif _number(target[0]) == 1 and after > before:
                 made["shape"] = (2, *target[1:])
@@ -217,7 +218,7 @@ def without_axis(root: Value, drop: int) -> Value | None:
         now = tuple(map(_number, value.shape))
         return (*now[:drop], *now[drop + 1 :]) if len(now) == 4 else now
 
-    def attributes(node: Node, args: list[Value]) -> Mapping[str, Attribute]:
+    def attributes(node: Node, args: list[Value]) -> Attributes:
         assert isinstance(node.op, Operator)
         wide = max(len(v.shape) for v in (*node.inputs, *node.outputs))
         if wide < 4:
@@ -259,13 +260,17 @@ def _less(op: Operator, name: str, value: Attribute, drop: int) -> Attribute:
         entries = [value[k : k + half] for k in range(0, len(value), half)]
         return tuple(v for part in entries for k, v in enumerate(part) if k != drop)
     if len(value) == 2 and drop == 3:
-        if value[0] != value[1] and name not in {"kernel_shape", "kernel"}:
+        if value[0] != value[1] and name not in ("kernel_shape", "kernel"):
             raise ShapeError("another step")
         return (value[0],)
     return value
 
 
-def _rebuilt(root: Value, shape, attributes) -> Value | None:  # type: ignore[no-untyped-def]
+def _rebuilt(
+    root: Value,
+    shape: Callable[[Value], tuple[int, ...]],
+    attributes: Callable[[Node, list[Value]], Attributes],
+) -> Value | None:
     """A term over leaves of other shapes, with other attributes; None where they do not suit."""
     made: dict[Value, Value] = {}
     try:

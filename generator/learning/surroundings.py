@@ -87,13 +87,9 @@ class Surroundings:
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """Its operators that have inputs."""
+        """Its operators, those of its numbers aside."""
         nodes = Graph((self.root,)).nodes
-        return [
-            n
-            for n in nodes
-            if isinstance(n.op, Operator) and Graph(n.outputs).leaves != () and n.inputs
-        ]
+        return [n for n in nodes if isinstance(n.op, Operator) and Graph(n.outputs).leaves]
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -133,13 +129,10 @@ class Surroundings:
         )
 
     def _productions(self) -> Iterator[Production]:
-        own = sorted(self.names)
-        for name in (*own, *self.relatives):
+        for name in (*sorted(self.names), *self.relatives):
             op = operator(name)
-            if CODE in op.takes:
-                continue
-            options = tuple(self._choices(op))
-            yield from self._applied(op, options)
+            if CODE not in op.takes:
+                yield from self._applied(op, tuple(self._choices(op)))
         yield from self._views()
         yield from self._constants()
 
@@ -158,12 +151,10 @@ class Surroundings:
                 else self._patterns(op, kinds)
             )
             for args in every:
-                constant = all(arg in WEIGHTS.values() for arg in args)
-                if constant and not _is_light(op):
-                    continue
-                yield Production(
-                    op.name, tuple(args), WEIGHTS[result] if constant else result, options
-                )
+                if not FREE.issuperset(args):
+                    yield Production(op.name, tuple(args), result, options)
+                elif _is_light(op):
+                    yield Production(op.name, tuple(args), WEIGHTS[result], options)
 
     def _arity(self, op: Operator) -> int:
         return max((len(node.inputs) for node in self.nodes if node.op is op), default=0)
@@ -173,12 +164,9 @@ class Surroundings:
         found: dict[tuple[str, ...], None] = {}
         for node in self.nodes:
             if node.op is op and len(node.inputs) == len(kinds):
-                found[
-                    tuple(
-                        WEIGHTS[kind] if self._is_weight(value) else kind
-                        for kind, value in zip(kinds, node.inputs, strict=True)
-                    )
-                ] = None
+                pairs = zip(kinds, node.inputs, strict=True)
+                args = (WEIGHTS[kind] if self._is_weight(value) else kind for kind, value in pairs)
+                found[tuple(args)] = None
         found[tuple(kinds)] = None
         found[(kinds[0], *(WEIGHTS[kind] for kind in kinds[1:]))] = None
         if len(kinds) > 3:
@@ -209,7 +197,7 @@ class Surroundings:
         ranks = sorted({len(shape) for shape in self.shapes}, reverse=True)
         made: list[Attribute | None] = [given] if given is not None else []
         if given is None and spec.default is not None:
-            made.append(None)
+            made.append(None)  # the default
         if spec.flag:
             made += [0, 1]
         elif spec.kind is Kind.PERMUTATION:

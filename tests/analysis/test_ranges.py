@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import xflow
-from xflow.analysis.ranges import LARGEST, Ranges, coarse
+from xflow.analysis.ranges import LARGEST, Ranges, coarse, without_sign
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.fold import no_constants
@@ -336,14 +336,34 @@ def test_a_mask_of_the_least_float_is_one_at_the_border_of_a_region_too(dtype: s
 @given(
     st.floats(width=32, allow_nan=False, allow_infinity=False),
     st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.booleans(),
 )
-def test_what_is_known_at_a_border_is_true_of_what_is_there(one: float, other: float) -> None:
+def test_what_is_known_at_a_border_is_true_of_what_is_there(
+    one: float, other: float, constant: bool
+) -> None:
     known = Range(min(one, other), max(one, other))
-    kept = coarse(known, "FLOAT")
+    kept = coarse(known, "FLOAT", constant=constant)
     assert kept.is_real
     assert kept.low <= known.low
     assert known.high <= kept.high
-    assert coarse(kept, "FLOAT") == kept
+    assert coarse(kept, "FLOAT", constant=constant) == kept
+    unsigned = without_sign(kept, "FLOAT")
+    assert unsigned.low <= kept.low
+    assert kept.high <= unsigned.high
+
+
+def test_weights_of_usual_size_leave_room_for_products() -> None:
+    """What is scaled and shifted by weights is a number, whatever it is, if it is moderate."""
+    x = leaf("x", TensorType("FLOAT", (1, 4)))
+    scale, shift = (leaf(name, TensorType("FLOAT", (4,)), constant=True) for name in "ab")
+    data = {scale: np.full(4, 1e-3), shift: np.full(4, 1e6)}
+    readers = {scale: call("Div", x, scale).node, shift: call("Sub", x, shift).node}
+    a, b = (
+        Constants(data.get).leaf(str(number), value, [reader])
+        for number, (value, reader) in enumerate(readers.items())
+    )
+    quotient = call("Div", call("Sub", x, b), a)
+    assert Ranges(lambda value: None).of(call("Mul", quotient, b)).is_real
 
 
 @settings(max_examples=150, deadline=None)

@@ -554,15 +554,20 @@ def of_array(array: Array) -> Range:
     )
 
 
-def coarse(known: Range, dtype: str) -> Range:
+def coarse(known: Range, dtype: str, *, constant: bool = False) -> Range:
     """A range reduced to the facts that rules ask for.
 
     So layers of a network whose weights differ have the same: whether bounds are moderate, and on
     which side of 0 they lie, or how far from it. No number lies beyond the largest one, to which a
     mask of the least float comes near: with a moderate score added to it, it is still a number.
+
+    Of a `constant` it is also told whether it keeps within the root of that: nearly all weights do,
+    and then a product of several of them with what is moderate does not overflow.
     """
-    most, largest = moderate(dtype), LARGEST[dtype]
-    lows, highs = (1 / most, 0.0, -most), (-1 / most, 0.0, most)
+    largest = LARGEST[dtype]
+    bounds = _bounds(dtype) if constant else [moderate(dtype)]
+    lows = (*(1 / most for most in bounds), 0.0, *(-most for most in bounds))
+    highs = (*(-1 / most for most in bounds), 0.0, *bounds)
     if known.low > known.high:
         low, high = known.low, known.high
     else:
@@ -573,9 +578,16 @@ def coarse(known: Range, dtype: str) -> Range:
     )
 
 
-def without_sign(known: Range, dtype: str) -> Range:
-    """The same range without information on signs and 0."""
+def _bounds(dtype: str) -> list[float]:
+    """The magnitudes up to which constants are told apart, in ascending order."""
     most = moderate(dtype)
+    return [2.0 ** (int(math.log2(most)) // 2), most]
+
+
+def without_sign(known: Range, dtype: str) -> Range:
+    """The same range of a constant without information on signs and 0."""
+    magnitude = max(abs(known.low), abs(known.high))
+    most = next((bound for bound in _bounds(dtype) if magnitude <= bound), moderate(dtype))
     return Range(min(known.low, -most), max(known.high, most))
 
 

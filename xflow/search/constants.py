@@ -68,7 +68,7 @@ class Constants:
                 exact_sums=exact,
             )
         known = self.ranges.of(value)
-        least = coarse(known, dtype)
+        least = coarse(known, dtype, constant=value.is_constant)
         if value.is_constant and known.is_real:
             plain = without_sign(least, dtype)
             if not any(node.constant for node in readers) and all(
