@@ -13,6 +13,7 @@ from xflow.analysis.observers import Observed
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import DEFAULT
 from xflow.core.deadline import Deadline
+from xflow.core.errors import ShapeError, SizeError
 from xflow.core.fold import Folder
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Value, apply
@@ -58,7 +59,10 @@ class Lessons:
     def _forms(self, region: Region) -> list[tuple[Form, ...]]:
         key = region.root, region.weights, tuple(sorted(region.reals.items()))
         if key not in self._known:
-            self._known[key] = [tuple(each) for each in forms(region, self.seed)]
+            try:
+                self._known[key] = [tuple(each) for each in forms(region, self.seed)]
+            except (ShapeError, SizeError):  # what a skeleton leaves out of types may decide them
+                self._known[key] = []
         return self._known[key]
 
     def ordered(self) -> list[Lesson]:

@@ -23,6 +23,7 @@ from xflow.generator.derive import Derivation
 from xflow.generator.learning.equals import Equal
 from xflow.generator.learning.forms import forms, schematic, widened, without_axis
 from xflow.generator.learning.job import LearnJob, Lesson
+from xflow.generator.learning.lessons import Lessons
 from xflow.generator.learning.numbers import Numbers, Style
 from xflow.generator.learning.regions import Region, places, regions_of, siblings
 from xflow.generator.learning.sizes import shrunk
@@ -302,3 +303,12 @@ class TestCommand:
 def test_an_origin_that_there_is_not() -> None:
     with pytest.raises(RuleFileError, match="origin"):
         parse_rules("rule a\n  in x[...]\n  from Neg(Neg(x))\n  to x\n  origin guessed\n")
+
+
+def test_a_region_that_no_skeleton_states_is_left_out() -> None:
+    x, y = tensor("x", 3, 4), tensor("y", 3, 4)
+    zero = apply("Scalar", [], {"value": Fraction(0)}, dtype="FLOAT")[0]
+    lessons = Lessons()
+    root = op("Where", op("Cast", zero, to="BOOL"), x, y)
+    lessons.add(Graph((root,)), {}, lambda value: None)
+    assert len(lessons) == 0
