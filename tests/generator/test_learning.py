@@ -306,9 +306,9 @@ def test_an_origin_that_there_is_not() -> None:
 
 
 def test_a_region_that_no_skeleton_states_is_left_out() -> None:
-    x, y = tensor("x", 3, 4), tensor("y", 3, 4)
-    zero = apply("Scalar", [], {"value": Fraction(0)}, dtype="FLOAT")[0]
+    """Rules write ``Cast(0, to='BOOL')`` for a condition that is known."""
+    never = apply("Scalar", [], {"value": Fraction(0)}, dtype="BOOL")[0]
     lessons = Lessons()
-    root = op("Where", op("Cast", zero, to="BOOL"), x, y)
+    root = op("Where", never, tensor("x", 3, 4), tensor("y", 3, 4))
     lessons.add(Graph((root,)), {}, lambda value: None)
     assert len(lessons) == 0
