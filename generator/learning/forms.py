@@ -80,14 +80,25 @@ class FormCode:
         return Form(root, frozenset(self.weights), dict(self.reals), dict(self.dims), self.ranks)
 
 
-def forms(region: Region, seed: int) -> Iterator[list[Form]]:
-    """The forms of a region: for each term that it is seen as, those that state more first."""
+@dataclass(frozen=True)
+class Lesson:
+    """The forms of a region as one term: the one that states most, and others that state less.
+
+    They are made when they are asked for: most often the first one suffices.
+    """
+
+    first: Form
+    others: Iterator[Form]
+
+
+def lessons_of(region: Region, seed: int) -> Iterator[Lesson]:
+    """What a region may teach: as it is, and with any function in the place of one."""
     wide = widened(region.root, region.weights)
     for term in (schematic(wide), wide):
-        if term is not None:
-            made = list(_sized(term, region, seed))
-            if made:
-                yield made
+        made = iter(()) if term is None else _sized(term, region, seed)
+        first = next(made, None)
+        if first is not None:
+            yield Lesson(first, made)
 
 
 def _sized(term: Value, region: Region, seed: int) -> Iterator[Form]:

@@ -7,7 +7,8 @@ What follows from the known rules, or from those learned before, is not stated a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from xflow.core.deadline import NEVER, Deadline
@@ -17,7 +18,7 @@ from xflow.core.node import Value
 from xflow.generator.derive import Derivation, Kept
 from xflow.generator.generalization.skeleton import take_apart
 from xflow.generator.learning.equals import Equal
-from xflow.generator.learning.forms import Form
+from xflow.generator.learning.forms import Form, Lesson
 from xflow.generator.learning.numbers import operators_of
 from xflow.generator.learning.surroundings import FREE, Relations
 from xflow.generator.runner.chunks import Equated, Judge, Judged, Measure, ProposalCode, Settle
@@ -36,13 +37,6 @@ Result = TypeVar("Result")
 NAME = LEARNED
 AHEAD = 16
 """Regions around which terms are enumerated before their turn."""
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A region to learn from: its forms, those that state more first."""
-
-    forms: tuple[Form, ...]
 
 
 class LearnJob:
@@ -66,14 +60,14 @@ class LearnJob:
 
     def steps(self, lessons: Iterable[Lesson]) -> Steps[Derivation]:
         """Learn from all of them, as long as there is time."""
-        waiting = [lesson for lesson in lessons if lesson.forms[0].key not in self._met]
+        waiting = [lesson for lesson in lessons if lesson.first.key not in self._met]
         self.left, self.total = 0, len(waiting)
         for self.done, lesson in enumerate(waiting):
             if self.deadline.passed:
                 self.left = len(waiting) - self.done
                 break
             for ahead in waiting[self.done : self.done + AHEAD]:
-                self._ask(ahead.forms[0], Urgency.SOON)
+                self._ask(ahead.first, Urgency.SOON)
             yield from self._learn(lesson)
             yield True
         self.result.counts["kept"] = len(self.result.kept)
@@ -91,7 +85,7 @@ class LearnJob:
     def _learn(self, lesson: Lesson) -> Steps[None]:
         counts = self.result.counts
         counts["regions"] += 1
-        for form in lesson.forms:
+        for form in chain([lesson.first], lesson.others):
             if form.key in self._met:
                 return
             self._met.add(form.key)

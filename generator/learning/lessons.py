@@ -20,8 +20,7 @@ from xflow.core.node import Node, Value, apply
 from xflow.core.registry import Array
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
-from xflow.generator.learning.forms import Form, forms
-from xflow.generator.learning.job import Lesson
+from xflow.generator.learning.forms import Lesson, lessons_of
 from xflow.generator.learning.regions import Region, places, regions_of, siblings
 from xflow.onnx.imported import Imported
 from xflow.rewriting.derivation import local_leaves
@@ -40,7 +39,7 @@ class Lessons:
     seed: int = 0
     _weights: dict[str, float] = field(default_factory=dict)
     _lessons: dict[str, Lesson] = field(default_factory=dict)
-    _known: dict[object, list[tuple[Form, ...]]] = field(default_factory=dict)
+    _known: dict[object, list[Lesson]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._lessons)
@@ -51,16 +50,16 @@ class Lessons:
         for root, nodes in _parts(graph):
             for region in regions_of(root, nodes, sizes, constants):
                 seconds = estimate(Graph((region.root,)))
-                for made in self._forms(region):
-                    key = made[0].key
-                    self._lessons.setdefault(key, Lesson(made))
+                for lesson in self._of(region):
+                    key = lesson.first.key
+                    self._lessons.setdefault(key, lesson)
                     self._weights[key] = self._weights.get(key, 0.0) + seconds
 
-    def _forms(self, region: Region) -> list[tuple[Form, ...]]:
+    def _of(self, region: Region) -> list[Lesson]:
         key = region.root, region.weights, tuple(sorted(region.reals.items()))
         if key not in self._known:
             try:
-                self._known[key] = [tuple(each) for each in forms(region, self.seed)]
+                self._known[key] = list(lessons_of(region, self.seed))
             except (ShapeError, SizeError):  # what a skeleton leaves out of types may decide them
                 self._known[key] = []
         return self._known[key]
@@ -71,7 +70,7 @@ class Lessons:
         return [self._lessons[key] for key in keys]
 
     def _size(self, key: str) -> int:
-        return len(Graph((self._lessons[key].forms[0].root,)).nodes)
+        return len(Graph((self._lessons[key].first.root,)).nodes)
 
 
 def _parts(graph: Graph) -> Iterator[tuple[Value, frozenset[Node]]]:

@@ -21,8 +21,8 @@ from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.generator.derive import Derivation
 from xflow.generator.learning.equals import Equal
-from xflow.generator.learning.forms import forms, schematic, widened, without_axis
-from xflow.generator.learning.job import LearnJob, Lesson
+from xflow.generator.learning.forms import lessons_of, schematic, widened, without_axis
+from xflow.generator.learning.job import LearnJob
 from xflow.generator.learning.lessons import Lessons
 from xflow.generator.learning.numbers import Numbers, Style
 from xflow.generator.learning.regions import Region, places, regions_of, siblings
@@ -53,7 +53,7 @@ def taught(known: list[Rule], *regions: Region) -> list[Rule]:
     """The rules that regions teach."""
     desk = Desk(InlineEngine(), 0, 0)
     job = LearnJob(known, desk)
-    lessons = [Lesson(tuple(made)) for each in regions for made in forms(each, 0)]
+    lessons = [lesson for each in regions for lesson in lessons_of(each, 0)]
     made: list[Derivation] = []
     complete(desk, {"learned": job.steps(lessons)}, lambda name, result: made.append(result))
     return [item.rule for item in made[0].kept]
@@ -183,8 +183,8 @@ class TestForms:
         assert schematic(op("Transpose", op("Exp", op("Mish", x)), perm=(1, 0))) is None
 
     def test_codes_read_back(self) -> None:
-        (first, *_), *_ = forms(region(op("Transpose", tensor("x", 3, 4), perm=(1, 0))), 0)
-        assert first.code().form() == first
+        (lesson,) = lessons_of(region(op("Transpose", tensor("x", 3, 4), perm=(1, 0))), 0)
+        assert all(each.code().form() == each for each in (lesson.first, *lesson.others))
 
 
 class FailsOnConcat(InlineEngine):
@@ -203,7 +203,7 @@ class TestLearning:
         desk = Desk(FailsOnConcat(), 0, 0)
         job = LearnJob(LESS, desk)
         bad, good = op("Concat", x, y, axis=0), op("Mul", x, op("Reciprocal", y))
-        lessons = [Lesson(tuple(made)) for v in (bad, good) for made in forms(region(v), 0)]
+        lessons = [lesson for v in (bad, good) for lesson in lessons_of(region(v), 0)]
         complete(desk, {"learned": job.steps(lessons)}, lambda name, result: None)
         assert follows(QUOTIENT, [*LESS, *(item.rule for item in job.result.kept)])
         assert all("Concat" in text for text in job.failures)

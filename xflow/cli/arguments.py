@@ -130,6 +130,12 @@ def add_jobs(add: Add) -> None:
     add("--jobs", type=count, metavar="N", help="processes (physical cores)")
 
 
+def add_memory(add: Add) -> None:
+    """Add `--max-memory`."""
+    help = "all together, as 12GB (3/4 of what is)"
+    add("--max-memory", type=byte_size, metavar="SIZE", help=help)
+
+
 def add_names(add: Add, flag: str, what: str) -> None:
     """Add an option that takes names, and may be given again."""
     add(flag, nargs="+", action="extend", default=[], metavar="NAME", help=what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from xflow.cli.arguments import add_jobs, add_seed, byte_size, count, rules_folder
+from xflow.cli.arguments import add_jobs, add_memory, add_seed, count, rules_folder
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, OutputError, UsageError
 
@@ -20,12 +20,7 @@ def add(actions: Commands[Parser]) -> None:
     add_argument("--families", nargs="+", metavar="NAME", help="families of operators (all)")
     add_argument("--max-ops", type=count, default=3, metavar="N", help="operators in one side (3)")
     add_jobs(add_argument)
-    add_argument(
-        "--max-memory",
-        type=byte_size,
-        metavar="SIZE",
-        help="all together, as 12GB (3/4 of what is)",
-    )
+    add_memory(add_argument)
     add_argument("--engine", choices=("local", "ray"), default="local", help="what runs it (local)")
     add_argument("--address", metavar="ADDR", help="of a Ray cluster (one is started here)")
     add_argument("--report", metavar="FILE.json", help="write what was done as JSON")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from xflow.cli.arguments import (
     add_input_shapes,
     add_jobs,
+    add_memory,
     add_rules,
     add_seed,
-    byte_size,
+    input_settings,
     positive,
     rules_folder,
 )
@@ -49,12 +50,7 @@ def add(actions: Commands[Parser]) -> None:
     add_input_shapes(add_argument)
     add_seed(add_argument)
     add_jobs(add_argument)
-    add_argument(
-        "--max-memory",
-        type=byte_size,
-        metavar="SIZE",
-        help="all together, as 12GB (3/4 of what is)",
-    )
+    add_memory(add_argument)
     add_talk(parser)
     parser.set_defaults(run=run)
 
@@ -68,12 +64,17 @@ def run(options: argparse.Namespace) -> ExitCode:
     out = Path(options.out)
     if out.resolve() == default_directory().resolve():
         raise UsageError("these are xflow's own rules", do="choose another folder for --out")
+    settings = input_settings(options.input_shapes)
+    if len(settings) > 1:
+        raise UsageError(
+            "an input has several shapes in --input-shapes", do="learn at one after the other"
+        )
     with ProgressDisplay(options.quiet, options.verbose) as progress:
         summary = learn(
             [Path(path) for path in options.models],
             out,
             base=None if options.rules is None else rules_folder(options.rules),
-            shapes=dict(options.input_shapes or ()),
+            shapes=settings[0],
             seed=options.seed,
             minutes=options.minutes,
             jobs=options.jobs,
