@@ -116,6 +116,9 @@ class Vocabulary:
     `Reshape` splits and merges, which channels a convolution groups, which extents a constant has.
     Sizes that mean different things must differ then. The end of a slice is free from the start,
     and a convolution may be required to have one group."""
+    alike: bool = False
+    """Whether equal numbers that attributes of one name have may be one symbol of a rule, whatever
+    operators have them, as where a stride goes from a pool into a convolution."""
 
     @property
     def drawn(self) -> Drawn:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 from xflow.core.errors import XflowError
 from xflow.core.size import Size
@@ -51,9 +52,11 @@ class Generalizer:
                 # With padding, or without: a side may be undefined in what padding adds. And for
                 # any number of groups, or not: few channels seldom show that there must be one.
                 made: list[Rule] = []
-                for fixed in ("", "pads", *(("group",) if example is not None else ())):
+                given = ("", "pads", *(("group",) if example is not None else ()))
+                ways = (True, False) if self.vocabulary.alike else (False,)
+                for fixed, alike in product(given, ways):
                     kinds = [name for name in LIFTED if name != fixed]
-                    lifted = self._lift(skeleton, numbers, kinds, example)
+                    lifted = self._lift(skeleton, numbers, kinds, example, alike)
                     if lifted is None or lifted in made:
                         continue
                     made.append(lifted)
@@ -69,18 +72,23 @@ class Generalizer:
         numbers: list[Size],
         among: Iterable[str],
         example: Point | None,
+        alike: bool,
     ) -> Rule | None:
-        """The rule with as many attributes set free as is plausible; None where none is."""
+        """The rule with as many attributes set free as is plausible; None where none is.
+
+        For `alike` see `_set_free`.
+        """
         kinds = [name for name in among if self._set_free(skeleton, numbers, (name,)) != numbers]
         if not kinds:
             return None
-        best = self._plausible(skeleton, self._set_free(skeleton, numbers, kinds), example)
+        free = self._set_free(skeleton, numbers, kinds, alike=alike)
+        best = self._plausible(skeleton, free, example)
         for name in kinds if best is None else ():
             # The same attribute of different operators need not mean the same: a Pad of channels
             # leaves the borders of an image as they are, whatever the padding of a pool is.
             ops = sorted({_plainest(s.op) for s in skeleton.slots if s.attribute == name})
             for among_ops in ((), *((op,) for op in ops if len(ops) > 1)):
-                wider = self._set_free(skeleton, numbers, (name,), among_ops)
+                wider = self._set_free(skeleton, numbers, (name,), among_ops, alike=alike)
                 if wider == numbers:
                     continue
                 lifted = self._plausible(skeleton, wider, example)
@@ -96,18 +104,32 @@ class Generalizer:
         numbers: Sequence[Size],
         names: Iterable[str],
         ops: Sequence[str] = (),
+        *,
+        alike: bool = False,
     ) -> list[Size]:
         """Replace numbers that all nodes of one operator share by a symbol that they share.
 
         Of `ops` only, if there are any. An operator that is another one on other types counts as
-        that one.
+        that one. With `alike`, nodes of all operators share one for each number of an
+        attribute that has several, the least of which stays: a stride of 1 is none.
         """
         result = list(numbers)
+        met: dict[str, set[int]] = {}
+        for slot, number in zip(skeleton.slots, numbers, strict=True):
+            if isinstance(number, int):
+                met.setdefault(slot.attribute, set()).add(number)
+        varied = {name for name, some in met.items() if len(some) > 1}
         groups: dict[tuple[object, ...], list[int]] = {}
         for j, slot in enumerate(skeleton.slots):
             op = _plainest(slot.op)
             if slot.attribute in names and slot.costs and (not ops or op in ops):
-                groups.setdefault((slot.attribute, slot.position, op), []).append(j)
+                number = numbers[j]
+                shared = alike and isinstance(number, int) and slot.attribute in varied
+                if shared and number == min(met[slot.attribute]):
+                    continue
+                groups.setdefault(
+                    (slot.attribute, slot.position, number if shared else op), []
+                ).append(j)
         for key, members in sorted(groups.items(), key=str):
             values = {numbers[j] if isinstance(numbers[j], int) else None for j in members}
             if key[0] == "scales" and values == {1}:

@@ -152,6 +152,7 @@ class LearnJob:
             ranks=form.ranks,
             reals=form.reals,
             by_example=True,
+            alike=True,
         )
         _, point = take_apart(form.root, term, vocabulary)
         proposal = ProposalCode(encode((form.root, term)), (point,))

@@ -196,6 +196,8 @@ class Surroundings:
         spec = op.attributes[name]
         ranks = sorted({len(shape) for shape in self.shapes}, reverse=True)
         made: list[Attribute | None] = [given] if given is not None else []
+        if spec.kind is Kind.INTS and name not in ("pads", "shape"):  # a stride of a pool, say
+            made += [each.attributes[name] for each in self.nodes if name in each.attributes]
         if given is None and spec.default is not None:
             made.append(None)  # the default
         if spec.flag:
@@ -258,8 +260,8 @@ class Surroundings:
 
 
 def _is_light(op: Operator) -> bool:
-    """Whether it is applied to weights alone: it changes elements or places, and makes no sums."""
-    return op.elementwise or op.role == "view" or op.name in ("Concat", "Slice", "Pad", "MatMul")
+    """Whether it is applied to weights alone: no convolution of weights stands for another one."""
+    return op.role not in ("attention", "convolution", "contraction") or op.name == "MatMul"
 
 
 def _numbers(shape: Sequence[object]) -> tuple[int, ...]:

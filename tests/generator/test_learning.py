@@ -237,6 +237,17 @@ class TestLearning:
         )
         assert follows(wanted, rules)
 
+    def test_a_stride_moves_from_a_pool_into_a_convolution(self) -> None:
+        x, w = tensor("x", 1, 8, 14, 14), tensor("w", 16, 8, 1, 1)
+        pool = op("AveragePool", x, kernel_shape=(1, 1), strides=(2, 2))
+        rules = taught([], region(op("Conv", pool, w), "w"))
+        wanted = equation(
+            "x[N, C, l] w[O, C, 1]",
+            "Conv(AveragePool(x, kernel_shape=[1], strides=[3]), w)",
+            "Conv(x, w, strides=[3])",
+        )
+        assert follows(wanted, rules)
+
     def test_what_holds_by_chance_is_no_rule(self) -> None:
         """At equal extents a transposition of a symmetric term would pass for the identity."""
         x = tensor("x", 5, 5)
