@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
 from xflow.core.errors import ShapeError
@@ -23,7 +24,7 @@ LIMITS = (((1, 1, 1, 1), (0, 0, 0, 0)), ((2, 2, 2), (1, 1, 1), (2, 2)))
 """Free operators in terms of 0, 1, 2 operators that cost; in each row the first feasible."""
 LIMITS_OF_LARGE = (((1, 1, 1), (0, 0, 0), (1, 1)),)
 """The same around larger regions, which one or two operators may replace."""
-MOST_WORK = 600_000
+MOST_WORK = 800_000
 MOST_BETTER, MOST_OTHERS = 3, 2
 
 
@@ -56,8 +57,9 @@ def equals(around: Surroundings, seed: int) -> list[Value]:
     few = len(around.nodes) <= FEW_OPERATORS
     most = max(around.cost, 1) + 1
     for row in LIMITS if few else LIMITS_OF_LARGE:
-        for limits in (each for each in row if len(each) <= most):
-            vocabulary = around.vocabulary(limits)
+        feasible = (limits for limits in row if len(limits) <= most)
+        for limits, tried in product(feasible, (around, replace(around, relatives=()))):
+            vocabulary = tried.vocabulary(limits)
             try:
                 made = enumerate_terms(
                     vocabulary, seed, len(limits) - 1, wanted=around.root.type, most=MOST_WORK

@@ -248,6 +248,19 @@ class TestLearning:
         )
         assert follows(wanted, rules)
 
+    def test_a_block_that_is_in_no_list(self) -> None:
+        """Images less their mean over channels are those of kernels less their mean."""
+        x, w = tensor("x", 1, 8, 14, 14), tensor("w", 16, 8, 3, 3)
+        image = op("Conv", x, w, pads=(1, 1, 1, 1))
+        centred = op("Sub", image, op("ReduceMean", image, axes=(1,), keepdims=1))
+        wanted = equation(
+            "x[N, C, l, m] w[O, C, 3, 3]",
+            "Sub(Conv(x, w), ReduceMean(Conv(x, w), axes=[1]))",
+            "Conv(x, Sub(w, ReduceMean(w, axes=[0])))",
+        )
+        assert not follows(wanted, KNOWN)
+        assert follows(wanted, taught(KNOWN, region(centred, "w")))
+
     def test_what_holds_by_chance_is_no_rule(self) -> None:
         """At equal extents a transposition of a symmetric term would pass for the identity."""
         x = tensor("x", 5, 5)
