@@ -25,7 +25,9 @@ LIMITS = (((1, 1, 1, 1), (0, 0, 0, 0)), ((2, 2, 2), (1, 1, 1), (2, 2)))
 LIMITS_OF_LARGE = (((1, 1, 1), (0, 0, 0), (1, 1)),)
 """The same around larger regions, which one or two operators may replace."""
 MOST_WORK = 800_000
+"""Of one enumeration, see `enumerate_terms`."""
 MOST_BETTER, MOST_OTHERS = 3, 2
+"""Terms that cost less than a region, and those that cost as much, of which rules are stated."""
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,14 @@ def test_a_command_in_the_documents_runs(command: str, workplace: Path) -> None:
     if "report.json" in words:  # what the commands before have written may be a later one's
         shutil.copy("earlier.json", "report.json")
         shutil.copy("earlier.onnx", "faster.onnx")
-    folder = "made" if "generate" in words else "quick" if "verify" in words else "some"
+    folder = next(
+        (
+            folder
+            for action, folder in (("generate", "made"), ("learn", "learned"), ("verify", "quick"))
+            if action in words
+        ),
+        "some",
+    )
     names = {"DIR": folder, "OTHER": "some"}
     words = [names.get(word, "relu-relu-to-relu" if word == "NAME" else word) for word in words]
     if "generate" in words:
