@@ -37,9 +37,9 @@ def without(names: Sequence[str], folder: Path) -> list[Rule]:
     return rules
 
 
-def follows(rule: Rule, rules: Sequence[Rule]) -> str:
+def follows(rule: Rule, rules: Database) -> str:
     """By what a rule follows, in words."""
-    found = derive_claim(rule, Database.of(rules))
+    found = derive_claim(rule, rules)
     return f"in {found.steps} by {', '.join(found.rules)}" if isinstance(found, Derived) else "-"
 
 
@@ -69,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{len(names)} rules used, {len(deleted)} deleted, {len(learned)} learned "
         f"from {len(needed)} models in {found.seconds / 60:.0f} min"
     )
-    back = 0
+    back, left = 0, Database.of(rest)
+    more = left.joined(Database.of(learned))
     for name in deleted:
-        alone, together = follows(known[name], rest), follows(known[name], [*rest, *learned])
+        alone, together = follows(known[name], left), follows(known[name], more)
         back += together != "-"
         print(f"{name}: from the rest {alone}; with what was learned {together}")
     print(f"{back} of {len(deleted)} are back")

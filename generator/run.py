@@ -69,7 +69,7 @@ def generate(
     others = _other_rules(out, names)
     journal = Journal(journal_folder(seed, max_ops, tuple(names)))
     try:
-        runner = _start(engine, address, jobs, max_memory, journal)
+        runner = start_engine(engine, address, jobs, max_memory, journal)
         try:
             desk = Desk(runner, seed, max_ops, journal)
             results = _derive_all(chosen, every, others, desk, progress)
@@ -115,9 +115,10 @@ def _other_rules(out: Path, chosen: Sequence[str]) -> dict[str, list[Rule]]:
     return {name: load_families(out, [name]) for name in sorted(families - set(chosen))}
 
 
-def _start(
+def start_engine(
     engine: str, address: str | None, jobs: int | None, max_memory: int | None, journal: Journal
 ) -> Engine:
+    """The engine of this name; for the arguments see `generate`."""
     if engine == "ray":
         return RayEngine(address, jobs, max_memory)
     limit = max_memory or default_limit()

@@ -81,7 +81,8 @@ def _enumerate(
     evaluator = Evaluator(seed, draws_for(vocabulary), exact, vocabulary.drawn)
     free = [p for p in vocabulary.productions if p.result in vocabulary.free]
     needed = frozenset(sort for production in free for sort in production.args)
-    state = State(vocabulary, evaluator, min(max_ops, len(vocabulary.limits) - 1), needed)
+    last = min(max_ops, len(vocabulary.limits) - 1)
+    state = State(vocabulary, evaluator, last, needed, inf if most is None else most)
     for number, item in enumerate(vocabulary.inputs):
         leaf = Segment(None, (), (), 1, item.sort, item.value)
         state.pending.append((leaf, np.array([number])))
@@ -93,7 +94,6 @@ def _enumerate(
             before = len(state.pending)
             if min(below) >= 0:
                 state.wanted = wanted if level[0] == state.last and costs else None
-                state.limit = inf if most is None else most
                 _produce(state, number, below)
             state.work += sum(segment.elements for segment, _ in state.pending[before:])
         close_level(state, level)

@@ -63,11 +63,12 @@ class State:
     """The largest number of operators that cost."""
     needed: frozenset[str]
     """Sorts that free operators take."""
+    limit: float
+    """The most work there may be."""
+    work: float = 0.0
+    """What was computed so far, see `enumerate_terms`."""
     wanted: TensorType | None = None
     """The type of all terms that are made at present; None: of any."""
-    work: float = 0.0
-    limit: float = float("inf")
-    """What was computed so far, and the most that may be, see `enumerate_terms`."""
     table: Table = field(default_factory=Table)
     pools: dict[tuple[int, int, str], list[Pool]] = field(default_factory=dict)
     classes: Classes = field(default_factory=Classes)

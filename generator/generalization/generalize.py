@@ -116,16 +116,16 @@ class Generalizer:
         result = list(numbers)
         met: dict[str, set[int]] = {}
         for slot, number in zip(skeleton.slots, numbers, strict=True):
-            if isinstance(number, int):
+            if alike and isinstance(number, int):
                 met.setdefault(slot.attribute, set()).add(number)
-        varied = {name for name, some in met.items() if len(some) > 1}
+        least = {name: min(some) for name, some in met.items() if len(some) > 1}
         groups: dict[tuple[object, ...], list[int]] = {}
         for j, slot in enumerate(skeleton.slots):
             op = _plainest(slot.op)
             if slot.attribute in names and slot.costs and (not ops or op in ops):
                 number = numbers[j]
-                shared = alike and isinstance(number, int) and slot.attribute in varied
-                if shared and number == min(met[slot.attribute]):
+                shared = isinstance(number, int) and slot.attribute in least
+                if shared and number == least[slot.attribute]:
                     continue
                 groups.setdefault(
                     (slot.attribute, slot.position, number if shared else op), []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -59,7 +59,7 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
         values = {name: int(rng.choice(EXTENTS if name in extents else NUMBERS)) for name in names}
         try:
             _repair(equations, values)
-            if any(not _holds(condition, values) for condition in conditions):
+            if not all(holds(condition, values) for condition in conditions):
                 continue
             outcome = _compare(instance, values, rng)
         except (ShapeError, SizeError, ZeroDivisionError, ValueError, IndexError):
@@ -76,7 +76,8 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
     )
 
 
-def _holds(condition: Constraint, values: dict[str, int]) -> bool:
+def holds(condition: Constraint, values: Mapping[str, int]) -> bool:
+    """Whether a condition on sizes holds at these values."""
     difference = evaluate(condition.difference, values)
     return difference >= 0 if condition.relation is Relation.AT_LEAST else difference == 0
 

@@ -57,10 +57,12 @@ def equals(around: Surroundings, seed: int) -> list[Value]:
     """
     found: dict[Value, None] = {}
     few = len(around.nodes) <= FEW_OPERATORS
-    most = max(around.cost, 1) + 1
+    own, weights = cost(around.root, around.weights), around.weights
+    most = max(own[1], 1) + 1
+    ways = (around, replace(around, relatives=()))
     for row in LIMITS if few else LIMITS_OF_LARGE:
         feasible = (limits for limits in row if len(limits) <= most)
-        for limits, tried in product(feasible, (around, replace(around, relatives=()))):
+        for limits, tried in product(feasible, ways):
             vocabulary = tried.vocabulary(limits)
             try:
                 made = enumerate_terms(
@@ -70,7 +72,6 @@ def equals(around: Surroundings, seed: int) -> list[Value]:
                 continue
             found |= dict.fromkeys(_equal(around.root, min(vocabulary.roots), made))
             break
-    own, weights = cost(around.root, around.weights), around.weights
     better = [each for each in found if cost(each, weights) < own]
     others = [
         each

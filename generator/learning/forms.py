@@ -12,12 +12,13 @@ from fractions import Fraction
 from math import prod
 
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph, walk
-from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
+from xflow.core.graph import Graph
+from xflow.core.node import Node, TensorType, Value, leaf
 from xflow.core.registry import Attribute, Attributes, Kind, Operator
 from xflow.core.size import Size, evaluate
 from xflow.generator.learning.regions import Region
-from xflow.generator.learning.sizes import LETTERS, inputs_of, shrunk
+from xflow.generator.learning.sizes import axes, inputs_of, shrunk
+from xflow.generator.learning.terms import Call, called, extents, remade
 from xflow.generator.runner.codec import Code, decode, encode
 from xflow.generator.vocabulary import Input
 from xflow.ops.schematic import is_function
@@ -125,26 +126,18 @@ def _sized(term: Value, region: Region, seed: int) -> Iterator[Form]:
         }
         if any("*" in text for text in dims.values()):
             yield Form(fewer, weights, reals, dims, ranks)
-    yield Form(small, weights, reals, {str(v): _plain(len(v.shape)) for v in _leaves(small)})
+    yield Form(small, weights, reals, {str(v): axes(len(v.shape)) for v in Graph((small,)).leaves})
 
 
 def _starred(rank: int, is_weight: bool, drop: int) -> str:
     """The axes of a leaf of a term in which one axis stands for several."""
     if rank == 3 and drop == 3:
         return "O I *R" if is_weight else "N C *S"
-    return "*B n m" if rank == 3 and not is_weight else _plain(rank)
-
-
-def _leaves(root: Value) -> tuple[Value, ...]:
-    return Graph((root,)).leaves
+    return "*B n m" if rank == 3 and not is_weight else axes(rank)
 
 
 def _values(root: Value) -> list[Value]:
     return [value for node in Graph((root,)).nodes for value in node.outputs]
-
-
-def _plain(rank: int) -> str:
-    return " ".join(LETTERS[axis] for axis in range(rank))
 
 
 def _operators(root: Value) -> list[Node]:
@@ -159,7 +152,7 @@ def _flat(root: Value) -> Value | None:
     """An elementwise term over leaves of one axis, or none."""
 
     def shape(value: Value) -> tuple[int, ...]:
-        return () if prod(map(_number, value.shape)) == 1 else (5,)
+        return () if prod(extents(value)) == 1 else (5,)
 
     return _rebuilt(root, shape, lambda node, args: node.attributes)
 
@@ -174,20 +167,15 @@ def schematic(root: Value) -> Value | None:
     kinds = {(node.op, len(node.inputs), tuple(sorted(node.attributes.items()))) for node in found}
     if len(kinds) != 1 or len(found) == len(nodes) or len(found[0].inputs) > 2:
         return None
-    made: dict[Value, Value] = {}
-    for node in walk((root,)):
-        if not isinstance(node.op, Operator):
-            made[node.outputs[0]] = node.outputs[0]
-            continue
-        op = "Elementwise" if node in found else node.op
-        attributes = {} if node in found else node.attributes
-        args = [made[value] for value in node.inputs]
-        try:
-            outputs = apply(op, args, attributes, dtype=node.types[0].dtype)
-        except ShapeError:
-            return None
-        made.update(zip(node.outputs, outputs, strict=True))
-    return made[root]
+
+    def call_for(node: Node, args: list[Value]) -> Call:
+        op, attributes, dtype = called(node)
+        return ("Elementwise", {}, dtype) if node in found else (op, attributes, dtype)
+
+    try:
+        return remade(root, call_for=call_for)
+    except ShapeError:
+        return None
 
 
 def widened(root: Value, weights: frozenset[str]) -> Value:
@@ -197,7 +185,7 @@ def widened(root: Value, weights: frozenset[str]) -> Value:
     """
 
     def shape(value: Value) -> tuple[int, ...]:
-        now = tuple(map(_number, value.shape))
+        now = extents(value)
         is_one = str(value) not in weights and len(now) > 2 and now[0] == 1
         return (2, *now[1:]) if is_one else now
 
@@ -205,7 +193,7 @@ def widened(root: Value, weights: frozenset[str]) -> Value:
         made = dict(node.attributes)
         target = made.get("shape")
         if args and isinstance(target, tuple) and target:
-            before, after = (prod(map(_number, v.shape)) for v in (node.inputs[0], args[0]))
+            before, after = (prod(extents(v)) for v in (node.inputs[0], args[0]))
             assert isinstance(node.op, Operator)
             if node.op.name == "Reshape":
                 made["shape"] = (_number(target[0]) * after // before, *target[1:])
@@ -226,7 +214,7 @@ def without_axis(root: Value, drop: int) -> Value | None:
         return None
 
     def shape(value: Value) -> tuple[int, ...]:
-        now = tuple(map(_number, value.shape))
+        now = extents(value)
         return (*now[:drop], *now[drop + 1 :]) if len(now) == 4 else now
 
     def attributes(node: Node, args: list[Value]) -> Attributes:
@@ -283,21 +271,18 @@ def _rebuilt(
     attributes: Callable[[Node, list[Value]], Attributes],
 ) -> Value | None:
     """A term over leaves of other shapes, with other attributes; None where they do not suit."""
-    made: dict[Value, Value] = {}
+
+    def leaf_for(value: Value) -> Value:
+        return leaf(str(value), TensorType(value.type.dtype, shape(value)))
+
+    def call_for(node: Node, args: list[Value]) -> Call:
+        op, _, dtype = called(node)
+        return op, attributes(node, args), dtype
+
     try:
-        for node in walk((root,)):
-            if isinstance(node.op, Leaf):
-                (value,) = node.outputs
-                made[value] = leaf(node.op.key, TensorType(value.type.dtype, shape(value)))
-                continue
-            assert isinstance(node.op, Operator)
-            args = [made[value] for value in node.inputs]
-            given = attributes(node, args)
-            outputs = apply(node.op, args, given, dtype=node.types[0].dtype)
-            made.update(zip(node.outputs, outputs, strict=True))
+        return remade(root, leaf_for, call_for)
     except (ShapeError, ValueError, IndexError, ZeroDivisionError):
         return None
-    return made[root]
 
 
 def _number(size: Size) -> int:

@@ -6,9 +6,9 @@ What follows from the known rules, or from those learned before, is not stated a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 from xflow.core.deadline import NEVER, Deadline
@@ -21,7 +21,7 @@ from xflow.generator.learning.equals import Equal
 from xflow.generator.learning.forms import Form, Lesson
 from xflow.generator.learning.numbers import operators_of
 from xflow.generator.learning.surroundings import FREE, Relations
-from xflow.generator.runner.chunks import Equated, Judge, Judged, Measure, ProposalCode, Settle
+from xflow.generator.runner.chunks import Equated, Judge, Judged, Measure, ProposalCode
 from xflow.generator.runner.codec import decode, encode
 from xflow.generator.runner.desk import Desk, Steps, Ticket, Urgency, wait_for
 from xflow.generator.saturation.derivation import Derived, derive_claim
@@ -57,30 +57,38 @@ class LearnJob:
         self._seen = {(rule.inputs, rule.lhs, rule.rhs) for rule in known}
         self._met: set[str] = set()
         """Keys of the forms that were learned from."""
+        self._asked: dict[str, Ticket[Equated]] = {}
+        """Enumerations that were begun ahead of their turn, by the keys of their forms."""
 
     def steps(self, lessons: Iterable[Lesson]) -> Steps[Derivation]:
         """Learn from all of them, as long as there is time."""
         waiting = [lesson for lesson in lessons if lesson.first.key not in self._met]
         self.left, self.total = 0, len(waiting)
+        later = iter(waiting)
         for self.done, lesson in enumerate(waiting):
             if self.deadline.passed:
                 self.left = len(waiting) - self.done
                 break
-            for ahead in waiting[self.done : self.done + AHEAD]:
-                self._ask(ahead.first, Urgency.SOON)
+            for ahead in islice(later, AHEAD if self.done == 0 else 1):
+                self._asked[ahead.first.key] = self._ask(ahead.first)
             yield from self._learn(lesson)
             yield True
         self.result.counts["kept"] = len(self.result.kept)
         return self.result
+
+    @property
+    def standing(self) -> Mapping[str, object]:
+        """How far the present pass is, and what was learned."""
+        return {"region": self.done, "of": self.total, "rules": len(self.result.kept)}
 
     def named(self) -> list[Rule]:
         """The rules that were learned, each under a name that no other rule has."""
         rules = (item.rule for item in self.result.kept)
         return [replace(rule, name=f"{NAME}-{number}") for number, rule in enumerate(rules)]
 
-    def _ask(self, form: Form, urgency: Urgency) -> Ticket[Equated]:
+    def _ask(self, form: Form) -> Ticket[Equated]:
         relatives = self._relations.relatives(operators_of((form.root,)))
-        return self.desk.ask(Equal(form.code(), relatives, self.desk.seed), NAME, urgency)
+        return self.desk.ask(Equal(form.code(), relatives, self.desk.seed), NAME, Urgency.SOON)
 
     def _learn(self, lesson: Lesson) -> Steps[None]:
         counts = self.result.counts
@@ -89,7 +97,8 @@ class LearnJob:
             if form.key in self._met:
                 return
             self._met.add(form.key)
-            ticket = self._ask(form, Urgency.NOW)
+            ticket = self._asked.pop(form.key, None) or self._ask(form)
+            ticket = self.desk.ask(ticket.chunk, NAME, Urgency.NOW)
             found = yield from self._result(ticket)
             if found is None:
                 continue
@@ -112,16 +121,16 @@ class LearnJob:
     def _state(self, form: Form, terms: Sequence[Value]) -> Steps[bool]:
         """Prove what the rules do not explain; whether all of it holds as generally as this."""
         counts = self.result.counts
-        judges: list[tuple[Value, Judge]] = []
+        tickets: list[tuple[Value, Ticket[Judged]]] = []
         for term in terms:
             counts["proposed"] += 1
             if self._is_open(form.root, term):
-                judges.append((term, self._judge(form, term)))
+                judge = self._judge(form, term)
+                tickets.append((term, self.desk.ask(judge, NAME, Urgency.NOW)))
             else:
                 counts["derived"] += 1
-        tickets = [self.desk.ask(judge, NAME, Urgency.NOW) for _, judge in judges]
         every = True
-        for (term, judge), ticket in zip(judges, tickets, strict=True):
+        for term, ticket in tickets:
             judged = yield from self._result(ticket)
             if judged is None:
                 every = False
@@ -129,7 +138,7 @@ class LearnJob:
             if not self._is_open(form.root, term):
                 counts["derived"] += 1
                 continue
-            every &= yield from self._accept(judge, judged)
+            every &= self._accept(judged)
         return every
 
     def _is_open(self, source: Value, target: Value) -> bool:
@@ -158,21 +167,12 @@ class LearnJob:
         proposal = ProposalCode(encode((form.root, term)), (point,))
         return Judge(vocabulary, proposal, self.desk.seed)
 
-    def _accept(self, judge: Judge, judged: Judged) -> Steps[bool]:
-        """Keep the most general rule that is proved and new; False where none is proved."""
+    def _accept(self, judged: Judged) -> bool:
+        """Keep the rule that is proved unless others imply it; False where none is proved."""
         counts = self.result.counts
         if not judged.settled:
             counts["implausible"] += 1
-        settled = list(judged.settled)
-        waiting = list(judged.further)
-        while settled or waiting:
-            if not settled:
-                chunk = Settle(waiting.pop(0), self.desk.seed)
-                more = yield from self._result(self.desk.ask(chunk, NAME, Urgency.NOW))
-                if more is None:
-                    return False
-                settled.append(more)
-            each = settled.pop(0)
+        for each in judged.settled:
             counts[each.fate.value] += 1
             if each.fate is Fate.UNKNOWN:
                 self.result.unknown.append((str(each.rule), each.reason))

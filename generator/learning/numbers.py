@@ -17,6 +17,7 @@ from xflow.core.graph import Graph, walk
 from xflow.core.node import Value, apply
 from xflow.core.registry import Operator
 from xflow.generator.generalization.definitions import definitional_rules
+from xflow.generator.learning.terms import typed
 from xflow.generator.vocabulary import DTYPE
 from xflow.rewriting.rule import Rule
 
@@ -105,9 +106,9 @@ def _constants() -> tuple[tuple[Value, float], ...]:
             value = node.outputs[0]
             if not _is_number(value):
                 continue
-            typed = _typed(value)
-            (array,) = run([typed], {})
-            found[typed] = float(array)
+            term = typed(value, {})
+            (array,) = run([term], {})
+            found[term] = float(array)
     return tuple(found.items())
 
 
@@ -117,13 +118,6 @@ def _is_number(value: Value) -> bool:
         return False
     reals = (a for node in walk((value,)) for a in node.attributes.values())
     return all(isinstance(each, Fraction) for each in reals)
-
-
-def _typed(value: Value) -> Value:
-    node = value.node
-    args = [_typed(source) for source in node.inputs]
-    assert isinstance(node.op, Operator)
-    return apply(node.op, args, node.attributes, dtype=DTYPE)[value.index]
 
 
 @cache

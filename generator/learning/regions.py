@@ -127,11 +127,6 @@ class Region:
     reals: Mapping[Fraction, str]
     """Numbers in it that stand for symbols, see `numbers`."""
 
-    @property
-    def nodes(self) -> list[Node]:
-        """Its operators, inputs before users."""
-        return [node for node in Graph((self.root,)).nodes if isinstance(node.op, Operator)]
-
 
 def regions_of(
     root: Value,
@@ -141,7 +136,8 @@ def regions_of(
 ) -> Iterator[Region]:
     """A part of a graph over leaves of concrete sizes, with its numbers read in each style.
 
-    `sizes` are those of the graph's symbols. None where an operator or a type has no reading.
+    `sizes` are those of the graph's symbols. There is none where an operator or a type has no
+    reading.
     """
     for style in Style:
         numbers = Numbers(style)

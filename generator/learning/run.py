@@ -19,11 +19,10 @@ from xflow.generator.derive import Derivation, Kept, add_costs, measure
 from xflow.generator.learning.job import NAME, LearnJob
 from xflow.generator.learning.lessons import Lessons, on_the_way
 from xflow.generator.report import unknown_text
+from xflow.generator.run import start_engine
 from xflow.generator.runner.codec import digest
-from xflow.generator.runner.desk import Desk, Steps, complete
+from xflow.generator.runner.desk import Desk, complete
 from xflow.generator.runner.journal import Journal, journal_folder
-from xflow.generator.runner.local import LocalEngine
-from xflow.generator.runner.memory import default_limit, workers_within
 from xflow.onnx.files import load_model
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
@@ -78,10 +77,10 @@ def learn(
     """Write the rules that the models teach to the database `out`, into ``learned.rules``.
 
     The database is begun as a copy of `base`, or of xflow's own rules if that is None, unless there
-    are rules in it already. What its rules imply, or
-    those that were learned before, is not stated again. `shapes` are those of dynamic inputs. After
-    that many `minutes` no further region is begun (None: all are learned from). A run that was
-    killed is taken up by the next one with the same models.
+    are rules in it already. What its rules imply, or those that were learned before, is not stated
+    again. `shapes` are those of dynamic inputs. After that many `minutes` no further region is
+    begun (None: all are learned from). A run that was killed is taken up by the next one with the
+    same models.
 
     Raises ModelError, OutputError, RuleFileError, UsageError for a `base` beside rules in `out` and
     for too little memory, and WorkerError where no process can be started or stays alive.
@@ -97,15 +96,15 @@ def learn(
     known = load_rules(base if is_new else out)
     read = [_read(path, shapes) for path in models]
     processes = jobs or usable_cores()
-    limit = max_memory or default_limit()
     contents = digest(*(_digest(path) for path in models))
     stated = digest(*(rule.statement for rule in known))
     journal = Journal(journal_folder(seed, 0, (NAME, contents, stated)))
     try:
-        engine = LocalEngine(workers_within(limit, processes), limit, journal.folder)
+        engine = start_engine("local", None, processes, max_memory, journal)
         try:
             desk = Desk(engine, seed, 0, journal)
             job = LearnJob(known, desk, deadline)
+            desk.finished = lambda family, chunk: tell("learn", job.standing)
             regions = _in_passes(job, read, known, processes, tell)
             complete(desk, {NAME: measure(job.result, desk)}, lambda name, made: None)
         finally:
@@ -169,7 +168,7 @@ def _in_passes(
         lessons.add(model.imported.graph, model.sizes, model.imported.constants)
     for number in range(PASSES):
         before = len(job.result.kept)
-        _complete(job, lessons, tell)
+        complete(job.desk, {NAME: job.steps(lessons.ordered())}, lambda name, made: None)
         learned = job.named()
         if job.deadline.passed or (number and len(job.result.kept) == before):
             break
@@ -180,21 +179,3 @@ def _in_passes(
             for graph, constants in way:
                 lessons.add(graph, model.sizes, constants)
     return len(lessons)
-
-
-def _complete(job: LearnJob, lessons: Lessons, tell: Tell) -> None:
-    ordered = lessons.ordered()
-
-    def told() -> Steps[Derivation]:
-        steps = job.steps(ordered)
-        while True:
-            try:
-                moved = next(steps)
-            except StopIteration as end:
-                made: Derivation = end.value
-                return made
-            kept = len(job.result.kept)
-            tell("learn", {"region": job.done, "of": job.total, "rules": kept})
-            yield moved
-
-    complete(job.desk, {NAME: told()}, lambda name, made: None)

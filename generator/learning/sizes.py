@@ -10,15 +10,15 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from xflow.core.constraint import Relation
 from xflow.core.errors import ShapeError, SizeError
-from xflow.core.graph import Graph, walk
-from xflow.core.node import Leaf, TensorType, Value, apply, leaf
-from xflow.core.registry import Operator
+from xflow.core.graph import Graph
+from xflow.core.node import Value
 from xflow.core.size import Size, evaluate, free_symbols
+from xflow.generator.generalization.sample import holds
 from xflow.generator.generalization.skeleton import Skeleton, take_apart
 from xflow.generator.generalization.typing import Typing, slot_symbol, unify
-from xflow.generator.vocabulary import DTYPE, Input, Vocabulary
+from xflow.generator.learning.terms import extents, typed
+from xflow.generator.vocabulary import Input, Vocabulary
 
 SMALL, PLACES = (2, 3, 4, 5, 6, 7), (3, 4, 5, 6, 7, 8)
 TRIES, ENOUGH = 400, 8
@@ -29,15 +29,22 @@ WINDOWS = ("pads", "kernel_shape", "starts", "ends")
 LETTERS = "nmklijhpqr"
 
 
+WEIGHTS = {"x": "w", "p": "pw", "i": "iw"}
+"""The sorts of activations, conditions and places, each with that of weights of its kind."""
+
+
+def axes(rank: int) -> str:
+    """Names for the axes of a leaf, each an axis of its own."""
+    return " ".join(LETTERS[:rank])
+
+
 def inputs_of(root: Value, weights: frozenset[str]) -> tuple[Input, ...]:
     """The leaves of a term as inputs of a vocabulary: weights are of the sort ``w``."""
     made = []
     for each in Graph((root,)).leaves:
-        shape = tuple(size for size in each.shape if isinstance(size, int))
-        sort = {"BOOL": "p", "INT64": "i"}.get(each.type.dtype, "x")
-        sort = {"x": "w"}.get(sort, f"{sort}w") if str(each) in weights else sort
-        dims = " ".join(LETTERS[axis] for axis in range(len(shape)))
-        made.append(Input(str(each), sort, dims, shape, each.type.dtype))
+        kind = {"BOOL": "p", "INT64": "i"}.get(each.type.dtype, "x")
+        sort = WEIGHTS[kind] if str(each) in weights else kind
+        made.append(Input(str(each), sort, axes(len(each.shape)), extents(each), each.type.dtype))
     return tuple(made)
 
 
@@ -50,7 +57,7 @@ def shrunk(root: Value, weights: frozenset[str], seed: int) -> Value | None:
         typing = unify(skeleton, numbers, point)
         if typing is None:
             continue
-        values = _values(skeleton, typing, point.numbers, random.Random(f"{seed} {skeleton.key}"))
+        values = _values(skeleton, typing, random.Random(f"{seed} {skeleton.key}"))
         if values is None:
             continue
         shapes = [tuple(evaluate(size, values) for size in shape) for shape in typing.shapes]
@@ -59,7 +66,7 @@ def shrunk(root: Value, weights: frozenset[str], seed: int) -> Value | None:
             built = skeleton.build([item.name for item in inputs], shapes, slots)
         except (ShapeError, SizeError, ZeroDivisionError):
             continue
-        return _typed(built.source, {item.name: item.dtype for item in inputs})
+        return typed(built.source, {item.name: item.dtype for item in inputs})
     return None
 
 
@@ -74,9 +81,7 @@ def _starts(skeleton: Skeleton, numbers: Sequence[int]) -> Iterator[list[Size]]:
         ]
 
 
-def _values(
-    skeleton: Skeleton, typing: Typing, numbers: Sequence[int], rng: random.Random
-) -> Mapping[str, int] | None:
+def _values(skeleton: Skeleton, typing: Typing, rng: random.Random) -> Mapping[str, int] | None:
     """Small values of the symbols of a typing at which all its requirements hold."""
     sizes: list[Size] = [size for shape in typing.shapes for size in shape]
     names = sorted({name for size in (*sizes, *typing.numbers) for name in free_symbols(size)})
@@ -94,9 +99,9 @@ def _values(
             for k, name in enumerate(names)
         }
         try:
-            if any(not _holds(c.relation, evaluate(c.difference, values)) for c in conditions):
+            if not all(holds(condition, values) for condition in conditions):
                 continue
-            extents = [evaluate(size, values) for size in sizes]
+            given = [evaluate(size, values) for size in sizes]
             every = [
                 [evaluate(size, values) for size in value.shape] for value in typing.built.steps
             ]
@@ -104,33 +109,11 @@ def _values(
             continue
         if min((n for shape in every for n in shape), default=1) < 1:
             continue
-        if any(
-            n < 2 and not (isinstance(size, int)) for n, size in zip(extents, sizes, strict=True)
-        ):
+        if any(n < 2 and not isinstance(size, int) for n, size in zip(given, sizes, strict=True)):
             continue
         weight = max((prod(shape) for shape in every), default=1)
         if weight > MOST_ELEMENTS:
             continue
-        same = len(extents) - len(set(extents))
+        same = len(given) - len(set(given))
         found.append((1000 * same + sum(prod(shape) for shape in every), values))
     return min(found, key=lambda each: each[0])[1] if found else None
-
-
-def _holds(relation: Relation, difference: int) -> bool:
-    return difference >= 0 if relation is Relation.AT_LEAST else difference == 0
-
-
-def _typed(root: Value, dtypes: Mapping[str, str]) -> Value:
-    """A term over sorts as one over element types of models."""
-    made: dict[Value, Value] = {}
-    for node in walk((root,)):
-        if isinstance(node.op, Leaf):
-            key = node.op.key
-            made[node.outputs[0]] = leaf(key, TensorType(dtypes[key], node.types[0].shape))
-        else:
-            assert isinstance(node.op, Operator)
-            args = [made[value] for value in node.inputs]
-            dtype = {"REAL": DTYPE, "INT": "INT64"}.get(node.types[0].dtype, node.types[0].dtype)
-            outputs = apply(node.op, args, node.attributes, dtype=dtype)
-            made.update(zip(node.outputs, outputs, strict=True))
-    return made[root]

@@ -20,7 +20,8 @@ from xflow.core.node import Node, Value
 from xflow.core.registry import Attribute, Kind, Operator
 from xflow.core.sorts import BOOL, CODE, ELEMENT, INT
 from xflow.generator.learning.numbers import composites, operators_of
-from xflow.generator.learning.sizes import inputs_of
+from xflow.generator.learning.sizes import WEIGHTS, inputs_of
+from xflow.generator.learning.terms import extents
 from xflow.generator.vocabulary import Production, Vocabulary
 from xflow.ops import operator
 from xflow.ops.schematic import standing_for
@@ -31,9 +32,7 @@ RELATIVES = 6
 MOST_CHOICES = 40
 """Choices of attributes of one operator."""
 MOST_ARGUMENTS = 6
-WEIGHTS = {"x": "w", "p": "pw", "i": "iw"}
 FREE = frozenset(WEIGHTS.values())
-"""The sorts of activations, conditions and places, and of those that are weights."""
 SORTS = {ELEMENT: "x", BOOL: "p", INT: "i"}
 
 
@@ -96,16 +95,11 @@ class Surroundings:
         """Their names."""
         return operators_of((self.root,))
 
-    @property
-    def cost(self) -> int:
-        """How many of its operators do not depend on weights alone."""
-        return sum(not all(map(self._is_weight, node.inputs)) for node in self.nodes)
-
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
         """The shapes of all values."""
         values = (value for node in Graph((self.root,)).nodes for value in node.outputs)
-        return list(dict.fromkeys(_numbers(value.shape) for value in values))
+        return list(dict.fromkeys(extents(value) for value in values))
 
     @cached_property
     def fractions(self) -> list[Fraction]:
@@ -113,13 +107,12 @@ class Surroundings:
         values = [v for node in Graph((self.root,)).nodes for v in node.attributes.values()]
         return list(dict.fromkeys(v for v in (*values, *self.reals) if isinstance(v, Fraction)))
 
-    def vocabulary(self, limits: tuple[int, ...], name: str = "around a region") -> Vocabulary:
+    def vocabulary(self, limits: tuple[int, ...]) -> Vocabulary:
         """Terms of these limits; see `Vocabulary.limits`."""
-        inputs = inputs_of(self.root, self.weights)
         return Vocabulary(
-            name,
-            inputs,
-            tuple(self._productions()),
+            "around a region",
+            inputs_of(self.root, self.weights),
+            self._productions,
             limits,
             free=FREE,
             exact=False,
@@ -128,13 +121,16 @@ class Surroundings:
             by_example=True,
         )
 
-    def _productions(self) -> Iterator[Production]:
-        for name in (*sorted(self.names), *self.relatives):
-            op = operator(name)
-            if CODE not in op.takes:
-                yield from self._applied(op, tuple(self._choices(op)))
-        yield from self._views()
-        yield from self._constants()
+    @cached_property
+    def _productions(self) -> tuple[Production, ...]:
+        ops = map(operator, (*sorted(self.names), *self.relatives))
+        applied = (
+            production
+            for op in ops
+            if CODE not in op.takes
+            for production in self._applied(op, tuple(self._choices(op)))
+        )
+        return (*applied, *self._views(), *self._constants())
 
     def _applied(
         self, op: Operator, options: tuple[Mapping[str, Attribute], ...]
@@ -238,7 +234,7 @@ class Surroundings:
         for leaf in Graph((self.root,)).leaves:
             if str(leaf) not in self.weights:
                 continue
-            plain = tuple(size for size in _numbers(leaf.shape) if size != 1)
+            plain = tuple(size for size in extents(leaf) if size != 1)
             shapes[plain or (1,)] = None
             for rank in sorted(ranks):
                 for places in combinations(range(rank), len(plain)):
@@ -246,7 +242,7 @@ class Surroundings:
                     shapes[tuple(at.get(axis, 1) for axis in range(rank))] = None
         if shapes:
             yield Production("Reshape", ("w",), "w", tuple({"shape": s} for s in shapes if prod(s)))
-            if any(len(_numbers(leaf.shape)) == 2 for leaf in Graph((self.root,)).leaves):
+            if any(len(leaf.shape) == 2 for leaf in Graph((self.root,)).leaves):
                 yield Production("Transpose", ("w",), "w", ({"perm": (1, 0)},))
 
     def _constants(self) -> Iterator[Production]:
@@ -262,7 +258,3 @@ class Surroundings:
 def _is_light(op: Operator) -> bool:
     """Whether it is applied to weights alone: no convolution of weights stands for another one."""
     return op.role not in ("attention", "convolution", "contraction") or op.name == "MatMul"
-
-
-def _numbers(shape: Sequence[object]) -> tuple[int, ...]:
-    return tuple(size for size in shape if isinstance(size, int))

@@ -42,13 +42,14 @@ def _is_explained(source: Value, target: Value, database: Database, steps: int) 
     """Whether rules lead from one to the other; None where there are too many forms to tell."""
     search = Saturation(database, [source, target], max_nodes=MAX_NODES)
     pairs = [(source, target)]
-    for _ in range(steps):
+    for number in range(steps + 1):
+        if number:
+            search.step()
         if search.has_met(pairs):
             return True
         if search.is_full:
             return None
-        search.step()
-    return True if search.has_met(pairs) else None if search.is_full else False
+    return False
 
 
 @lru_cache(maxsize=2)

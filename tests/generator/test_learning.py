@@ -73,6 +73,28 @@ KNOWN = load_rules(default_directory())
 LESS = [rule for rule in KNOWN if rule.name != "mul-reciprocal-to-div"]
 
 
+X, KERNELS, POINTS = tensor("x", 1, 8, 14, 14), tensor("w", 16, 8, 3, 3), tensor("w", 16, 8, 1, 1)
+INTO_A_CONVOLUTION = {
+    "a scale": (
+        op("Mul", op("Conv", X, KERNELS, pads=(1, 1, 1, 1)), tensor("r", 1, 16, 1, 1)),
+        equation(
+            "x[N, C, l] w[O, C, k] r[1, O, 1]",
+            "Mul(Conv(x, w), r)",
+            "Conv(x, Mul(w, Reshape(r, shape=[O, 1, 1])))",
+        ),
+    ),
+    "the stride of a pool": (
+        op("Conv", op("AveragePool", X, kernel_shape=(1, 1), strides=(2, 2)), POINTS),
+        equation(
+            "x[N, C, l] w[O, C, 1]",
+            "Conv(AveragePool(x, kernel_shape=[1], strides=[3]), w)",
+            "Conv(x, w, strides=[3])",
+        ),
+    ),
+}
+"""Regions, and what they teach."""
+
+
 def elementwise() -> list[Rule]:
     """The rules of one family."""
     path = default_directory() / "elementwise.rules"
@@ -227,31 +249,17 @@ class TestLearning:
         wanted = equation("x[n, m]", "Transpose(Erf(x))", "Erf(Transpose(x))")
         assert follows(wanted, rules)
 
-    def test_a_convolution_takes_a_scale_at_any_rank(self) -> None:
-        x, w, r = tensor("x", 1, 8, 14, 14), tensor("w", 16, 8, 3, 3), tensor("r", 1, 16, 1, 1)
-        rules = taught([], region(op("Mul", op("Conv", x, w, pads=(1, 1, 1, 1)), r), "w", "r"))
-        wanted = equation(
-            "x[N, C, l] w[O, C, k] r[1, O, 1]",
-            "Mul(Conv(x, w), r)",
-            "Conv(x, Mul(w, Reshape(r, shape=[O, 1, 1])))",
-        )
-        assert follows(wanted, rules)
-
-    def test_a_stride_moves_from_a_pool_into_a_convolution(self) -> None:
-        x, w = tensor("x", 1, 8, 14, 14), tensor("w", 16, 8, 1, 1)
-        pool = op("AveragePool", x, kernel_shape=(1, 1), strides=(2, 2))
-        rules = taught([], region(op("Conv", pool, w), "w"))
-        wanted = equation(
-            "x[N, C, l] w[O, C, 1]",
-            "Conv(AveragePool(x, kernel_shape=[1], strides=[3]), w)",
-            "Conv(x, w, strides=[3])",
-        )
-        assert follows(wanted, rules)
+    @pytest.mark.parametrize(
+        ("root", "wanted"), INTO_A_CONVOLUTION.values(), ids=INTO_A_CONVOLUTION
+    )
+    def test_a_convolution_takes_in_what_is_beside_it_at_any_rank(
+        self, root: Value, wanted: Rule
+    ) -> None:
+        assert follows(wanted, taught([], region(root, "w", "r")))
 
     def test_a_block_that_is_in_no_list(self) -> None:
         """Images less their mean over channels are those of kernels less their mean."""
-        x, w = tensor("x", 1, 8, 14, 14), tensor("w", 16, 8, 3, 3)
-        image = op("Conv", x, w, pads=(1, 1, 1, 1))
+        image = op("Conv", X, KERNELS, pads=(1, 1, 1, 1))
         centred = op("Sub", image, op("ReduceMean", image, axes=(1,), keepdims=1))
         wanted = equation(
             "x[N, C, l, m] w[O, C, 3, 3]",

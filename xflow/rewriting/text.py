@@ -121,9 +121,8 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
                 f"{rule.notes['set']!r} is no set of rules",
                 do="write 'base', or 'search; follows from' and the names of rules",
             )
-        origin = rule.notes.get("origin", LEARNED)
-        if origin != LEARNED:
-            raise RuleFileError(f"{origin!r} is no origin of rules", do=f"write {LEARNED!r}")
+        if rule.origin not in ("", LEARNED):
+            raise RuleFileError(f"{rule.origin!r} is no origin of rules", do=f"write {LEARNED!r}")
         _ = rule.numerics  # a malformed line is an error at once
         for _ in rule.usable_instances() if checked else ():
             pass

@@ -14,7 +14,6 @@ from xflow.cli.arguments import (
     add_seed,
     input_settings,
     positive,
-    rules_folder,
 )
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, UsageError
@@ -73,7 +72,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         summary = learn(
             [Path(path) for path in options.models],
             out,
-            base=None if options.rules is None else rules_folder(options.rules),
+            base=None if options.rules is None else Path(options.rules),
             shapes=settings[0],
             seed=options.seed,
             minutes=options.minutes,
