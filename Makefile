@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
+.PHONY: demo test lint types format bench bench-variants bench-busy bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -50,6 +50,10 @@ bench: $(VENV)/peers
 # xflow by default, with the runtime's own operators, and with the model's opset, beside its peers.
 bench-variants: $(VENV)/peers
 	$(BIN)/python benchmarks/run.py --budget $(BUDGET) --variants
+
+# xflow on an idle machine, and while another process keeps one core busy.
+bench-busy: $(VENV)/installed
+	$(BIN)/python benchmarks/run.py --budget $(BUDGET) --busy
 
 # Exports with dynamic batch and length, at the sizes of the same models above.
 bench-dynamic: $(VENV)/peers

@@ -291,7 +291,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go")
     parser.add_argument("--again", action="store_true", help="keep the results of other models")
-    parser.set_defaults(provider="cpu", variants=())
+    parser.set_defaults(provider="cpu", variants=(), busy=False)
     options = parser.parse_args()
     if unknown := {*options.models} - {*catalogue()}:
         parser.error(f"no such model: {', '.join(sorted(unknown))}")

@@ -8,13 +8,15 @@ goes to `results/`, after every model, so that a run that is interrupted leaves 
 models with variants have a table of their own besides.
 With `--again`, the results keep the rows of all other models, and say which were measured again:
 for those during which something else had the machine.
+With `--busy`, xflow takes each model a second time while another process keeps one core busy, and
+both results are judged when that is gone.
 With `--dynamic`, the models are exports with dynamic sizes, `dynamic/`; they are timed at the sizes
 of those of the same name in `models/`, and judged at others as well.
 Exits with 1 if a result of xflow is wrong, late (over its budget by more than a tenth, but for the
 timing of whole models and of the machine) or below 0.98 of the original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
-           [--variants [MODEL ...]] [--dynamic] [--again]
+           [--variants [MODEL ...]] [--busy] [--dynamic] [--again]
 """
 
 import argparse
@@ -37,10 +39,12 @@ from architectures import BUILT
 from chart import draw
 from headroom import headroom, removed, sentence
 from peers import PEERS
-from tables import Row, markdown, means, render, row_cells, rows_of
+from tables import Row, kept_when_busy, markdown, means, render, row_cells, rows_of
 from timed import timed
 from tools import (
+    BUSY,
     HANG_S,
+    OWN,
     VARIANTS,
     XFLOW,
     Attempt,
@@ -53,6 +57,7 @@ from tools import (
 from xflow.cost.machine import processor_name, usable_cores
 from xflow.feeds.inputs import Shapes, default_shapes, load_proto
 from xflow.pipeline.context import BESIDE
+from xflow.report.formats import percent
 
 HERE = Path(__file__).resolve().parent
 STATIC, DYNAMIC = HERE / "models", HERE / "dynamic"
@@ -117,7 +122,7 @@ def measure_file(
     for tool, place in outputs.items():
         place.mkdir()
         outputs[tool] = target = place / "optimized.onnx"
-        if tool in VARIANTS:
+        if tool in OWN:
             told = report_file if tool == XFLOW else place / "report.json"
             attempts[tool] = optimize(before, target, told, options, tool, **how)
         else:
@@ -146,6 +151,8 @@ def measure_file(
 
 def tools_of(name: str, options: argparse.Namespace) -> tuple[str, ...]:
     """Return what a model is optimized by: xflow, its variants if asked for, and the peers."""
+    if options.busy:
+        return XFLOW, BUSY
     variants = tuple(VARIANTS) if name in options.variants else (XFLOW,)
     return (*variants, *options.peers)
 
@@ -197,9 +204,8 @@ def failure(row: Row, options: argparse.Namespace) -> str:
     took = made.seconds - sum(row.phases.get(name, 0.0) for name in BESIDE)
     if took > LATE * options.budget:
         return f"late: {took:.0f} s beside the final timing"
-    if made.gain < FLOOR:
-        return f"slower: {made.gain:.3f}"
-    return ""
+    slowest = min(each.gain for each in row.attempts if each.tool in (XFLOW, BUSY))
+    return f"slower: {slowest:.3f}" if slowest < FLOOR else ""
 
 
 def machine(options: argparse.Namespace) -> str:
@@ -231,6 +237,9 @@ def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """
     name = f"{options.provider}-{options.threads}-threads"
     name += "-dynamic" if options.dynamic else ""
+    if options.busy:
+        save_table(f"{name}-busy", rows, (XFLOW, BUSY), options)
+        return
     save_table(name, rows, (XFLOW, *options.peers), options)
     if found := [row for row in rows if row.model in options.variants]:
         save_table(f"{name}-variants", found, (*VARIANTS, *options.peers), options)
@@ -257,6 +266,10 @@ def save_table(
         rows, again = with_others(rows, options.out / f"{name}.json")
     lines = heading(options)
     lines += [f"Measured again after the others: {', '.join(again)}."] if again else []
+    figures: dict[str, Any] = {}
+    if BUSY in tools and (kept := kept_when_busy(rows)) is not None:
+        figures["kept_when_busy"] = kept
+        lines += [f"With one core busy, {percent(kept)} of the gain is kept (logarithms of means)."]
     chart = options.out / f"{name}.svg"
     options.out.mkdir(parents=True, exist_ok=True)
     if draw(rows, tools, machine(options), chart):
@@ -264,7 +277,7 @@ def save_table(
     lines += ["", *markdown(rows, tools)]
     failures = [f"{row.model}: {said}." for row in rows if (said := failure(row, options))]
     lines += ["", "Failures of xflow:", "", *(f"- {said}" for said in failures)] if failures else []
-    figures = {
+    figures |= {
         "seconds": options.seconds,
         "peers": versions(options),
         "geometric_means": means(rows, tools),
@@ -316,6 +329,11 @@ def arguments() -> argparse.Namespace:
         "(default: all)",
     )
     parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="xflow alone, and once more while another process keeps one core busy",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
@@ -329,7 +347,9 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := {*options.models, *(options.variants or ())} - set(known[options.dynamic]):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    options.peers = () if options.no_peers else tuple(PEERS)
+    if options.busy and (options.variants is not None or options.again):
+        parser.error("--busy goes with neither --variants nor --again")
+    options.peers = () if options.no_peers or options.busy else tuple(PEERS)
     if options.again and (not options.models or options.no_peers):
         parser.error("--again needs the models that are measured again, and all peers")
     # Neither a run over some models nor one without peers replaces the whole table.
@@ -368,7 +388,7 @@ def run(options: argparse.Namespace) -> int:
         )
         if options.out is not None:
             save(rows, options)
-    tools = (XFLOW, *options.peers)
+    tools = (XFLOW, BUSY) if options.busy else (XFLOW, *options.peers)
     console.print(render([row.by(tools) for row in rows], tools, machine(options)))
     failures = [(row.model, said) for row in rows if (said := failure(row, options))]
     for model, said in failures:

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from judge import Fault
-from tools import VARIANTS, XFLOW, Attempt, Failure
+from tools import BUSY, OWN, XFLOW, Attempt, Failure
 from xflow.cost.kernels import Profile
 from xflow.report.formats import percent
 
@@ -105,11 +105,20 @@ def means(rows: Sequence[Row], tools: Sequence[str]) -> dict[str, dict[str, floa
         result[title] = {
             tool: geometric_mean([row.attempt(tool).gain for row in part]) for tool in tools
         }
-        peers = [tool for tool in tools if tool not in VARIANTS]
+        peers = [tool for tool in tools if tool not in OWN]
         if peers:
             best = [max(row.attempt(tool).gain for tool in peers) for row in part]
             result[title]["best peer"] = geometric_mean(best)
     return result
+
+
+def kept_when_busy(rows: Sequence[Row]) -> float | None:
+    """Return the part of xflow's gain that is left where a core was busy; None without any gain.
+
+    Gains are the logarithms of geometric means.
+    """
+    idle, busy = (sum(math.log(row.attempt(tool).gain) for row in rows) for tool in (XFLOW, BUSY))
+    return busy / idle if idle > 0 else None
 
 
 # The table of ratios

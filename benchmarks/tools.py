@@ -1,12 +1,14 @@
 """The tools that the benchmark compares, each run on a model in a process of its own."""
 
 import argparse
+import contextlib
 import dataclasses
 import filecmp
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +28,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     f"{XFLOW} --keep-opset": ("--keep-opset",),
 }
 """Variants of xflow with other options, by their names in the tables."""
+
+BUSY = f"{XFLOW}, one core busy"
+"""xflow while another process keeps one core busy."""
+OWN = (*VARIANTS, BUSY)
+"""All forms of xflow; the other tools are its peers."""
 
 HANG_S = 600.0
 """Seconds after which a process is ended, beyond its budget if it has one."""
@@ -108,10 +115,27 @@ def optimize(
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
-    command += [*VARIANTS[variant], *at(shapes)]
+    command += [*VARIANTS.get(variant, ()), *at(shapes)]
     command += [part for each in settings for part in at(each)]
     command += [part for path in inputs for part in ("--inputs", str(path))]
-    return attempted(variant, command, source, target, options.budget + HANG_S)
+    with one_core_busy() if variant == BUSY else contextlib.nullcontext():
+        return attempted(variant, command, source, target, options.budget + HANG_S)
+
+
+@contextlib.contextmanager
+def one_core_busy() -> Iterator[None]:
+    """Keep one core busy by a process that only counts, and forget what was measured without it."""
+    caches = "XFLOW_CACHE"
+    before = os.environ[caches]
+    os.environ[caches] = str(Path(before).with_name("busy.sqlite"))
+    try:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            try:
+                yield
+            finally:
+                other.kill()
+    finally:
+        os.environ[caches] = before
 
 
 def optimize_by_peer(name: str, source: Path, target: Path) -> Attempt:

@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ from xflow.core.graph import Graph
 from xflow.core.sorts import ELEMENT, REAL
 from xflow.cost.calibration import calibrate as calibrate_module
 from xflow.cost.calibration import peak_probes, probes
-from xflow.cost.calibration.calibrate import OPSET, Calibration, Number, calibrate, calibrated
+from xflow.cost.calibration.calibrate import (
+    OPSET,
+    Calibration,
+    Number,
+    calibrate,
+    calibrated,
+    stored,
+)
 from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
 from xflow.cost.calibration.probes import Constants
 from xflow.cost.comparison import Timing
@@ -276,6 +284,9 @@ class TestStored:
             def in_the_way(self, threads: int) -> bool:
                 return bool(told) and told.pop(0)
 
+            def free(self, threads: int) -> int:
+                return threads
+
         monkeypatch.setattr(calibrate_module, "Crowd", Told)
         monkeypatch.setattr(calibrate_module, "LISTENING_S", 0.0)
         return told
@@ -291,6 +302,20 @@ class TestStored:
             assert store.calibration(PLACE) is None
             assert bool(measurer.models) == (not told[0])
             assert calibrated(PLACE, measurer, store) is not None
+
+    def test_where_there_is_room_for_fewer_threads_the_numbers_of_a_thread_are_theirs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(calibrate_module.Crowd, "free", lambda *_: 1)
+        measurer = FakeMeasurer({"Sqrt": 4e-4})
+        with Store(tmp_path / "costs.sqlite") as store:
+            found = calibrated(PLACE, measurer, store)
+            assert found is not None
+            assert found.threads == PLACE.threads
+            alone = stored(replace(PLACE, threads=1), store)
+            assert alone is not None
+            assert found == replace(alone, threads=PLACE.threads)
+            assert stored(PLACE, store) is None
 
     def test_it_is_measured_once_for_a_place(self, tmp_path: Path) -> None:
         measurer = FakeMeasurer({"Sqrt": 4e-4})
@@ -313,11 +338,11 @@ class TestStored:
         with Store(tmp_path / "costs.sqlite") as store:
             assert known(PLACE, BrokenMeasurer({}), store).slow["Relu"] == 7.0
 
-    @pytest.mark.parametrize("stored", ["{", "[]", "3", '{"speed": 1}', '{"slow.Relu": "x"}'])
-    def test_what_cannot_be_read_is_measured_again(self, tmp_path: Path, stored: str) -> None:
+    @pytest.mark.parametrize("text", ["{", "[]", "3", '{"speed": 1}', '{"slow.Relu": "x"}'])
+    def test_what_cannot_be_read_is_measured_again(self, tmp_path: Path, text: str) -> None:
         measurer = FakeMeasurer({})
         with Store(tmp_path / "costs.sqlite") as store:
-            store.put_calibration(PLACE, stored)
+            store.put_calibration(PLACE, text)
             calibrated(PLACE, measurer, store)
             assert measurer.models
             assert "bandwidth" in json.loads(store.calibration(PLACE) or "")

@@ -419,7 +419,7 @@ def time_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
 
     Each of `models` comes with its sets, as many as all others, for each of which the same seconds
     are spent.  Returns for each model `{"samples": [[seconds per run, one per round], ...]}`, by
-    set, or `{"failed": why}`.
+    set, or `{"failed": why}`.  With `processor_time`, these are seconds of it.
     """
     deadline = time.perf_counter() + request["limit_s"]
     results: list[dict[str, Any]] = [{} for _ in request["models"]]
@@ -459,6 +459,7 @@ def time_on(
     Rounds come in pairs, a random order and then its reverse: two models run A B B A, so that
     neither gains from a drift of the clock or from the other's caches.
     """
+    clock = time.process_time if request["processor_time"] else time.perf_counter
     runs: dict[int, Callable[[], Any]] = {}
     lengths: dict[int, float] = {}
     failed: dict[int, str] = {}
@@ -467,9 +468,7 @@ def time_on(
         try:
             runs[index] = runner.bind(feeds)
             for _ in range(WARM_UP_RUNS):
-                start = time.perf_counter()
-                runs[index]()
-                lengths[index] = time.perf_counter() - start
+                lengths[index] = time_once(runs[index], 1, clock)
                 if lengths[index] > request["seconds"] / 10 / len(fed):
                     break
         except Exception as error:
@@ -494,7 +493,7 @@ def time_on(
         for index in order[:]:
             steps.at(index + 1)
             try:
-                samples[index].append(time_once(runs[index], repeats[index]))
+                samples[index].append(time_once(runs[index], repeats[index], clock))
             except Exception as error:
                 failed[index] = reason(error)
                 del runs[index], samples[index]
@@ -506,12 +505,12 @@ def time_on(
     return {index: those for index, those in samples.items() if those}, failed
 
 
-def time_once(run: Callable[[], Any], repeats: int) -> float:
-    """Return the mean length of `repeats` runs in a row, in seconds."""
-    start = time.perf_counter()
+def time_once(run: Callable[[], Any], repeats: int, clock: Callable[[], float]) -> float:
+    """Return the mean length of `repeats` runs in a row, in seconds of `clock`."""
+    start = clock()
     for _ in range(repeats):
         run()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def main(bookmark: str) -> None:

@@ -12,7 +12,7 @@ machine's speed cancels out in each of them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -79,6 +79,8 @@ class Comparison:
     after: Timing
     passes: int = 1
     """How many times the models were loaded anew for it."""
+    threads: int | None = None
+    """How many threads the models had, if fewer than where they are served: there was no room."""
 
     @classmethod
     def over(
@@ -97,6 +99,11 @@ class Comparison:
         low, high = _interval(ratios, seed, 1 - (1 - CONFIDENCE) / looks)
         ratio = float(np.median(np.concatenate(ratios)))
         return cls(ratio, low, high, before, after, len(passes))
+
+    def scaled(self, factor: float) -> Self:
+        """The same where `after` is so many times as fast as it was seen to be."""
+        ratio, low, high = (factor * each for each in (self.ratio, self.low, self.high))
+        return replace(self, ratio=ratio, low=low, high=high)
 
 
 def _interval(ratios: Sequence[np.ndarray], seed: int, confidence: float) -> tuple[float, float]:

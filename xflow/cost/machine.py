@@ -11,6 +11,10 @@ from pathlib import Path
 
 TOLERATED = 0.25
 """The part of its threads' time that other processes may take from a measurement."""
+LISTENING_S = 0.3
+"""Seconds for which other processes are watched before anything is measured."""
+WATCHED_S = 1.0
+"""Seconds after which they are looked at again."""
 
 
 def usable_cores() -> int:
@@ -75,19 +79,69 @@ class Crowd:
         self._start = time.monotonic()
         self._busy, self._own = _busy_s(), _own_s()
 
+    @property
+    def age(self) -> float:
+        """The seconds since this object was made."""
+        return time.monotonic() - self._start
+
+    def taken(self) -> float:
+        """How many processors others kept busy, of those that this process may run on."""
+        return (_busy_s() - self._busy - (_own_s() - self._own)) / self.age
+
+    def free(self, threads: int) -> int:
+        """How many threads of this program, of so many, they left room for; at least 1."""
+        return free_threads(self.taken(), threads)
+
     def in_the_way(self, threads: int) -> bool:
         """Whether they took processor time that so many threads of this program could have used."""
-        seconds = time.monotonic() - self._start
-        others = (_busy_s() - self._busy - (_own_s() - self._own)) / seconds
-        return (os.cpu_count() or 1) - others < (1 - TOLERATED) * threads
+        return _room(self.taken()) < threads
+
+
+class Watch:
+    """Tells how many threads other processes leave room for, by what they took of late."""
+
+    def __init__(self) -> None:
+        self._crowd = Crowd()
+        self._taken: float | None = None
+
+    def free(self, threads: int) -> int:
+        """How many threads of this program, of so many, there is room for; at least 1.
+
+        It looks again once a second, and the first time waits until there is something to see.
+        """
+        if self._taken is None:
+            time.sleep(max(0.0, LISTENING_S - self._crowd.age))
+        if self._taken is None or self._crowd.age > WATCHED_S:
+            self._taken = self._crowd.taken()
+            self._crowd = Crowd()
+        return free_threads(self._taken, threads)
+
+
+def free_threads(taken: float, threads: int) -> int:
+    """Return how many of `threads` there is room for where others keep so many processors busy.
+
+    At least 1: a single thread may have to wait for its turn, but that takes it no processor time.
+    """
+    return max(1, min(threads, math.floor(_room(taken))))
+
+
+def _room(taken: float) -> float:
+    """Return how many threads can run, of which others take no more than is tolerated."""
+    return (len(_allowed_processors()) - taken) / (1 - TOLERATED)
 
 
 def _busy_s() -> float:
-    """Return the seconds for which processors have worked, all of them together."""
+    """Return the seconds for which the processors have worked that this process may run on.
+
+    A virtual machine's processors work, too, while the host takes them away.
+    """
     import psutil  # noqa: PLC0415 - takes a while to load
 
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+    every = psutil.cpu_times(percpu=True)
+    allowed = [every[number] for number in _allowed_processors() if number < len(every)]
+    idle = ("idle", "iowait", "guest", "guest_nice")  # guests' time is that of users, too
+    unused = (getattr(times, name, 0.0) for times in allowed for name in idle)
+    return float(sum(map(sum, allowed)) - sum(unused))
 
 
 def _own_s() -> float:

@@ -4,13 +4,20 @@ Models that are to be compared are loaded in one process and run interleaved, be
 a machine drifts by more than many rewrites gain.  Their threads spin while a model runs, as they do
 by default where it is served, and sleep between the runs, because the sessions would otherwise
 disturb each other.  A model that fails is a value, `Failed`, and costs the others nothing.
+
+Several threads wait for each other, so that a process that keeps one core busy makes runs up to
+three times as long, at random. One thread has no other to wait for: in the processor time that it
+takes, models differ by as much as on an idle machine. So what is to be `undisturbed` is measured
+with as many threads as other processes leave room for.
 """
 
+import copy
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import onnx
@@ -19,10 +26,12 @@ from xflow.core.deadline import NEVER, Deadline
 from xflow.core.errors import ModelError, ProviderError, UsageError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.machine import LISTENING_S, Crowd
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
 from xflow.feeds.inputs import load_proto, random_inputs
 from xflow.onnx.interface import required_inputs
 
+T = TypeVar("T")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 MIN_ROUNDS = 6
 LIMIT_S = 120.0
@@ -49,6 +58,14 @@ class Target:
         if not 1 <= self.threads <= MOST_THREADS:
             what = f"the number of threads must be from 1 to {MOST_THREADS}, not {self.threads}"
             raise UsageError(what)
+
+    @property
+    def takes_processor_time(self) -> bool:
+        """Whether a run is measured by the processor time that it takes: with one thread.
+
+        The clock of Windows for that is too coarse.
+        """
+        return self.provider == "cpu" and self.threads == 1 and sys.platform != "win32"
 
     @property
     def rounds_factors(self) -> bool:
@@ -133,6 +150,35 @@ class Measurer:
         """The version of ONNX Runtime that measures."""
         return self.worker.runtime_version
 
+    def free_threads(self) -> int:
+        """How many of the target's threads other processes leave room for now, at least 1."""
+        threads = self.target.threads
+        return self.worker.watch.free(threads) if self.target.provider == "cpu" else threads
+
+    def undisturbed(
+        self, measure: Callable[["Measurer"], T], deadline: Deadline = NEVER
+    ) -> tuple[T, int]:
+        """Return what `measure` finds by a measurer with the threads that there is room for.
+
+        Besides, how many these are. If there was less room than it seemed before, it is asked
+        again with fewer, if what it took does not exceed the deadline.
+        """
+        threads = self.free_threads()
+        while True:
+            crowd = Crowd()
+            found = measure(self.with_threads(threads))
+            told = threads > 1 and self.target.provider == "cpu" and crowd.age > LISTENING_S
+            free = crowd.free(threads) if told else threads
+            if free == threads or deadline.sooner(crowd.age).passed:
+                return found, threads
+            threads = free
+
+    def with_threads(self, threads: int) -> Self:
+        """A measurer with so many threads, in the same process."""
+        other = copy.copy(self)
+        other.target, other._owned = replace(self.target, threads=threads), False
+        return other
+
     def time_together(
         self,
         models: Sequence[ModelSource],
@@ -159,7 +205,8 @@ class Measurer:
         """Time all models interleaved at each setting, for about `seconds` and `min_rounds` rounds.
 
         Each model is loaded once, as where it is served at all of them, and has a timing for each.
-        All timings have one sample per round, so `samples[k]` of two models belong together.
+        All timings have one sample per round, so `samples[k]` of two models belong together. With
+        one thread they are of processor time, which others on the machine cannot make longer.
         The deadline is for everything, loading included; models for which no time remains are
         `Failed`, and those with which the process was lost are `Lost`.
         """
@@ -188,6 +235,7 @@ class Measurer:
                 "kind": "time",
                 "models": [(model_to_wire(models[i]), feeds[i]) for i in waiting],
                 "options": self.target.session_options(),
+                "processor_time": self.target.takes_processor_time,
                 "seconds": seconds,
                 "min_rounds": min_rounds,
                 "seed": seed,
@@ -234,16 +282,38 @@ class Measurer:
         seconds: float,
         settings: Sequence[Setting],
         *,
+        deadline: Deadline | None = None,
+        **how: Any,
+    ) -> tuple[Comparison, ...] | Failed:
+        """Time two models in the order A B B A and say which is faster, and how surely.
+
+        For each setting, of which each takes these seconds, with as many threads as there is room
+        for; if there was less than it seemed before, again with fewer. For `how` see `_compared`.
+        """
+        until = deadline or Deadline.after(LIMIT_S)
+        found, threads = self.undisturbed(
+            lambda alike: alike._compared(before, after, seconds, settings, deadline=until, **how),
+            until,
+        )
+        if isinstance(found, Failed) or threads == self.target.threads:
+            return found
+        return tuple(replace(each, threads=threads) for each in found)
+
+    def _compared(
+        self,
+        before: ModelSource,
+        after: ModelSource,
+        seconds: float,
+        settings: Sequence[Setting],
+        *,
+        deadline: Deadline,
         passes: int = PASSES,
         undecided: Callable[[Comparison], bool] | None = None,
         extra_s: float = 0.0,
         min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
-        deadline: Deadline | None = None,
     ) -> tuple[Comparison, ...] | Failed:
-        """Time two models in the order A B B A and say which is faster, and how surely.
-
-        For each setting, of which each takes these seconds.
+        """Compare two models with the threads of the target.
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
         so there are several passes, each with new sessions that are loaded in the other order. One
@@ -252,7 +322,6 @@ class Measurer:
         """
         looks = 1 if undecided is None else 2
         found: list[list[tuple[Timing, Timing]]] = [[] for _ in settings]
-        deadline = deadline or Deadline.after(LIMIT_S)
         totals: dict[int, Comparison] = {}
         open_ones = list(range(len(settings)))
         for count in (passes, 3 * passes)[:looks]:

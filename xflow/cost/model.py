@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from xflow.core.deadline import Deadline
@@ -27,14 +27,20 @@ LOSS = 0.02
 """How much slower a region may seem to be at one of several settings, if it gains in the mean."""
 LOADING_S = 20.0
 """Seconds that measuring a few regions may take besides running them: to load them."""
+LEAST_S = 1e-9
+"""Seconds that any graph takes by the estimate: what is nothing but views takes none."""
 
 
 @dataclass(frozen=True)
 class StoredNotes:
-    """The solutions of regions for one target; a `Notebook`."""
+    """The solutions of regions for one target; a `Notebook`.
+
+    Nothing is `kept` that was found by measuring with fewer threads.
+    """
 
     store: Store
     place: Platform
+    kept: Callable[[], bool] = lambda: True
 
     def get(self, key: str) -> str | None:
         """The text behind `key`, if there is one."""
@@ -42,7 +48,8 @@ class StoredNotes:
 
     def put(self, key: str, text: str) -> None:
         """Keep a text; it replaces an earlier one."""
-        self.store.put_solution(self.place, key, text)
+        if self.kept():
+            self.store.put_solution(self.place, key, text)
 
     def drop(self, key: str) -> None:
         """Forget the text behind `key`."""
@@ -79,7 +86,9 @@ class Costs:
         self._failures: Counter[str] = Counter()
         """Why forms could not be measured, and how many for each reason."""
         self._place = Platform.of(target.provider, target.threads, measurer.runtime_version)
-        self.notebook = StoredNotes(store, self._place)
+        self.fewest = target.threads
+        """The fewest threads that anything was measured with."""
+        self.notebook = StoredNotes(store, self._place, lambda: self.fewest == target.threads)
         self.settings = (self.layouts.target, dict(self._sizes))
 
     @property
@@ -114,11 +123,39 @@ class Costs:
         if again:
             keys[0] += f"/again {again}"
         contexts = [keys[0], *(f"{keys[0]}/{key}" for key in keys[1:])]
-        stored = [self._store.get(self._place, context) for context in contexts]
-        known = [None if cost is None else cost.seconds for cost in stored]
+        known = self._known(contexts, self._place.threads)
+        if None not in known:
+            return known
+        (known, samples), threads = self._measurer.undisturbed(
+            lambda measurer: self._measured(graphs, opsets, contexts, seconds, measurer)
+        )
+        self.fewest = min(self.fewest, threads)
+        for number, count in samples.items():
+            taken = known[number]
+            assert taken is not None
+            self._store.put(replace(self._place, threads=threads), contexts[number], taken, count)
+        return self._at_all_threads(graphs, known, threads)
+
+    def _known(self, contexts: Sequence[str], threads: int) -> list[float | None]:
+        """What is stored of graphs as they were measured with so many threads."""
+        place = replace(self._place, threads=threads)
+        stored = (self._store.get(place, context) for context in contexts)
+        return [None if cost is None else cost.seconds for cost in stored]
+
+    def _measured(
+        self,
+        graphs: Sequence[Graph],
+        opsets: Sequence[int],
+        contexts: Sequence[str],
+        seconds: float,
+        measurer: Measurer,
+    ) -> tuple[list[float | None], dict[int, int]]:
+        """The seconds that each graph takes there, and of those measured now the samples."""
+        known = self._known(contexts, measurer.target.threads)
         missing = [number for number, cost in enumerate(known) if cost is None]
         if not missing:
-            return known
+            return known, {}
+        nothing: list[float | None] = [None] * len(graphs)
         chosen = sorted({0, *missing})
         models: dict[int, bytes] = {}
         for number in chosen:
@@ -129,8 +166,8 @@ class Costs:
             except UnwritableError:
                 continue
         if 0 not in models:
-            return [None] * len(graphs)
-        timings = self._measurer.time_together(
+            return nothing, {}
+        timings = measurer.time_together(
             list(models.values()), seconds, deadline=Deadline.after(2 * seconds + LOADING_S)
         )
         by_number = dict(zip(models, timings, strict=True))
@@ -139,14 +176,38 @@ class Costs:
                 self._failures[each.reason] += 1
         first = by_number[0]
         if isinstance(first, Failed):
-            return [None] * len(graphs)
+            return nothing, {}
         start = first.median if known[0] is None else known[0]
+        samples: dict[int, int] = {}
         for number, timing in by_number.items():
             if known[number] is None and not isinstance(timing, Failed):
-                taken = start * timing.relative_to(first)
-                known[number] = taken
-                self._store.put(self._place, contexts[number], taken, len(timing.samples))
-        return known
+                known[number] = start * timing.relative_to(first)
+                samples[number] = len(timing.samples)
+        return known, samples
+
+    def _at_all_threads(
+        self, graphs: Sequence[Graph], times: Sequence[float | None], threads: int
+    ) -> list[float | None]:
+        """What graphs that were measured with so many threads take with all, beside the first.
+
+        Of what more threads change, a loss counts as the estimate says, and a gain does not: that
+        has not been seen.
+        """
+        if threads == self._place.threads:
+            return list(times)
+        factors = more_threads(graphs, threads, self.layouts)
+        pairs = zip(times, factors, strict=True)
+        return [time and time * max(1.0, factor) for time, factor in pairs]
+
+
+def more_threads(graphs: Sequence[Graph], threads: int, estimator: Estimator) -> list[float]:
+    """How much more a graph takes beside the first one with all threads than with so many.
+
+    By an estimate for all threads, for each graph.
+    """
+    fewer = Estimator(replace(estimator.target, threads=threads), estimator.sizes)
+    shares = [estimator(graph) / max(fewer(graph), LEAST_S) for graph in graphs]
+    return [share / max(shares[0], LEAST_S) for share in shares]
 
 
 class CostsAtSettings:
@@ -166,6 +227,11 @@ class CostsAtSettings:
     def estimate(self, graph: Graph) -> float:
         """The seconds that one run of `graph` takes, by the roofline."""
         return self.layouts(graph)
+
+    @property
+    def fewest(self) -> int:
+        """The fewest threads that anything was measured with, at any setting."""
+        return min(cost.fewest for cost in self._costs)
 
     @property
     def warnings(self) -> list[str]:

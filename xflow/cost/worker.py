@@ -7,6 +7,7 @@ started again after a failure.  It ends when its owner closes it or dies.  What 
 """
 
 import contextlib
+import functools
 import math
 import mmap
 import os
@@ -28,6 +29,7 @@ import onnx
 from xflow.core.deadline import Deadline
 from xflow.core.errors import WorkerError
 from xflow.cost import child
+from xflow.cost.machine import Watch
 
 ModelSource = bytes | Path
 """A model: serialised with all its weights, or a file (its external data beside it)."""
@@ -89,6 +91,11 @@ class Worker:
         self._bookmark: mmap.mmap | None = None
         self._bookmark_path = ""
         self._hello: dict[str, Any] = {}
+
+    @functools.cached_property
+    def watch(self) -> Watch:
+        """What tells how many threads of the process there is room for."""
+        return Watch()
 
     @property
     def pid(self) -> int | None:

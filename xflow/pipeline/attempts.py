@@ -55,6 +55,10 @@ BUSY = (
     "Other processes kept the machine busy, so it was not calibrated: the estimate that guides the "
     "search takes it for an average one."
 )
+CROWDED = (
+    "Other processes kept the machine busy, so forms of regions were measured with {} of {} "
+    "threads."
+)
 OVERRUN = 0.06
 """By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
 LAST_S = 2.0
@@ -309,6 +313,8 @@ class Finder:
             )
             if store is not None and measured is not None:
                 warnings += [*store.warnings, *measured.warnings]
+                if measured.fewest < run.target.threads:
+                    warnings.append(CROWDED.format(measured.fewest, run.target.threads))
             warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
             if exact:

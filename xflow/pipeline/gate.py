@@ -11,7 +11,10 @@ from typing import Any
 
 from xflow.core.deadline import Deadline
 from xflow.cost.comparison import Comparison
+from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer, Setting
+from xflow.cost.model import more_threads
+from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
@@ -23,6 +26,7 @@ from xflow.pipeline.timing_verdict import (
     margin,
     no_gain,
     no_rewrite,
+    timed_with_fewer,
     timing_objection,
 )
 from xflow.report import summary
@@ -122,7 +126,9 @@ class Gate:
                 told = Told(warnings=(f"The models could not be timed: {timed.reason}.",))
             else:
                 comparisons = timed
-            objection = timing_objection(comparisons, counted=bool(self.costs))
+                told = Told(warnings=timed_with_fewer(timed, self.run.target.threads))
+            served = self.with_all_threads(comparisons, verdict.replacements)
+            objection = timing_objection(served, counted=bool(self.costs))
         gains: Mapping[attribution.Path, float] = {}
         if self.costs:
             worst = self.costs[Judgement(verdict, amounts=amounts).worst]
@@ -272,6 +278,25 @@ class Gate:
         if not isinstance(timed, Failed):
             self.step_s = max(low, CONTEST_PASSES * took / sum(each.passes for each in timed))
         return timed
+
+    def with_all_threads(
+        self, comparisons: Sequence[Comparison], replacements: Replacements
+    ) -> list[Comparison]:
+        """What comparisons with fewer threads say of all of them, as far as an estimate tells.
+
+        What is lost by more threads counts; what is gained has not been seen.
+        """
+        graphs = [self.imported.graph, apply_replacements(self.imported.graph, replacements)]
+        target = TargetModel(threads=self.run.target.threads)
+
+        def loss(shapes: Shapes, threads: int) -> float:
+            estimator = Estimator(target, self.imported.sizes(shapes))
+            return max(1.0, more_threads(graphs, threads, estimator)[1])
+
+        return [
+            each if each.threads is None else each.scaled(1 / loss(shapes, each.threads))
+            for shapes, each in zip(self.settings, comparisons, strict=False)
+        ]
 
     def compare(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xflow.core.wording import counted
 from xflow.cost import Objective
 from xflow.cost.comparison import Comparison
 from xflow.report.formats import format_amount
@@ -13,6 +14,9 @@ MARGIN = 0.005
 SESSIONS_MARGIN = 0.03
 """The same where there was time to load the models only once: two sessions of one and the same
 model were seen to differ by this much for as long as they live. With each pass it is less."""
+FEWER_MARGIN = 0.01
+"""The same where there was room for fewer threads than the model is served with: what more of them
+change is estimated."""
 LOSS = 0.01
 """How much slower, with confidence, a model may be at one of several settings, if it is faster at
 another: two sessions of one and the same model are told apart no better than that."""
@@ -60,9 +64,21 @@ def no_rewrite(objective: Objective) -> str:
     return f"No rewrite was found that {_BETTER[objective]}."
 
 
+def timed_with_fewer(comparisons: Sequence[Comparison], threads: int) -> tuple[str, ...]:
+    """The warning that models were timed with fewer threads than so many, if they were."""
+    fewer = [each.threads for each in comparisons if each.threads is not None]
+    if not fewer:
+        return ()
+    return (
+        f"Other processes kept the machine busy, so the models were timed with {min(fewer)} of "
+        f"{counted(threads, 'thread')}; what all of them change is estimated.",
+    )
+
+
 def margin(comparison: Comparison) -> float:
     """How much faster the lower end of the interval has to be."""
-    return max(MARGIN, SESSIONS_MARGIN / comparison.passes)
+    least = MARGIN if comparison.threads is None else FEWER_MARGIN
+    return max(least, SESSIONS_MARGIN / comparison.passes)
 
 
 def _slack(comparison: Comparison) -> float:

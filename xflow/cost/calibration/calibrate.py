@@ -24,7 +24,7 @@ from xflow.cost.calibration.numbers import ALIKE, BLOCKS, default_of, is_sane, w
 from xflow.cost.calibration.probes import Constants, Probe
 from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.machine import Crowd
+from xflow.cost.machine import LISTENING_S, Crowd
 from xflow.cost.measure import Measurer
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import Layout, TargetModel
@@ -41,8 +41,6 @@ OPSET = 21
 BATCH = 9
 """Models that are loaded at a time, and run in turns."""
 LOADING_S = 20.0
-LISTENING_S = 0.3
-"""Seconds for which other processes are watched before a calibration begins."""
 SURE = 3.0
 """How many times its standard error a time has to be."""
 IN_BLOCKS = 1.4
@@ -92,22 +90,29 @@ def calibrated(
 ) -> TargetModel | None:
     """The target model of a place: the stored one, or what is measured now, and then stored.
 
-    Where nothing can be measured, it is the default one. None if other processes are busy: they
-    would slow down probes of several threads more than the rest. Raises ProviderError if
-    `measurer`'s provider does not work here.
+    Where other processes keep the machine busy, the numbers of a thread are measured with as many
+    as there is room for, and kept for that many. Where nothing can be measured, the model is the
+    default one; None if processes that were not there before came in the way. Raises ProviderError
+    if `measurer`'s provider does not work here.
     """
     known = stored(place, store)
     if known is not None:
         return known
     crowd = Crowd()
     time.sleep(LISTENING_S)
-    if crowd.in_the_way(place.threads):
+    threads = crowd.free(place.threads) if place.provider == "cpu" else place.threads
+    if threads < place.threads:
+        fewer = replace(place, threads=threads)
+        found = calibrated(fewer, measurer.with_threads(threads), store, progress, seconds=seconds)
+        return found and replace(found, threads=place.threads)
+    sensitive = not measurer.target.takes_processor_time
+    if sensitive and crowd.in_the_way(threads):
         return None
-    found = calibrate(measurer, progress, seconds=seconds)
-    if crowd.in_the_way(place.threads):
+    measured = calibrate(measurer, progress, seconds=seconds)
+    if sensitive and crowd.in_the_way(threads):
         return None
-    keep(found, place, store)
-    return with_numbers(TargetModel(threads=place.threads), found.measured)
+    keep(measured, place, store)
+    return with_numbers(TargetModel(threads=place.threads), measured.measured)
 
 
 def stored(place: Platform, store: Store) -> TargetModel | None:
