@@ -490,6 +490,60 @@ def test_a_signal_while_searching_touches_nothing(kind: signal.Signals, workplac
     assert snapshot(workplace) == before
 
 
+SEARCHING = """
+import os, signal, sys, time, types
+from xflow import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from xflow.pipeline import api
+from xflow.onnx import files
+from xflow.pipeline.pipeline import Result
+from xflow.report.report import Deployment, ModelStats, Report
+def optimize(model, *, progress, stop, **_):
+    progress("search", {})
+    print("ready", flush=True)
+    while not stop():
+        time.sleep(0.005)
+    progress("check", {})
+    print("stopped", flush=True)
+    for _ in range(int(os.environ["LONGER"])):
+        time.sleep(0.005)
+    stats = ModelStats({})
+    return Result(files.load_model(model), Report(True, stats, stats, Deployment("cpu", 1)))
+api.optimize = optimize
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_first_interruption_ends_the_search_and_the_second_one_all(
+    twice: bool, workplace: Path
+) -> None:
+    before = snapshot(workplace)
+    arguments = [str(workplace / "input" / "model.onnx"), str(workplace / "new.onnx"), "-q"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SEARCHING, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LONGER": "12000" if twice else "0"},
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "stopped\n"
+        if twice:
+            child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert "stopping the search" in err
+    assert "Traceback" not in err
+    if twice:
+        assert child.returncode == ExitCode.INTERRUPTED
+        assert snapshot(workplace) == before
+    else:
+        assert child.returncode == ExitCode.OK
+        assert (workplace / "new.onnx").exists()
+
+
 def test_a_model_in_external_data_comes_out_whole(
     fake: types.SimpleNamespace, external_model_file: Path, tmp_path: Path
 ) -> None:

@@ -34,3 +34,18 @@ def test_the_least_deadline_comes_first_in_every_process() -> None:
     soon, late = Deadline.after(1.0), Deadline.after(2.0)
     assert min(late, NEVER, soon) is soon
     assert pickle.loads(pickle.dumps(soon)) == soon
+
+
+def test_a_deadline_that_is_to_stop_has_passed_wherever_it_was_moved() -> None:
+    asked: list[bool] = []
+    later = Deadline.after(HOUR, lambda: bool(asked))
+    others = [later.extended(HOUR), later.sooner(60.0), later.part(0.5)]
+    assert not any(each.passed or each.stopped for each in (later, *others))
+    asked.append(True)
+    assert all(each.passed and each.stopped and each.left == 0.0 for each in (later, *others))
+    assert later < Deadline.after(2 * HOUR)
+    elsewhere = pickle.loads(pickle.dumps(later))
+    assert elsewhere == later
+    assert not elsewhere.passed
+    assert Deadline.after(-1.0).passed
+    assert not Deadline.after(-1.0).stopped

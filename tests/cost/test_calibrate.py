@@ -306,7 +306,11 @@ class TestStored:
     def test_where_there_is_room_for_fewer_threads_the_numbers_of_a_thread_are_theirs(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(calibrate_module.Crowd, "free", lambda *_: 1)
+        class Full(Crowd):
+            def free(self, threads: int) -> int:
+                return 1
+
+        monkeypatch.setattr(calibrate_module, "Crowd", Full)
         measurer = FakeMeasurer({"Sqrt": 4e-4})
         with Store(tmp_path / "costs.sqlite") as store:
             found = calibrated(PLACE, measurer, store)

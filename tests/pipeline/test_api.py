@@ -361,6 +361,27 @@ def test_a_measured_run_goes_all_the_way() -> None:
     assert result.report.target.runtime
 
 
+def test_a_search_that_is_stopped_gives_what_it_has_found() -> None:
+    phases: list[str] = []
+    result = xflow.optimize(
+        two_products(256),
+        budget=20.0,
+        threads=1,
+        rules=RULES,
+        progress=lambda phase, _: phases.append(phase),
+        stop=lambda: "measure" in phases,
+    )
+    (message,) = (text for text in result.report.messages if "stopped" in text)
+    assert "before its budget was spent" in message
+    assert "check" in phases
+
+
+def test_a_search_that_is_stopped_at_once_finds_nothing() -> None:
+    result = estimated(two_products(), RULES, stop=lambda: True)
+    assert not result.report.changed
+    assert any("stopped" in text for text in result.report.messages)
+
+
 def test_where_nothing_is_gained_the_report_says_where_the_time_goes() -> None:
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
         g (float[64, 64] x) => (float[64, 64] y, int64[64] z)

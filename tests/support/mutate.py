@@ -205,6 +205,9 @@ def _steps(node: ast.AST, known: Sequence[Sequence[str]]) -> Iterator[Step]:
             for i in range(len(args) if len(args) > 1 else 0):
                 fewer = ast.Call(node.func, [*args[:i], *args[i + 1 :]], keywords)
                 yield f"{name} without an operand", fewer
+            for leaf in known[0] if _takes(name, len(args) + 1) else ():
+                more = ast.Call(node.func, [*args, ast.Name(leaf)], keywords)
+                yield f"{name} with another operand", more
             for arg in args:
                 yield f"{name} left out", arg
             for i, keyword in enumerate(keywords):
@@ -240,6 +243,13 @@ def _steps(node: ast.AST, known: Sequence[Sequence[str]]) -> Iterator[Step]:
 
 def _exchanged(items: Sequence[Any], i: int) -> list[Any]:
     return [*items[: i - 1], items[i], items[i - 1], *items[i + 1 :]]
+
+
+@cache
+def _takes(name: str, count: int) -> bool:
+    """Whether there is an operator of that name that takes so many operands."""
+    found = [op.arity for op in operators() if op.name == name]
+    return any(least <= count and (most is None or count <= most) for least, most in found)
 
 
 @cache
@@ -428,6 +438,6 @@ def _kind(step: str) -> tuple[str, ...]:
 WORDS = frozenset(
     (
         *("left:", "right:", "where:", "exact:", "limits:", "bits", "numbers", "instead"),
-        *("without", "is", "with", "exchanged", "out", "not", "for", "asks", "+", "-"),
+        *("without", "is", "with", "exchanged", "out", "not", "for", "asks", "another", "+", "-"),
     )
 )

@@ -74,6 +74,7 @@ def test_there_are_two_thousand_mutants_of_a_hundred_hand_picked_rules() -> None
         ("Concat(x, y, axis=1)", "Concat(y, x, axis=1)"),
         ("Concat(x, y, axis=1)", "Concat(x, axis=1)"),
         ("Concat(x, y, axis=1)", "Concat(x, v, axis=1)"),
+        ("Concat(x, y, axis=1)", "Concat(x, y, w, axis=1)"),
         ("Concat(x, y, axis=1)", "x"),
         ("MatMul(x, Concat", "Div(x, Concat"),
         ("pads=[p, 0, 1, 0]), MatMul", "pads=[p + 1, 0, 1, 0]), MatMul"),

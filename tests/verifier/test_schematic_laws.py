@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import pytest
 from equations import one
+from graphs import call, tensor
 from mutate import Mutant, is_typed, mutants, sample
 
 from xflow.core.errors import RuleFileError
 from xflow.core.sorts import AND_INTEGERS, REALS_ONLY
 from xflow.generator.settle import Fate, settle
+from xflow.ops import operator, operators
+from xflow.ops.schematic import is_function
 from xflow.rewriting.numerics import EXACT
 from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.proof.types import types_of
@@ -222,3 +225,40 @@ def test_no_mutant_of_a_law_is_proved_and_false(law: Rule) -> None:
 def test_a_constant_is_not_computed_by_an_operator_that_is_not_known() -> None:
     with pytest.raises(RuleFileError, match="of constants is no value"):
         one("x[...]", "Add(x, Elementwise(Scalar(value=2)))", "x")
+
+
+OF_ONE = ("transpose", "concat", "reshape", "slice", "gather", "expand")
+"""Laws of a function of one number."""
+
+
+def true_of(name: str, laws: Iterable[str]) -> set[str]:
+    """Those of the laws that evaluation does not refute for an operator; none of others is proved.
+
+    That is how a property would be found out that is claimed of an operator that lacks it.
+    """
+    found = set()
+    for each in laws:
+        law = of(LAWS[each], name)
+        if not is_typed(law):
+            continue
+        both = law, replace(law, lhs=law.rhs, rhs=law.lhs)  # a side may be defined nowhere
+        false = [way for way in both if not isinstance(search_counterexample(way), Survived)]
+        assert not any(isinstance(prove(way, infer=False), Proved) for way in false), law
+        if not false:
+            found.add(each)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [op.name for op in operators() if op.arity == (1, 1) and op.role != "view"],
+)
+def test_who_has_a_property_has_all_that_follows_from_it_and_nobody_else(name: str) -> None:
+    op = operator(name)
+    if any(spec.default is None for spec in op.attributes.values()) or op.schematic:
+        pytest.skip("it is no function of numbers by itself")
+    assert (true_of(name, OF_ONE) == set(OF_ONE)) == is_function(op)
+    if is_function(op):
+        attributes = call(name, tensor("x", 2)).node.attributes
+        of_zero = operator("ZeroPreserving").stands_for(op, attributes, "FLOAT")
+        assert (true_of(name, ["pad"]) == {"pad"}) == of_zero

@@ -170,7 +170,7 @@ class Sampler:
         """`free` with the product of some sizes shared out among those that it has to equal."""
         sizes = dict(free)
         for given, shared in self._balances:
-            if not free.keys() >= {*given, *shared}:
+            if not shared or not free.keys() >= {*given, *shared}:
                 continue
             left = math.prod(sizes[name] for name in given)
             names = self._rng.sample(shared, len(shared))

@@ -14,6 +14,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, Opaque
 from xflow.core.registry import Attribute
 from xflow.core.size import Expr, Size, substitute
+from xflow.core.wording import counted
 from xflow.cost.child import NO_TIME
 from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer
@@ -86,20 +87,27 @@ class Costs:
         self._failures: Counter[str] = Counter()
         """Why forms could not be measured, and how many for each reason."""
         self._place = Platform.of(target.provider, target.threads, measurer.runtime_version)
-        self.fewest = target.threads
+        self._fewest = target.threads
         """The fewest threads that anything was measured with."""
-        self.notebook = StoredNotes(store, self._place, lambda: self.fewest == target.threads)
+        self.notebook = StoredNotes(store, self._place, lambda: self._fewest == target.threads)
         self.settings = (self.layouts.target, dict(self._sizes))
 
     @property
     def warnings(self) -> list[str]:
         """Problems of measurements so far: one sentence for each reason."""
-        return [
+        told = [
             f"{number} forms of regions could not be measured: {reason}."
             if number > 1
             else f"A form of a region could not be measured: {reason}."
             for reason, number in self._failures.items()
         ]
+        if self._fewest < self._place.threads:
+            all_threads = counted(self._place.threads, "thread")
+            told.append(
+                "Other processes kept the machine busy, so forms of regions were measured with "
+                f"{self._fewest} of {all_threads}."
+            )
+        return told
 
     def estimate(self, graph: Graph) -> float:
         """The seconds that one run of `graph` takes, by the roofline."""
@@ -129,7 +137,7 @@ class Costs:
         (known, samples), threads = self._measurer.undisturbed(
             lambda measurer: self._measured(graphs, opsets, contexts, seconds, measurer)
         )
-        self.fewest = min(self.fewest, threads)
+        self._fewest = min(self._fewest, threads)
         for number, count in samples.items():
             taken = known[number]
             assert taken is not None
@@ -227,11 +235,6 @@ class CostsAtSettings:
     def estimate(self, graph: Graph) -> float:
         """The seconds that one run of `graph` takes, by the roofline."""
         return self.layouts(graph)
-
-    @property
-    def fewest(self) -> int:
-        """The fewest threads that anything was measured with, at any setting."""
-        return min(cost.fewest for cost in self._costs)
 
     @property
     def warnings(self) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import operator
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -66,6 +66,7 @@ def optimize(
     inputs: Given | Sequence[Given] | None = None,
     profile: bool = False,
     progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Result:
     """Make a model better on this machine; give back its own graph where that does not succeed.
 
@@ -99,7 +100,8 @@ def optimize(
     `progress` is called at every step with the name of the phase and where that stands, by name:
     always `left`, in how many seconds all is over at the latest; and in phases that have parts, at
     which one they are and `of` how many. While the search runs, `best` is how many times as fast
-    the model seems to be.
+    the model seems to be. `stop` is asked again and again whether the search is to end; what
+    it has found by then is checked and timed as always.
     Raises XflowError: a broken model, contradictory arguments, or a ValidationFailed.
     """
     if objective not in OBJECTIVES:
@@ -142,6 +144,7 @@ def optimize(
             assumption=Assumption.named(assume),
             only_proved=only_proved,
             profiled=profile,
+            stop=stop,
         )
         with run.phase("load"):
             source, before = load_copy(model, folder / "before.onnx")

@@ -55,10 +55,6 @@ BUSY = (
     "Other processes kept the machine busy, so it was not calibrated: the estimate that guides the "
     "search takes it for an average one."
 )
-CROWDED = (
-    "Other processes kept the machine busy, so forms of regions were measured with {} of {} "
-    "threads."
-)
 OVERRUN = 0.06
 """By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
 LAST_S = 2.0
@@ -142,12 +138,14 @@ class Finder:
         whole = base if self.obstacle or not has_calls(base.model) else self.all_inlined(base)
         if whole.inlined is None:
             return self.attempt(whole, rules, seconds, self.settings)
-        deadline = Deadline.after(seconds)
+        deadline = Deadline.after(seconds, self.run.stop)
         first = self.attempt(whole, rules, FIRST * seconds, self.settings)
         left = (1 - FIRST) * seconds
         if self.run.measured:
             # Not more than the first one had: then what it remembers of regions counts.
             left = min(FIRST * seconds, max(deadline.left, left))
+        if deadline.stopped:
+            return first
         how = (rules, left, first.settings, self.run.clock.spent)
         if isinstance(first, Unsearched) or not (first.replacements or first.prepared.bodies):
             return self.attempt(base, *how)
@@ -276,7 +274,7 @@ class Finder:
                 later += RUNS * self.run_seconds(settings)
                 spent += time.monotonic() - start
                 seconds = search_seconds(seconds, spent + later)
-            deadline = Deadline.after(seconds)
+            deadline = Deadline.after(seconds, run.stop)
             # What is begun before it, as a region that hangs, must leave the check its time, and
             # not exceed the budget by a tenth.
             overrun = deadline.extended(min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds)))
@@ -313,8 +311,6 @@ class Finder:
             )
             if store is not None and measured is not None:
                 warnings += [*store.warnings, *measured.warnings]
-                if measured.fewest < run.target.threads:
-                    warnings.append(CROWDED.format(measured.fewest, run.target.threads))
             warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
             if exact:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,8 @@ class Run:
     """Real inputs, to check and to time on."""
     profiled: bool = False
     """Whether the input model is profiled whatever is gained."""
+    stop: Callable[[], bool] | None = None
+    """What says whether the search is to end at once, with what it has found."""
 
     @property
     def outside(self) -> Observed:

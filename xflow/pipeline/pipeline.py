@@ -274,6 +274,7 @@ class Pipeline:
             latency_before=summary.latency(compared, "before"),
             latency_after=summary.latency(compared, "after"),
             ratio=summary.ratio(compared) if changed else None,
+            timed_threads=None if compared is None else compared.threads,
             largest_error=checked.check.max_rel if changed and checked is not None else None,
             rules=summary.rule_uses(
                 judgement.verdict.replacements,

@@ -88,7 +88,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def verdict(report: Json) -> str:
     """What came of a run, in one sentence."""
     target = report["target"]
-    where = counted(target["threads"], "thread")
+    fewer = report.get("timed_threads")
+    where = f"{fewer} of " if fewer else ""
+    where += counted(target["threads"], "thread")
     where = f"{target['processor'] or target['provider']}, {where}"
     if not report["changed"]:
         return f"Nothing was gained on {where}: the output is the input's own graph."

@@ -187,6 +187,8 @@ class Report:
     latency_before: Latency | None = None
     latency_after: Latency | None = None
     ratio: Ratio | None = None
+    timed_threads: int | None = None
+    """With how many threads models were timed, where there was no room for all of the target's."""
     largest_error: float | None = None
     rules: tuple[RuleUse, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)

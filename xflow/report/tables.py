@@ -90,6 +90,7 @@ def _model_table(report: Report) -> Table:
         shown = [format_amount(amount, report.objective) for amount in amounts]
         table.add_row(_AMOUNTS[report.objective], *shown)
     latency = "Latency, worst setting" if report.settings else "Latency"
+    latency += f", {counted(report.timed_threads, 'thread')}" if report.timed_threads else ""
     table.add_row(latency, _latency(report.latency_before), _latency(report.latency_after))
     if report.ratio:
         table.add_row("Times as fast", "", _ratio(report.ratio))

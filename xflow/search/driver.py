@@ -45,6 +45,8 @@ SLOW = (
     "is faster or less busy, or a larger budget, may lead to another result"
 )
 
+STOPPED = "the search was stopped before its budget was spent, and might have found more"
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -170,7 +172,9 @@ class _Search:
         if self.decider.timed and not self.replacements:
             forms = counted(self.decider.timed, "other form")
             self.notes.append(f"{forms} of its parts were timed, and none was faster for certain")
-        if self.is_over:
+        if self.deadline.stopped:
+            self.notes.append(STOPPED)
+        elif self.is_over:
             self.notes.append(OVER if self.work is None or self.work <= 0 else SLOW)
         return SearchResult(
             graph, tuple(self.replacements), tuple(self.notes), tuple(self.warnings())
@@ -243,7 +247,7 @@ class _Search:
             known = Remembered(None, effort=self.policy.efforts[-1])
         if known is None:
             return None
-        if found.exhausted:
+        if found.exhausted and not self.deadline.stopped:
             self.memory_of_waves.put(region, replace(known, effort=self.policy.efforts[-1]))
         return known.solution
 
@@ -322,13 +326,13 @@ class _Search:
             original = result.states[0]
             forms[key] = [s for s in result.states if s.cost < self.policy.hope * original.cost]
         found: list[tuple[float, Region, list[State]]] = []
-        for key in keys:  # not in the order in which they came
+        for key in filter(forms.__contains__, keys):  # not in the order in which they came
             region, (original, *others) = groups[key][0], forms[key]
             if others:
                 gain = (original.cost - others[0].cost) * len(groups[key])
                 found.append((gain, region, forms[key]))
             else:
-                self.memory.put(region, self.remembered(region, None))
+                self.keep(region, self.remembered(region, None))
         found.sort(key=lambda item: -item[0])
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
@@ -341,9 +345,14 @@ class _Search:
             worth = most / self.whole if self.whole > 0 else 1.0
             known = self.decide(region, states, min(high, max(low, seconds)), worth)
             if known is not None:
-                self.memory.put(region, known)
+                self.keep(region, known)
                 self.settle(region, known)
         return len(groups) + recalled
+
+    def keep(self, region: Region, known: Remembered) -> None:
+        """Keep the entry of a region for later runs, unless its search was stopped."""
+        if not self.deadline.stopped:
+            self.memory.put(region, known)
 
     def weight(self, region: Region, number: int) -> float:
         """The weight of a region, of which there are so many, in sharing out the budget.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -31,6 +32,9 @@ from xflow.search.context import Context
 from xflow.search.policy import Policy
 from xflow.search.region import Region
 from xflow.search.states import State
+
+LOOKS_S = 0.2
+"""Seconds between two looks at whether to stop, while other processes explore."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +99,20 @@ class Explorers:
         The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
         shared out instead, and each may take all of the time: the same is found on any machine that
         is through with the work by then. The limits of each are those of the policy times `effort`.
+        There are no results of regions that were not explored when it was to stop.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         shares = _Shares(weights, deadline, work, effort)
         pool = self._started(len(regions), deadline)
         if pool is None:
             for number in order:
+                if deadline.stopped:
+                    return
                 yield number, self._here(regions[number], shares.of(number, 1))
             return
         running: dict[Future[Any], tuple[int, Share]] = {}
-        while order or running:
+        looks_s = None if deadline.stop is None else LOOKS_S
+        while (order or running) and not deadline.stopped:
             while order and len(running) < self._processes:
                 number = order.pop(0)
                 share = shares.of(number, self._processes)
@@ -116,7 +124,7 @@ class Explorers:
                     running[pool.submit(_explore_task, task)] = number, share
                 except RuntimeError:  # the pool is broken: the rest is done in this process
                     yield number, self._here(regions[number], share)
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, looks_s, FIRST_COMPLETED)
             for future in done:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
@@ -223,7 +231,7 @@ class Share(NamedTuple):
             self.effort * policy.expansions,
             self.effort * policy.states,
             self.work,
-            min(Deadline.after(self.seconds), self.end),
+            min(Deadline.after(self.seconds, self.end.stop), self.end),
         )
 
 
@@ -314,7 +322,8 @@ def _begin(
     context: Context,
     doubt: bool,
 ) -> None:
-    """Prepare a process."""
+    """Prepare a process. It is the other one that is interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     estimate = estimator()
     shared = _Shared(index_of(tuple(rules)), context, estimate.target.layout, doubt)
     _here[:] = [(shared, estimate)]

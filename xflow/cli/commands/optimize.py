@@ -148,10 +148,14 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
     store.select_rules(rules, options.only_rules, options.skip_rules)
 
     # Behind the checks of what was asked for: it loads for seconds.
+    from xflow.cli.interruption import Interruption
     from xflow.cli.progress import ProgressDisplay
     from xflow.pipeline import api
 
-    with ProgressDisplay(options.quiet, options.verbose) as progress:
+    with (
+        ProgressDisplay(options.quiet, options.verbose) as progress,
+        Interruption(progress).handled() as interruption,
+    ):
         result = api.optimize(
             options.input,
             budget=options.budget,
@@ -176,7 +180,8 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             assume=options.assume,
             only_proved=options.only_proved,
             inputs=options.inputs or None,
-            progress=progress,
+            progress=interruption.follow,
+            stop=interruption,
         )
 
     start = time.monotonic()
