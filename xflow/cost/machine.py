@@ -94,7 +94,7 @@ class Crowd:
 
     def in_the_way(self, threads: int) -> bool:
         """Whether they took processor time that so many threads of this program could have used."""
-        return _room(self.taken()) < threads
+        return not _is_room(self.taken(), threads)
 
 
 class Watch:
@@ -121,8 +121,14 @@ def free_threads(taken: float, threads: int) -> int:
     """Return how many of `threads` there is room for where others keep so many processors busy.
 
     At least 1: a single thread may have to wait for its turn, but that takes it no processor time.
+    Of threads that share processors with each other anyway, all are free as long as each of these
+    is.
     """
-    return max(1, min(threads, math.floor(_room(taken))))
+    return threads if _is_room(taken, threads) else max(1, math.floor(_room(taken)))
+
+
+def _is_room(taken: float, threads: int) -> bool:
+    return _room(taken) >= min(threads, len(_allowed_processors()))
 
 
 def _room(taken: float) -> float:
