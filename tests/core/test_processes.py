@@ -1,11 +1,18 @@
 """Processes that are killed at a limit, and a pool that is left."""
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from xflow.core.atomic import signals_deferred
+from xflow.core.deadline import Deadline
 from xflow.core.processes import Script, answers, process_pool
 
 
@@ -60,3 +67,65 @@ def test_a_script_answers_and_is_started_again_after_it_dies_or_hangs(tmp_path: 
     path.unlink()
     with pytest.raises(ChildProcessError):
         script.ask(b"", 60.0)
+
+
+def test_signals_wait_for_the_end_of_what_must_not_be_broken_off() -> None:
+    steps: list[str] = []
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is about when it is raised
+        with signals_deferred():
+            signal.raise_signal(signal.SIGINT)
+            steps.append("inside")
+        steps.append("behind")
+    assert steps == ["inside"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+POOL = """
+import sys, time
+from xflow.core.atomic import unwinding_on_sigterm
+from xflow.core.processes import process_pool
+with unwinding_on_sigterm():
+    # What a process begins with takes longer to be sent than the pipe holds.
+    with process_pool(2, initializer=len, initargs=(bytes(2**25),)) as pool:
+        print("ready", flush=True)
+        for job in [pool.submit(time.sleep, 60.0) for _ in range(2)]:
+            job.result()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found by their session")
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 1.5])
+def test_a_pool_that_is_broken_off_leaves_no_process_behind(
+    kind: signal.Signals, after_s: float
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", POOL],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(after_s)
+        if kind == signal.SIGINT:  # as from a terminal
+            os.killpg(child.pid, kind)
+        else:
+            child.send_signal(kind)
+        assert child.wait(30) != 0
+    deadline = Deadline.after(10.0)
+    while (left := _session(child.pid)) and not deadline.passed:
+        time.sleep(0.05)
+    assert not left
+
+
+def _session(number: int) -> list[str]:
+    """The processes of a session that have not ended."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            running = process.status() != psutil.STATUS_ZOMBIE
+            if os.getsid(process.pid) == number and running:
+                found.append(process.name())
+    return found

@@ -19,7 +19,7 @@ from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.estimate import Estimator
 from xflow.cost.machine import Crowd, Watch, usable_cores
 from xflow.cost.measure import Measurer, Setting, Target
-from xflow.cost.model import Costs, more_threads
+from xflow.cost.model import Costs, CostsAtSettings, more_threads
 from xflow.cost.store import Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed, Worker
@@ -61,6 +61,9 @@ class Fake(Measurer):
     @property
     def runtime_version(self) -> str:
         return "1.0"
+
+    def time_at_each(self, models: Sequence[Any], *_: Any, **__: Any) -> Any:
+        return [(Timing((1.0,) * 4),)] * len(models)
 
     def time_together(self, models: Sequence[Any], seconds: float, **_: Any) -> list[Any]:
         self.asked.append(self.target.threads)
@@ -124,6 +127,9 @@ class TestRegions:
         cost.notebook.put("second", "another form")
         assert cost.notebook.get("first") == "a form"
         assert cost.notebook.get("second") is None
+        several = CostsAtSettings([costs(Fake(2, {}), store), cost], cost.layouts)
+        several.notebook.put("third", "another form")
+        assert several.notebook.get("third") is None
 
 
 class TestRoom:
@@ -150,9 +156,12 @@ class TestRoom:
 
     def test_it_is_not_where_there_is_no_time_for_it(self, crowd: list[int]) -> None:
         crowd += [1]
-        deadline = Deadline.after(0.5)
-        found = Fake(2, {}).undisturbed(lambda alike: alike.target.threads, deadline)
-        assert found == (2, 2)
+        measurer, late = Fake(2, {}), Deadline.after(0.0)
+        assert measurer.undisturbed(lambda alike: alike.target.threads, late) == (None, 2)
+        crowd += [1]
+        found = measurer.compare_at_each(b"", b"", 0.1, [Setting()], deadline=late)
+        assert isinstance(found, Failed)
+        assert "other processes came in the way" in found.reason
 
     def test_on_a_gpu_the_processors_are_no_matter(self) -> None:
         measurer = Measurer(Target("cuda", 2), Worker())

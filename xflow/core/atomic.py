@@ -86,3 +86,26 @@ def unwinding_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if last > -math.inf:
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Within this block SIGINT and SIGTERM wait until it ends, in the main thread.
+
+    For what leaves something behind where it is broken off, such as a process that nobody knows of.
+    """
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+    came: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    # None: it was not Python that set it, and Python cannot set it again.
+    handled = [k for k, how in before.items() if in_main and how not in (None, signal.SIG_IGN)]
+    try:
+        for kind in handled:
+            signal.signal(kind, lambda number, _: came.append(number))
+        yield
+    finally:
+        for kind in handled:
+            signal.signal(kind, before[kind])
+        for number in came:
+            signal.raise_signal(number)

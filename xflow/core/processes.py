@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import queue
+import signal
 import struct
 import subprocess
 import sys
@@ -18,11 +19,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
 
+from xflow.core.atomic import signals_deferred
 from xflow.core.deadline import NEVER, Deadline
 
 START_S = 60.0
@@ -38,15 +40,47 @@ def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
     It needs no guarded main module. When a process dies, all jobs that wait fail.
     """
     import loky  # noqa: PLC0415 - it loads slowly, and other workers do without
+    from loky.backend import resource_tracker as loky_tracker  # noqa: PLC0415
+
+    class Pool(loky.ProcessPoolExecutor):  # type: ignore[misc]
+        """One whose processes are known to it, whenever it is interrupted."""
+
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
+            # It may have to start a process, which takes a second. That one inherits what is
+            # blocked: an interruption is not its business.
+            with signals_deferred(), _interruptions_blocked():
+                return super().submit(*args, **kwargs)
 
     # A process that was idle for long, or that holds much memory, is replaced, which loses nothing.
     replaced = "A worker (stopped|was restarted) while some jobs"
     warnings.filterwarnings("ignore", replaced, UserWarning)
-    pool = loky.ProcessPoolExecutor(jobs, **options)
+    with signals_deferred():
+        # When these start, they let interruptions through that are blocked.
+        resource_tracker.ensure_running()
+        loky_tracker.ensure_running()
+        pool = Pool(jobs, **options)
     try:
         yield pool
     finally:  # after an interruption nothing waits for jobs that have not begun
-        pool.shutdown(wait=False, kill_workers=True)
+        with signals_deferred():
+            workers = list(pool._processes or ())
+            pool.shutdown(wait=False, kill_workers=True)
+            for worker in workers:  # the pool's thread, which does that, may end before
+                with suppress(OSError):
+                    os.kill(worker, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+@contextmanager
+def _interruptions_blocked() -> Iterator[None]:
+    """Within this block SIGINT does not reach this thread, nor ever a process that it starts."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Worker:

@@ -13,8 +13,8 @@ TOLERATED = 0.25
 """The part of its threads' time that other processes may take from a measurement."""
 LISTENING_S = 0.3
 """Seconds for which other processes are watched before anything is measured."""
-WATCHED_S = 1.0
-"""Seconds after which they are looked at again."""
+WATCHED_S, STALE_S = 1.0, 4.0
+"""Seconds after which they are looked at again, and after which nothing is known of them."""
 
 
 def usable_cores() -> int:
@@ -107,10 +107,12 @@ class Watch:
     def free(self, threads: int) -> int:
         """How many threads of this program, of so many, there is room for; at least 1.
 
-        It looks again once a second, and the first time waits until there is something to see.
+        It looks again once a second. Where it has not looked for long, it waits until there is
+        something to see: what others did meanwhile may be over.
         """
-        if self._taken is None:
-            time.sleep(max(0.0, LISTENING_S - self._crowd.age))
+        if self._taken is None or self._crowd.age > STALE_S:
+            self._taken, self._crowd = None, Crowd()
+            time.sleep(LISTENING_S)
         if self._taken is None or self._crowd.age > WATCHED_S:
             self._taken = self._crowd.taken()
             self._crowd = Crowd()

@@ -39,6 +39,8 @@ LIMIT_S = 120.0
 PASSES = 4
 """Of a comparison of two models: each loads them anew."""
 
+CROWDED = "other processes came in the way, and there was no time left to time them once more"
+"""Why two models were not compared."""
 
 MOST_THREADS = 1024
 """More than any machine has: the runtime would start all of them."""
@@ -157,11 +159,11 @@ class Measurer:
 
     def undisturbed(
         self, measure: Callable[["Measurer"], T], deadline: Deadline = NEVER
-    ) -> tuple[T, int]:
+    ) -> tuple[T | None, int]:
         """Return what `measure` finds by a measurer with the threads that there is room for.
 
         Besides, how many these are. If there was less room than it seemed before, it is asked
-        again with fewer, if what it took does not exceed the deadline.
+        again with fewer; None if the deadline has passed by then.
         """
         threads = self.free_threads()
         while True:
@@ -169,8 +171,10 @@ class Measurer:
             found = measure(self.with_threads(threads))
             told = threads > 1 and self.target.provider == "cpu" and crowd.age > LISTENING_S
             free = crowd.free(threads) if told else threads
-            if free == threads or deadline.sooner(crowd.age).passed:
+            if free == threads:
                 return found, threads
+            if deadline.passed:
+                return None, threads
             threads = free
 
     def with_threads(self, threads: int) -> Self:
@@ -295,6 +299,8 @@ class Measurer:
             lambda alike: alike._compared(before, after, seconds, settings, deadline=until, **how),
             until,
         )
+        if found is None:
+            return Failed(CROWDED)
         if isinstance(found, Failed) or threads == self.target.threads:
             return found
         return tuple(replace(each, threads=threads) for each in found)

@@ -89,8 +89,13 @@ class Costs:
         self._place = Platform.of(target.provider, target.threads, measurer.runtime_version)
         self._fewest = target.threads
         """The fewest threads that anything was measured with."""
-        self.notebook = StoredNotes(store, self._place, lambda: self._fewest == target.threads)
+        self.notebook = StoredNotes(store, self._place, lambda: self.has_all_threads)
         self.settings = (self.layouts.target, dict(self._sizes))
+
+    @property
+    def has_all_threads(self) -> bool:
+        """Whether all that was measured had all threads of the target."""
+        return self._fewest == self._place.threads
 
     @property
     def warnings(self) -> list[str]:
@@ -101,7 +106,7 @@ class Costs:
             else f"A form of a region could not be measured: {reason}."
             for reason, number in self._failures.items()
         ]
-        if self._fewest < self._place.threads:
+        if not self.has_all_threads:
             all_threads = counted(self._place.threads, "thread")
             told.append(
                 "Other processes kept the machine busy, so forms of regions were measured with "
@@ -134,9 +139,11 @@ class Costs:
         known = self._known(contexts, self._place.threads)
         if None not in known:
             return known
-        (known, samples), threads = self._measurer.undisturbed(
+        found, threads = self._measurer.undisturbed(
             lambda measurer: self._measured(graphs, opsets, contexts, seconds, measurer)
         )
+        assert found is not None  # there is no deadline
+        known, samples = found
         self._fewest = min(self._fewest, threads)
         for number, count in samples.items():
             taken = known[number]
@@ -228,7 +235,9 @@ class CostsAtSettings:
 
     def __init__(self, costs: Sequence[Costs], layouts: Estimator) -> None:
         self.layouts = layouts
-        self.notebook = costs[0].notebook
+        self.notebook = replace(
+            costs[0].notebook, kept=lambda: all(cost.has_all_threads for cost in costs)
+        )
         self.settings = [cost.settings for cost in costs]
         self._costs = costs
 

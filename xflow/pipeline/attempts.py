@@ -351,7 +351,7 @@ class Finder:
         with run.phase("calibrate"):
             check_provider(run.target, run.worker)  # before a short run ends without a measurement
             place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
-            if run.clock.budget < CALIBRATION_S:
+            if run.clock.budget < CALIBRATION_S or (run.stop is not None and run.stop()):
                 return stored(place, store), ()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
             return found, () if found else (BUSY,)

@@ -38,7 +38,11 @@ class Told:
     warnings: tuple[str, ...] = ()
 
     def __add__(self, other: Told) -> Told:
-        return Told(self.messages + other.messages, self.warnings + other.warnings)
+        """Both, without what was told already."""
+        return Told(
+            tuple(dict.fromkeys(self.messages + other.messages)),
+            tuple(dict.fromkeys(self.warnings + other.warnings)),
+        )
 
 
 class Clock:

@@ -79,7 +79,7 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     model = prepared.model
     if run.inner >= DEPTH or not has_bodies(model):
         return prepared
-    deadline = Deadline.after(BODIES * seconds)
+    deadline = Deadline.after(BODIES * seconds, run.stop)
     logs: dict[BodyKey, Mapping[str, Any] | None] = {}
 
     def optimize(place: BodyKey, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -322,8 +321,7 @@ def _begin(
     context: Context,
     doubt: bool,
 ) -> None:
-    """Prepare a process. It is the other one that is interrupted."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Prepare a process."""
     estimate = estimator()
     shared = _Shared(index_of(tuple(rules)), context, estimate.target.layout, doubt)
     _here[:] = [(shared, estimate)]
