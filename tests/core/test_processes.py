@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -69,6 +70,15 @@ def test_a_script_answers_and_is_started_again_after_it_dies_or_hangs(tmp_path: 
         script.ask(b"", 60.0)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Where a shell has no terminal, interruptions are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_signals_wait_for_the_end_of_what_must_not_be_broken_off() -> None:
     steps: list[str] = []
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is about when it is raised
@@ -81,7 +91,8 @@ def test_signals_wait_for_the_end_of_what_must_not_be_broken_off() -> None:
 
 
 POOL = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from xflow.core.atomic import unwinding_on_sigterm
 from xflow.core.processes import process_pool
 with unwinding_on_sigterm():

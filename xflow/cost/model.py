@@ -235,8 +235,9 @@ class CostsAtSettings:
 
     def __init__(self, costs: Sequence[Costs], layouts: Estimator) -> None:
         self.layouts = layouts
-        self.notebook = replace(
-            costs[0].notebook, kept=lambda: all(cost.has_all_threads for cost in costs)
+        notes = costs[0].notebook
+        self.notebook = notes and replace(
+            notes, kept=lambda: all(cost.has_all_threads for cost in costs)
         )
         self.settings = [cost.settings for cost in costs]
         self._costs = costs
