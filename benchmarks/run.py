@@ -151,10 +151,14 @@ def measure_file(
 
 def tools_of(name: str, options: argparse.Namespace) -> tuple[str, ...]:
     """Return what a model is optimized by: xflow, its variants if asked for, and the peers."""
-    if options.busy:
-        return XFLOW, BUSY
-    variants = tuple(VARIANTS) if name in options.variants else (XFLOW,)
-    return (*variants, *options.peers)
+    if name in options.variants:
+        return (*VARIANTS, *options.peers)
+    return columns(options)
+
+
+def columns(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return what every model is optimized by."""
+    return (XFLOW, BUSY) if options.busy else (XFLOW, *options.peers)
 
 
 def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -237,10 +241,8 @@ def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """
     name = f"{options.provider}-{options.threads}-threads"
     name += "-dynamic" if options.dynamic else ""
-    if options.busy:
-        save_table(f"{name}-busy", rows, (XFLOW, BUSY), options)
-        return
-    save_table(name, rows, (XFLOW, *options.peers), options)
+    name += "-busy" if options.busy else ""
+    save_table(name, rows, columns(options), options)
     if found := [row for row in rows if row.model in options.variants]:
         save_table(f"{name}-variants", found, (*VARIANTS, *options.peers), options)
 
@@ -388,7 +390,7 @@ def run(options: argparse.Namespace) -> int:
         )
         if options.out is not None:
             save(rows, options)
-    tools = (XFLOW, BUSY) if options.busy else (XFLOW, *options.peers)
+    tools = columns(options)
     console.print(render([row.by(tools) for row in rows], tools, machine(options)))
     failures = [(row.model, said) for row in rows if (said := failure(row, options))]
     for model, said in failures:

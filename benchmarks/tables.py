@@ -117,7 +117,9 @@ def kept_when_busy(rows: Sequence[Row]) -> float | None:
 
     Gains are the logarithms of geometric means.
     """
-    idle, busy = (sum(math.log(row.attempt(tool).gain) for row in rows) for tool in (XFLOW, BUSY))
+    idle, busy = (
+        math.log(geometric_mean([row.attempt(tool).gain for row in rows])) for tool in (XFLOW, BUSY)
+    )
     return busy / idle if idle > 0 else None
 
 

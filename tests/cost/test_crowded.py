@@ -19,7 +19,7 @@ from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.estimate import Estimator
 from xflow.cost.machine import Crowd, Watch, usable_cores
 from xflow.cost.measure import Measurer, Setting, Target
-from xflow.cost.model import Costs, CostsAtSettings, more_threads
+from xflow.cost.model import Costs, CostsAtSettings, lost_by_threads
 from xflow.cost.store import Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed, Worker
@@ -92,7 +92,7 @@ class TestRegions:
 
     def test_what_more_threads_lose_by_the_estimate_counts(self, store: Store) -> None:
         cost = costs(Fake(1, {1: (4.0, 4.0)}), store)
-        shares = more_threads([ROWS, ONE_ROW], 1, Estimator(TargetModel(threads=2)))
+        shares = lost_by_threads([ROWS, ONE_ROW], 1, Estimator(TargetModel(threads=2)))
         assert shares[0] == 1
         assert 1.5 < shares[1] <= 2
         assert cost.measure([ROWS, ONE_ROW], 0.1) == [4.0, 4.0 * shares[1]]

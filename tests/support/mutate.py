@@ -26,6 +26,7 @@ import pytest
 from places import CORPUS, TESTS
 
 from xflow.core.errors import XflowError
+from xflow.core.registry import Operator
 from xflow.core.sorts import REAL
 from xflow.ops import operators
 from xflow.rewriting.declarations import parse_inputs, parse_sorts
@@ -248,8 +249,13 @@ def _exchanged(items: Sequence[Any], i: int) -> list[Any]:
 @cache
 def _takes(name: str, count: int) -> bool:
     """Whether there is an operator of that name that takes so many operands."""
-    found = [op.arity for op in operators() if op.name == name]
-    return any(least <= count and (most is None or count <= most) for least, most in found)
+    return any(_fits(op, count) for op in operators() if op.name == name)
+
+
+def _fits(op: Operator, count: int) -> bool:
+    """Whether an operator takes so many operands."""
+    least, most = op.arity
+    return least <= count and (most is None or count <= most)
 
 
 @cache
@@ -260,10 +266,8 @@ def _of_the_same_arity(name: str, count: int, given: frozenset[str]) -> tuple[st
     """
     found = []
     for other in operators():
-        least, most = other.arity
         needed = {key for key, spec in other.attributes.items() if spec.default is None}
-        takes = least <= count and (most is None or count <= most)
-        if other.name != name and takes and needed <= given <= set(other.attributes):
+        if other.name != name and _fits(other, count) and needed <= given <= set(other.attributes):
             found.append(other.name)
     return tuple(found)
 

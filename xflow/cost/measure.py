@@ -167,10 +167,12 @@ class Measurer:
         """
         threads = self.free_threads()
         while True:
+            measurer = self.with_threads(threads)
+            if threads == 1 or self.target.provider != "cpu":  # nobody can come in its way
+                return measure(measurer), threads
             crowd = Crowd()
-            found = measure(self.with_threads(threads))
-            told = threads > 1 and self.target.provider == "cpu" and crowd.age > LISTENING_S
-            free = crowd.free(threads) if told else threads
+            found = measure(measurer)
+            free = crowd.free(threads) if crowd.age > LISTENING_S else threads
             if free == threads:
                 return found, threads
             if deadline.passed:

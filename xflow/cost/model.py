@@ -203,26 +203,22 @@ class Costs:
     def _at_all_threads(
         self, graphs: Sequence[Graph], times: Sequence[float | None], threads: int
     ) -> list[float | None]:
-        """What graphs that were measured with so many threads take with all, beside the first.
-
-        Of what more threads change, a loss counts as the estimate says, and a gain does not: that
-        has not been seen.
-        """
+        """What graphs that were measured with so many threads take with all, beside the first."""
         if threads == self._place.threads:
             return list(times)
-        factors = more_threads(graphs, threads, self.layouts)
-        pairs = zip(times, factors, strict=True)
-        return [time and time * max(1.0, factor) for time, factor in pairs]
+        losses = lost_by_threads(graphs, threads, self.layouts)
+        return [time and time * loss for time, loss in zip(times, losses, strict=True)]
 
 
-def more_threads(graphs: Sequence[Graph], threads: int, estimator: Estimator) -> list[float]:
-    """How much more a graph takes beside the first one with all threads than with so many.
+def lost_by_threads(graphs: Sequence[Graph], threads: int, estimator: Estimator) -> list[float]:
+    """How many times as long each graph takes with all threads, measured with so many.
 
-    By an estimate for all threads, for each graph.
+    Beside the first graph, by an estimate for all threads. It is at least 1: a loss counts as the
+    estimate says, and a gain does not, since that has not been seen.
     """
     fewer = Estimator(replace(estimator.target, threads=threads), estimator.sizes)
     shares = [estimator(graph) / max(fewer(graph), LEAST_S) for graph in graphs]
-    return [share / max(shares[0], LEAST_S) for share in shares]
+    return [max(1.0, share / max(shares[0], LEAST_S)) for share in shares]
 
 
 class CostsAtSettings:

@@ -13,7 +13,7 @@ from xflow.core.deadline import Deadline
 from xflow.cost.comparison import Comparison
 from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer, Setting
-from xflow.cost.model import more_threads
+from xflow.cost.model import lost_by_threads
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
@@ -282,16 +282,15 @@ class Gate:
     def with_all_threads(
         self, comparisons: Sequence[Comparison], replacements: Replacements
     ) -> list[Comparison]:
-        """What comparisons with fewer threads say of all of them, as far as an estimate tells.
-
-        What is lost by more threads counts; what is gained has not been seen.
-        """
+        """What comparisons with fewer threads say of all of them, as far as an estimate tells."""
+        if all(each.threads is None for each in comparisons):
+            return list(comparisons)
         graphs = [self.imported.graph, apply_replacements(self.imported.graph, replacements)]
         target = TargetModel(threads=self.run.target.threads)
 
         def loss(shapes: Shapes, threads: int) -> float:
             estimator = Estimator(target, self.imported.sizes(shapes))
-            return max(1.0, more_threads(graphs, threads, estimator)[1])
+            return lost_by_threads(graphs, threads, estimator)[1]
 
         return [
             each if each.threads is None else each.scaled(1 / loss(shapes, each.threads))
