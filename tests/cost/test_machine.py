@@ -18,8 +18,9 @@ def four(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def two_taken(monkeypatch: pytest.MonkeyPatch, four: None) -> None:
-    """Others keep two of them busy all the time."""
+    """Others keep two of them busy all the time; this process and its children do nothing."""
     monkeypatch.setattr(machine, "_busy_s", lambda: 2.0 * time.monotonic())
+    monkeypatch.setattr(machine, "_own_s", lambda: 0.0)
 
 
 @pytest.mark.usefixtures("two_taken")
