@@ -156,10 +156,12 @@ def test_what_the_conditions_forbid_is_not_planted() -> None:
     }
 
 
-def compared(rule: Rule, inputs: dict[str, Array], only_limits: bool = False) -> bool:
+def compared(
+    rule: Rule, inputs: dict[str, Array], unlimited: dict[str, Array] | None = None
+) -> bool:
     """Whether nothing is wrong with a rule of scalars on these inputs."""
     (instance,) = rule.instances()
-    outcome = compare_on_planted(instance, {}, {}, inputs, only_limits)
+    outcome = compare_on_planted(instance, {}, {}, inputs, unlimited)
     assert outcome != 0
     return not isinstance(outcome, Counterexample)
 
@@ -197,10 +199,43 @@ def test_kernels_are_not_taken_for_what_defines_them_where_bits_are_compared() -
 
 def test_minus_infinity_is_compared_only_where_nothing_else_is_planted() -> None:
     rule = one("  in m[...]\n  from m\n  to Add(m, Sub(m, m))\n  limits m\n")
-    assert not compared(rule, {"m": np.array(-INF)}, only_limits=True)
+    number = {"m": np.array(1.0)}
+    assert not compared(rule, {"m": np.array(-INF)}, number)
     assert compared(rule, {"m": np.array(-INF)})
     shifted = one("  in m[...]\n  from m\n  to Sub(Add(m, 1), 1)\n  limits m\n")
-    assert compared(shifted, {"m": np.array(-INF)}, only_limits=True)
+    assert compared(shifted, {"m": np.array(-INF)}, number)
+
+
+def test_nothing_is_claimed_of_minus_infinity_that_a_quotient_makes() -> None:
+    """As of a normalization where the variance is -epsilon: -1 / 0 is -inf whatever is added."""
+    rule = one(
+        "  in x[...] m[...] v[...]\n  from Add(Div(x, v), m)\n"
+        "  to Add(Mul(Div(x, v), v), Add(m, Sub(Div(x, v), x)))\n  limits m\n"
+    )
+    inputs = {"x": np.array(-1.0), "m": np.array(-INF), "v": np.array(0.0)}
+    assert compared(rule, inputs, {**inputs, "m": np.array(1.0)})
+    inputs["v"] = np.array(0.5)
+    assert compared(rule, inputs, {**inputs, "m": np.array(1.0)})
+
+
+@pytest.mark.parametrize(("least", "allowed"), [("zero", False), ("one", True)])
+def test_a_mask_may_be_added_elsewhere_only_where_no_logarithm_is_infinite(
+    least: str, allowed: bool
+) -> None:
+    """Of the logarithm of 0 the line ``limits`` says nothing, and the exponential may hide it."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 23]>
+        g (float[4] a, float[4] s, bool[4] q) => (float[4] y)
+        <float zero = {{0}}, float one = {{1}}, float none = {{-inf}}> {{
+        m = Where(q, zero, none) v = Max(a, {least})
+        t = Add(m, s) d = Log(v) u = Add(t, d) y = Exp(u) }}""")
+    imported = import_model(ir.from_proto(onnx.shape_inference.infer_shapes(model)))
+    rule = one(
+        "  in m[...] s[...] v[...]\n  from Add(Add(m, s), Log(v))\n"
+        "  to Add(m, Add(s, Log(v)))\n  limits m s\n"
+    )
+    assert isinstance(prove(rule, infer=False), Proved)
+    steps = list(Steps(RuleIndex([rule]), imported.constants).of(imported.graph))
+    assert bool(steps) is allowed
 
 
 def test_composites_are_run_by_their_definitions() -> None:

@@ -8,8 +8,9 @@ conditions do not forbid them:
   where the left side is.
 - Where the rule says that its sides agree to the bit, all elements must be equal, NaN and
   infinities included. Where it says so of numbers, that is tried without planting.
-- Where nothing but -inf stands in inputs that the rule names in the line ``limits``, the right side
-  must be -inf where the left side is.
+- Where nothing but -inf stands in inputs that the rule names in the line ``limits``, and the left
+  side is -inf though it was a number with numbers in these places, the right side must be -inf,
+  too. Nothing is claimed of an infinity that a quotient by 0 makes.
 
 Large numbers are not tried: they are numbers, for which the sides are equal, and how far products
 and powers of them overflow on one side alone is a matter of rounding, which is measured elsewhere,
@@ -111,8 +112,9 @@ def compare_planted(
     drawn = _drawn(instance, sizes, reals, rng)
     if drawn is None:
         return 0
+    unplanted = {name: array.copy() for name, array in drawn.items()}
     only_limits = _plant(instance, drawn, rng)
-    outcome = compare_on_planted(instance, sizes, reals, drawn, only_limits)
+    outcome = compare_on_planted(instance, sizes, reals, drawn, unplanted if only_limits else None)
     for _ in range(NUMBER_DRAWS if instance.exact is not None else 0):
         numbers = _drawn(instance, sizes, reals, rng, digits=True)
         if isinstance(outcome, Counterexample) or numbers is None:
@@ -202,11 +204,12 @@ def compare_on_planted(
     sizes: Mapping[str, int],
     reals: Mapping[str, Fraction],
     inputs: Mapping[str, Array],
-    only_limits: bool = False,
+    unlimited: Mapping[str, Array] | None = None,
 ) -> Counterexample | int:
     """A counterexample with these very elements, or how many cases (0 or 1) were run.
 
-    `only_limits`: `inputs` are numbers, but for -inf in inputs of ``limits``.
+    `unlimited`: where `inputs` are numbers but for -inf in inputs of ``limits``, the same with
+    numbers there.
     """
     values: dict[str, Array | Fraction] = {**reals, **inputs}
     if not all(fact.holds(*(values[name] for name in fact.names)) for fact in instance.facts):
@@ -221,10 +224,14 @@ def compare_on_planted(
     if any(element_count(value.shape) > MAX_ELEMENTS for value in (*left, *right)):
         return 0
     evaluation = _Evaluation(inputs)
+    usual = None if unlimited is None else _Evaluation(unlimited)
+    at_numbers: Sequence[Array | None] = (None,) * len(left)
     try:
         with np.errstate(all="ignore"):
             before = tuple(evaluation.array(value) for value in left)
             after = tuple(evaluation.array(value) for value in right)
+            if usual is not None:
+                at_numbers = [usual.array(value) for value in left]
     except (IndexError, ShapeError):
         return 0
 
@@ -248,14 +255,14 @@ def compare_on_planted(
     for number, (a, b) in enumerate(zip(before, after, strict=True)):
         if a.shape != b.shape:
             continue  # that is found without planting, too
-        reason = _difference(number, *map(_real, (a, b)), only_limits=only_limits)
+        reason = _difference(number, _real(a), _real(b), at_numbers[number])
         if reason:
             return counterexample(reason, before, after)
     if not all(hides_alike(a, b) for a, b in zip(left, right, strict=True)):
         with np.errstate(all="ignore"):
             before, after = (tuple(run(side, inputs)) for side in (left, right))
         for number, (a, b) in enumerate(zip(before, after, strict=True)):
-            reason = _difference(number, *map(_real, (a, b)), only_limits=False)
+            reason = _difference(number, _real(a), _real(b))
             if reason and a.shape == b.shape:
                 return counterexample(reason, before, after)
     numbers = all(np.isfinite(array).all() for array in inputs.values())
@@ -275,14 +282,17 @@ def _real(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
 
 
-def _difference(number: int, a: Array, b: Array, *, only_limits: bool) -> str:
-    """How the right output `b` is not what the left output `a` asks for; empty where it is."""
+def _difference(number: int, a: Array, b: Array, at_numbers: Array | None = None) -> str:
+    """How the right output `b` is not what the left output `a` asks for; empty where it is.
+
+    `at_numbers`: the left output with numbers in place of -inf, where nothing else is planted.
+    """
     defined = np.isfinite(a)
     magnitude = np.abs(a[defined]).max(initial=1.0)
     with np.errstate(all="ignore"):
         wrong = defined & ~(np.abs(a - b) <= TOLERANCE * magnitude)
-        if only_limits:
-            wrong |= np.isneginf(a) & ~np.isneginf(b)
+        if at_numbers is not None:
+            wrong |= np.isneginf(a) & np.isfinite(at_numbers) & ~np.isneginf(b)
     return _at(number, a, b, wrong)
 
 

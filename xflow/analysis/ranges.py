@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -165,6 +165,23 @@ class Ranges:
         """The same where no element of its inputs is NaN; infinite ones may be."""
         inputs = [replace(self.of(source), nan=False) for source in value.node.inputs]
         return _Reading(value, inputs, self.floats(_float_type(value.type.dtype))).part(part)
+
+    def with_numbers(self, value: Value, sources: Collection[Value]) -> Range:
+        """The range of a value if numbers were in `sources` where an element may be -inf.
+
+        Of other nodes than those on the way from `sources` nothing changes.
+        """
+        known = {source: self.of(source) for source in sources}
+        for source, before in known.items():
+            if before.minus and source.type.dtype in FLOATS:
+                low, high = (before.low, before.high) if before.low <= before.high else (0.0, 0.0)
+                known[source] = Range(low, high, nan=before.nan, plus=before.plus)
+        for node in walk([value], known):
+            changed = any(known[v] != self.of(v) for v in node.inputs)
+            inputs = [known[v] for v in node.inputs]
+            for output in node.outputs:
+                known[output] = self._computed(output, inputs) if changed else self.of(output)
+        return known[value]
 
     def is_real_with(self, node: Node, value: Value, other: Range) -> bool:
         """Whether an operator's results stay numbers, as far as they are, if `value` is `other`."""

@@ -12,7 +12,9 @@ stands at a place is asked in this order:
    results read no element of it that the old ones do not, see `xflow.analysis.nan_spread`.
 3. If each result is a number anyway, what stands there afterwards must be known to be one: it must
    not overflow where the original does not.
-4. If a result may be -inf, as masks are, both sides have to agree at that limit.
+4. If a result may be -inf, as masks are, both sides have to agree at that limit. That is said of
+   inputs that are -inf, and not of infinities that the old nodes make of numbers, as of a quotient
+   by 0: with numbers in place of these inputs, the result must be one.
 5. If a result may be anything, nothing that depends on it may make a number of what is none; if it
    is a number or NaN, nothing may make one of NaN. Where sums and products of moderate numbers are
    not assumed not to overflow, it must not need any that what stands there does not need.
@@ -143,13 +145,21 @@ class Places:
         )
 
     def _agree_at_limits(self, instance: Instance, match: Match) -> bool:
-        """Whether no input holds more than numbers and, where the sides agree there, -inf."""
+        """Whether no input holds more than numbers and, where the sides agree there, -inf.
+
+        And whether the results would be numbers if the inputs were.
+        """
         for name, value in match.bindings.items():
             if value.type.dtype in FLOATS:
                 known = self.ranges.of(value)
                 if not known.is_below_infinity or (known.minus and name not in instance.limits):
                     return False
-        return True
+        inputs = {*match.bindings.values()}
+        return all(
+            self.ranges.with_numbers(root, inputs).is_real
+            for root in match.roots
+            if root.type.dtype in FLOATS
+        )
 
     def holds(self, fact: Fact, value: Value) -> bool:
         """Whether a condition on values holds of a value.

@@ -15,7 +15,8 @@ value, see `xflow.core.value_conditions`. `Rule.instance` spells a rule out at o
 
 The line ``exact`` says that the sides agree to the last bit: ``bits``, whatever the inputs hold, or
 ``numbers``, where they hold numbers; without it they may differ by roundings. The line ``limits``
-names inputs of which elements may be -inf, as those of masks are: the sides agree there, too.
+names inputs of which elements may be -inf, as those of masks are: where that makes -inf of what is
+a number on the left side if they are, it does so on the right side, too.
 
 ``Elementwise`` and ``ZeroPreserving`` stand for any elementwise operator of one or two inputs, or
 for any that is 0 at 0: for the same one, with equal attributes, wherever they occur in a rule. See
