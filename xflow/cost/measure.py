@@ -28,8 +28,9 @@ from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.machine import LISTENING_S, Crowd
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
-from xflow.feeds.inputs import load_proto, random_inputs
+from xflow.feeds.inputs import random_inputs
 from xflow.onnx.interface import required_inputs
+from xflow.onnx.outline import outline
 
 T = TypeVar("T")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -119,7 +120,7 @@ class Setting:
         """
         if self.inputs is not None:
             return {name: to_wire(value) for name, value in self.inputs.items()}
-        model = load_proto(source)
+        model = outline(source)
         key = tuple(item.SerializeToString() for item in required_inputs(model))
         if key not in known:
             values = random_inputs(model, seed, self.shapes)

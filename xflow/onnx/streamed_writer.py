@@ -3,7 +3,7 @@
 Protobuf makes a message and its bytes, two copies of all weights, before anything is written. But a
 message is its fields one behind the other, in any order, each with its length before it. So large
 weights are left out of what protobuf writes, and put in where their bytes belong, from where they
-are (https://protobuf.dev/programming-guides/encoding).
+are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from google.protobuf.message import EncodeError
 from xflow.core.errors import OutputError
 from xflow.onnx.external_data import dump, has_external_data, reference
 from xflow.onnx.proto_compat import to_message
+from xflow.onnx.protobuf_fields import begin
 
 LARGE = 2**20
 """Bytes from which a tensor is written by itself."""
-LENGTH_DELIMITED = 2
-"""The wire type of a field that is bytes or a message."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def pieces(model: ir.Model, large: int = LARGE) -> Pieces | None:
     except EncodeError:
         return None
     rest = sum(map(_size, initializers))
-    head = around + _begin(onnx.ModelProto, "graph", len(inside) + rest) + inside
+    head = around + begin(onnx.ModelProto, "graph", len(inside) + rest) + inside
     return Pieces((head, *initializers), len(head) + rest)
 
 
@@ -101,27 +100,12 @@ def _initializers(
             initializer.ClearField("data_location")
         body = initializer.SerializeToString()
         if tensor is None:
-            yield _begin(onnx.GraphProto, "initializer", len(body)) + body
+            yield begin(onnx.GraphProto, "initializer", len(body)) + body
         else:
-            body += _begin(onnx.TensorProto, "raw_data", tensor.nbytes)
-            yield _begin(onnx.GraphProto, "initializer", len(body) + tensor.nbytes) + body
+            body += begin(onnx.TensorProto, "raw_data", tensor.nbytes)
+            yield begin(onnx.GraphProto, "initializer", len(body) + tensor.nbytes) + body
             yield tensor
 
 
 def _size(part: bytes | ir.TensorProtocol) -> int:
     return len(part) if isinstance(part, bytes) else part.nbytes
-
-
-def _begin(message: type, field: str, length: int) -> bytes:
-    """What stands before the bytes of a field: which one it is, and how many there are."""
-    number = message.DESCRIPTOR.fields_by_name[field].number  # type: ignore[attr-defined]
-    return _varint(number << 3 | LENGTH_DELIMITED) + _varint(length)
-
-
-def _varint(number: int) -> bytes:
-    """A natural number in protobuf's digits of seven bits, the lowest first."""
-    digits = []
-    while number >= 1 << 7:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*digits, number))

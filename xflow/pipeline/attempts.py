@@ -27,12 +27,13 @@ from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.feeds.dimension_equalities import with_ties
-from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions, load_proto
+from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions
 from xflow.onnx.external_data import Externalized
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model, is_shape_arithmetic
 from xflow.onnx.inlining import has_calls, inlined, worthwhile
 from xflow.onnx.opset import ceiling, current_opset
+from xflow.onnx.outline import outline
 from xflow.onnx.types import interface
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, with_calls
@@ -228,7 +229,7 @@ class Finder:
             with self.run.phase("sizes"):
                 found = runnable(
                     Runner.of(self.before, self.run.target, self.run.worker, large=False),
-                    load_proto(self.before),
+                    outline(self.before),
                     shapes,
                     seed=self.run.tolerance.seed,
                     deadline=Deadline.after(max(TRIAL_S, TRIAL * self.run.clock.budget)),

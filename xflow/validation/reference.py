@@ -38,6 +38,7 @@ from xflow.feeds.inputs import (
 )
 from xflow.feeds.told_apart import compared_sizes, differing_indices
 from xflow.onnx.files import data_files
+from xflow.onnx.outline import outline
 from xflow.onnx.proto_compat import all_nodes
 from xflow.validation.crossings import compares, crossings
 from xflow.validation.difference import is_another
@@ -335,7 +336,7 @@ class Reference:
         """The outputs in 32 bits that a Sigmoid on the processor makes, or movements of that."""
         if self.target.provider != "cpu":
             return frozenset()
-        makers = {name: node for node in load_proto(self.model).graph.node for name in node.output}
+        makers = {name: node for node in outline(self.model).graph.node for name in node.output}
         found = set()
         for name, value in (self.outputs[0] if self.outputs else {}).items():
             if getattr(value, "dtype", None) != np.float32:
@@ -350,7 +351,7 @@ class Reference:
     @cached_property
     def has_codes(self) -> bool:
         """Whether the model computes with codes of quantized numbers."""
-        return any(node.op_type in CODED for node in load_proto(self.model).graph.node)
+        return any(node.op_type in CODED for node in outline(self.model).graph.node)
 
     def _run_exactly(
         self, runner: Runner, numbers: Sequence[int], deadline: Deadline, *, wide: bool
