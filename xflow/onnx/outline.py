@@ -14,41 +14,33 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
 from xflow.core.errors import ModelError
-from xflow.onnx.protobuf_fields import VARINT, begin, fields, number_of, varint
+from xflow.onnx.protobuf_fields import begin, fields, number_of
 
 LARGE = 2**15
 """Bytes from which an initializer is left out: more than the 1024 elements that a shape has."""
-ELEMENTS = frozenset(
-    number_of(TensorProto, name)
-    for name in (
-        *("raw_data", "float_data", "int32_data", "int64_data", "uint64_data"),
-        *("double_data", "string_data", "data_location"),
-    )
-)
-"""The fields of a tensor that say what its elements are, and where."""
 GRAPH = number_of(ModelProto, "graph")
 INITIALIZER = number_of(GraphProto, "initializer")
-OUTSIDE = varint(number_of(TensorProto, "data_location") << 3 | VARINT)
-OUTSIDE += varint(TensorProto.EXTERNAL)
-"""The field of a tensor that says that its elements are not here."""
+RAW_DATA = number_of(TensorProto, "raw_data")
 
 
 def outline(source: bytes | Path) -> ModelProto:
-    """A model in which large initializers are said to be elsewhere, without a word where.
+    """A model in which the elements of large initializers are said to be elsewhere.
 
-    Those in graphs inside operators are kept. Raises ModelError where `source` is no model.
+    That is in the file `source`, whose folder is the one to look in; of bytes, it is not said
+    where. Kept are those in graphs inside operators, and those that are not written as the bytes of
+    their elements. Raises ModelError where `source` is no model.
     """
     model = ModelProto()
     try:
         if isinstance(source, bytes):
-            model.ParseFromString(_without_weights(memoryview(source)))
+            model.ParseFromString(_without_weights(memoryview(source), None))
         else:
             with (
                 source.open("rb") as file,
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages,
                 memoryview(pages) as data,
             ):
-                model.ParseFromString(_without_weights(data))
+                model.ParseFromString(_without_weights(data, source.name))
     except OSError as error:
         raise ModelError(f"cannot be read ({error.strerror or error})", str(source)) from error
     except (ValueError, DecodeError) as error:  # the former of an empty file
@@ -58,13 +50,16 @@ def outline(source: bytes | Path) -> ModelProto:
     return model
 
 
-def _without_weights(data: memoryview) -> bytes:
-    """The bytes of a model without those of large initializers; all, if they are odd."""
+def _without_weights(data: memoryview, name: str | None) -> bytes:
+    """The bytes of a model, in a file of that name, without those of large initializers.
+
+    All, where there is something odd about them.
+    """
     parts = []
     try:
         for number, start, inside, end in fields(data, 0, len(data)):
             if number == GRAPH:
-                graph = _graph_without_weights(data, inside, end)
+                graph = _graph_without_weights(data, inside, end, name)
                 parts += [begin(ModelProto, "graph", len(graph)), graph]
             else:
                 parts.append(bytes(data[start:end]))
@@ -73,22 +68,28 @@ def _without_weights(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _graph_without_weights(data: memoryview, start: int, end: int) -> bytes:
+def _graph_without_weights(data: memoryview, start: int, end: int, name: str | None) -> bytes:
     parts = []
     kept = start  # from where everything is copied as it is
     for number, first, inside, last in fields(data, start, end):
         if number == INITIALIZER and last - inside >= LARGE:
-            tensor = _without_elements(data, inside, last)
+            tensor = _without_elements(data, inside, last, name)
             parts += [bytes(data[kept:first]), begin(GraphProto, "initializer", len(tensor))]
             parts.append(tensor)
             kept = last
     return b"".join((*parts, bytes(data[kept:end])))
 
 
-def _without_elements(data: memoryview, start: int, end: int) -> bytes:
-    parts = [
-        bytes(data[first:last])
-        for number, first, _, last in fields(data, start, end)
-        if number not in ELEMENTS
-    ]
-    return b"".join((*parts, OUTSIDE))
+def _without_elements(data: memoryview, start: int, end: int, name: str | None) -> bytes:
+    """The bytes of a tensor without its elements, if these are bytes."""
+    parts: list[bytes] = []
+    where: TensorProto | None = None
+    for number, first, inside, last in fields(data, start, end):
+        if number == RAW_DATA:
+            where = TensorProto(data_location=TensorProto.EXTERNAL)
+            told = {"location": name, "offset": inside, "length": last - inside}
+            for key, value in told.items() if name is not None else ():
+                where.external_data.add(key=key, value=str(value))
+        else:
+            parts.append(bytes(data[first:last]))
+    return b"".join(parts) + (b"" if where is None else where.SerializeToString())

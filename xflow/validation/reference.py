@@ -148,7 +148,7 @@ class Reference:
         `given` decides the shapes of inputs that it names, and else the first real inputs do.
         Raises `UsageError` for wrong shapes, and `ModelError` for a model that cannot be fed.
         """
-        model = load_proto(self.model)
+        model = _with_elements_at_hand(self.model)
         self.may_be_random = _may_be_random(model)
         self.extra_s = min(EXTRA_S, EXTRA * deadline.left)
         real = self.plan.given
@@ -425,7 +425,7 @@ class _Sets:
         self.other = model
         if plan.other and plan.edge_cases:
             with contextlib.suppress(ModelError):  # what is wrong with it is told when it is run
-                self.other = load_proto(plan.other)
+                self.other = _with_elements_at_hand(plan.other)
         self.feeder = Feeder.of(model, chosen)
         self.small = weight_bytes(source) <= CHEAP_BYTES
         compared: dict[int, None] = {}
@@ -635,6 +635,11 @@ def runnable(
         return None
     works = [number for number, each in answers.items() if not isinstance(each, Failed)]
     return found[works[0]] if works else None
+
+
+def _with_elements_at_hand(model: ModelSource) -> ModelProto:
+    """A model of which each weight is in it, or in a file that it names."""
+    return outline(model) if isinstance(model, Path) else load_proto(model)
 
 
 def _whole(model: ModelSource) -> ModelProto:

@@ -16,12 +16,13 @@ from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.feeds.edge_cases import InputSet
 from xflow.feeds.inputs import AT_OTHER_SIZES, Shapes
-from xflow.onnx.checker import check_model
+from xflow.onnx.checker import check_message
 from xflow.onnx.exporter import export_model
 from xflow.onnx.files import self_contained, write_model_atomically
 from xflow.onnx.imported import Imported
 from xflow.onnx.interface import check_interface
 from xflow.onnx.nodes import has_foreign_operators
+from xflow.onnx.outline import outline
 from xflow.onnx.types import interface
 from xflow.onnx.writer import UnwritableError
 from xflow.rewriting.replacement import Replacement, apply_replacements, without
@@ -163,7 +164,7 @@ class Validator:
             return Broken("there was no time left to check them", hopeless=True)
         write_temporary(model, self.after)
         try:
-            check_model(self.after)
+            check_message(outline(self.after))
         except Exception as error:  # the checker raises exceptions of its C++ side
             return Broken(f"the ONNX checker refuses it: {' '.join(str(error).split())[:300]}")
         fault = check_interface(interface(self.imported.model), interface(model))
