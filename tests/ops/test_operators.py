@@ -46,6 +46,7 @@ from xflow.core.size import evaluate as evaluate_size
 from xflow.core.spec import Element
 from xflow.onnx.importer import import_model
 from xflow.ops import operator, operators
+from xflow.ops.shape import Movement
 from xflow.ops.window import Window
 
 CASES = cases()
@@ -368,6 +369,14 @@ def test_commutative_operators_do_not_depend_on_the_order(op: Operator) -> None:
     for example in op.examples:
         arrays = as_floats(exact_inputs(op, example))
         assert_equal(op.numpy(arrays[::-1], {}), op.numpy(arrays, {}))
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if isinstance(op, Movement)], ids=str)
+def test_what_permutes_has_each_element_once(op: Movement) -> None:
+    for example in op.examples if op.permutes else ():
+        (array,) = (np.arange(a.size).reshape(a.shape) for a in exact_inputs(op, example))
+        (moved,) = op.numpy([array], complete_attributes(op, example.attributes, [array.shape]))
+        assert sorted(moved.reshape(-1)) == [*range(array.size)]
 
 
 @settings(deadline=None)

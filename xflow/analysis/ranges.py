@@ -121,6 +121,10 @@ class Ranges:
 
     def _of(self, value: Value) -> Range:
         node, dtype = value.node, value.type.dtype
+        if value.is_constant and (source := _permuted(value)) != value:
+            known = self.of(source)
+            if known.is_real and self.data(source) is not None:
+                return known.plain  # the same elements: weights are large, and moved all over
         array = self.data(value)
         if array is not None:
             return of_array(array)
@@ -545,6 +549,13 @@ def _float_type(dtype: str) -> str:
 def _of_integers(dtype: str) -> Range:
     low, high = integer_range(dtype)
     return Range(float(low), float(high))
+
+
+def _permuted(value: Value) -> Value:
+    """The value whose elements are the same as those of `value`, each once; that itself, or not."""
+    while isinstance(value.node.op, Movement) and value.node.op.permutes:
+        (value,) = value.node.inputs
+    return value
 
 
 def of_array(array: Array) -> Range:

@@ -341,7 +341,9 @@ def _unrounded(
 
 def _rounded(array: Array, dtype: str) -> Array:
     """An array as one of an element type would hold it."""
-    return array.astype(numpy_dtype(dtype)).astype(array.dtype) if dtype in FLOATS else array
+    if dtype not in FLOATS or array.dtype == numpy_dtype(dtype):  # a weight that is only moved
+        return array
+    return array.astype(numpy_dtype(dtype)).astype(array.dtype)
 
 
 def _decides(node: Node) -> bool:

@@ -39,6 +39,8 @@ class Movement(Operator):
     """An operator that moves elements and computes nothing."""
 
     sorts = SORTS
+    permutes = False
+    """Whether each element of its input stands in its output once."""
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -51,6 +53,7 @@ class Transpose(Movement):
     """Axis k of the output is axis ``perm[k]`` of the input; by default all are reversed."""
 
     name = op_type = "Transpose"
+    permutes = True
     attributes = declare(
         perm=AttributeSpec(Kind.PERMUTATION, lambda shapes: tuple(range(len(shapes[0])))[::-1])
     )
@@ -88,6 +91,7 @@ class Reshape(Movement):
     """The same elements in the same order under another shape, given in explicit sizes."""
 
     name = op_type = "Reshape"
+    permutes = True
     role = "view"
     since = 5
     attributes = declare(shape=AttributeSpec(Kind.INTS))

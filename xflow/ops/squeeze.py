@@ -29,6 +29,7 @@ class AxesParameter(Movement):
     """Reading and writing `axes`, an attribute of ONNX at first and an input since opset 13."""
 
     attributes = declare(axes=AttributeSpec(Kind.AXES))
+    permutes = True
 
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int

@@ -60,10 +60,10 @@ OVERRUN = 0.06
 """By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
 LAST_S = 2.0
 """Seconds for that of a short search."""
-LOADINGS = 8
+LOADINGS = 6
 """How many times as long as loading a model takes all that is done with it behind the search, but
 the timing."""
-HANDLED_PER_S = 5e7, 1.2e8
+HANDLED_PER_S = 7e7, 1.6e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 RUNS = 20
 """How many runs of a model the check of a rewritten one takes, about."""

@@ -112,18 +112,18 @@ def rule_uses(
     """
     counts: Counter[str] = Counter()
     totals: dict[str, float] = {}
-    rough: set[str] = set()
+    rough: dict[str, GainSource] = {}
     for item in replacements:
         gain = 0.0 if item.rules in gains else item.gain
         for name in item.rules:
             counts[name] += 1
             totals[name] = totals.get(name, 0.0) + gain / len(item.rules)
             if item.rules not in gains:
-                rough.add(name)
+                rough[name] = "estimate" if item.estimated else rough.get(name, otherwise)
     for path in dict.fromkeys(item.rules for item in replacements if item.rules in gains):
         for name in path:
             totals[name] += gains[path] / len(path)
     return tuple(
-        RuleUse(name, counts[name], totals[name], otherwise if name in rough else "model")
+        RuleUse(name, counts[name], totals[name], rough.get(name, "model"))
         for name in sorted(counts)
     )

@@ -29,6 +29,8 @@ class Replacement:
     inputs: tuple[Value, ...] = ()
     trail: tuple[Application, ...] | None = field(default=None, compare=False)
     fact: str = ""
+    estimated: bool = field(default=False, compare=False)
+    """Whether the gain is the estimate's, also where others were measured."""
 
 
 def apply_replacements(graph: Graph, replacements: Sequence[Replacement]) -> Graph:

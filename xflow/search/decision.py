@@ -1,9 +1,9 @@
 """Decides, by measurements or estimates, which form of a region replaces it.
 
-An estimate counts from a gain of some percent. A measurement counts if the form gains in new
-sessions of the runtime as well: the fastest of several is so partly by chance, and two sessions of
-one model differ by some percent for as long as they live. A large gain that was promised by the
-estimate counts at once.
+An estimate counts from a gain of some percent, and also where there is no time to measure. A
+measurement counts if the form gains in new sessions of the runtime as well: the fastest of several
+is so partly by chance, and two sessions of one model differ by some percent for as long as they
+live. A large gain that was promised by the estimate counts at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import fmean
 
@@ -30,9 +30,13 @@ from xflow.search.states import State
 
 @dataclass(frozen=True)
 class Decision:
-    """The form that a region should have; None for its own."""
+    """The form that a region should have; None for its own.
+
+    `hurried`: there was no time to measure it, so that the estimate decided.
+    """
 
     solution: Solution | None
+    hurried: bool = False
 
 
 class Decider:
@@ -47,22 +51,23 @@ class Decider:
 
     def decide(
         self, region: Region, states: Sequence[State], seconds: float, worth: float
-    ) -> Decision | None:
+    ) -> Decision:
         """The form that a region should have, of `states`, of which the first is its own.
 
-        They are measured for `seconds`, if the cost can measure; None where too few are left. To
+        They are measured for `seconds`, if the cost can measure; where too few are left, the
+        estimate decides, and the timing of the whole model tells whether it was right. To
         load the region's weights may take seconds by itself: at most a part of those left, which
         is the part of the model's time that the region is `worth` times `Policy.loading`.
         """
         states = self._within_range(states)
+        estimated = Decision(self._estimated(region, states[0], states[1:]), hurried=True)
         if not self._cost.measures:
-            original, *others = states
-            return Decision(self._estimated(region, original, others))
+            return replace(estimated, hurried=False)
         states = self._distinct(states)
         low = self._policy.measure_s[0]
         left = self._deadline.left
         if left < low:
-            return None
+            return estimated
         weights = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant)
         loading = weights / self._policy.loaded_per_s
         fitting = min(len(states), int(left / 2 / (loading + low)))
@@ -70,7 +75,7 @@ class Decider:
         if fitting * loading > most:
             fitting = int(most / loading)
         if fitting < 2:
-            return None
+            return estimated
         original, *others = states[:fitting]
         dearest = self._policy.alpha * min(state.cost for state in others)
         promising = [state for state in others if state.cost <= dearest]
@@ -91,7 +96,7 @@ class Decider:
             gains = state.path and state.cost <= original.cost * (1 - gain)
             # Without a trail it cannot be checked.
             if gains and state.trail is not None and not self._loses(region, original, state):
-                return _solution(state, original.cost - state.cost)
+                return _solution(state, original.cost - state.cost, estimated=True)
         return None
 
     def _loses(self, region: Region, original: State, state: State) -> bool:
@@ -249,5 +254,5 @@ def _working(node: Node) -> object:
     return node.op.name, others, read, node.types
 
 
-def _solution(state: State, gain: float) -> Solution:
-    return Solution(state.graph.outputs, state.path, gain, state.trail)
+def _solution(state: State, gain: float, *, estimated: bool = False) -> Solution:
+    return Solution(state.graph.outputs, state.path, gain, state.trail, estimated)

@@ -129,6 +129,8 @@ class _Search:
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
+        brief = deadline.left < self.policy.brief_s
+        self.searching = self.policy.searching_briefly if brief else self.policy.searching
         self.work = None if cost.measures else self.policy.work_per_s * _whole(deadline.left)
         """The work that is left, where work and not time is shared out."""
         self.starved: set[tuple[object, ...]] = set()
@@ -243,6 +245,8 @@ class _Search:
             wanted = max(runs * found.states[0].cost, self.policy.measure_s[1])
             seconds = min(wanted, self.policy.waves * self.deadline.left)
             known = self.decide(region, found.states, seconds, worth=1.0)
+            if not known.lasting:  # how much wider tensors take is rough: that is to be measured
+                return None
         elif found.exhausted:
             known = Remembered(None, effort=self.policy.efforts[-1])
         if known is None:
@@ -302,7 +306,7 @@ class _Search:
                 self.settle(first, known)
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
-        searching = until.part(self.policy.searching)
+        searching = until.part(self.searching)
         work = None if self.work is None else share * self.work
         keys = list(groups)
         explored = self.explorers.explore(
@@ -344,9 +348,8 @@ class _Search:
             most = max(hope, self.policy.surprise * states[0].cost * len(groups[region.key]))
             worth = most / self.whole if self.whole > 0 else 1.0
             known = self.decide(region, states, min(high, max(low, seconds)), worth)
-            if known is not None:
-                self.keep(region, known)
-                self.settle(region, known)
+            self.keep(region, known)
+            self.settle(region, known)
         return len(groups) + recalled
 
     def keep(self, region: Region, known: Remembered) -> None:
@@ -380,10 +383,10 @@ class _Search:
 
     def decide(
         self, region: Region, states: Sequence[State], seconds: float, worth: float
-    ) -> Remembered | None:
-        """The form that a region should have, see `Decider`; None if too little time is left."""
+    ) -> Remembered:
+        """The form that a region should have, see `Decider`."""
         found = self.decider.decide(region, states, seconds, worth)
-        return None if found is None else self.remembered(region, found.solution)
+        return replace(self.remembered(region, found.solution), lasting=not found.hurried)
 
     def keeps_digits(self, surroundings: Surroundings, region: Region, solution: Solution) -> bool:
         """Whether a solution loses no digits at the region's own constants, see `cancellation`.
@@ -458,7 +461,8 @@ class _Search:
                 self.constants.careful.update(dict.fromkeys(region.nodes, Hazard.WEIGHTS))
                 continue
             origin = (region.inputs, solution.trail, fact)
-            made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
+            item = Replacement(region.outputs, new, names, solution.gain, *origin)
+            made.append(replace(item, estimated=solution.estimated))
         made = self.within_range(graph, made)
         if not made:
             return graph

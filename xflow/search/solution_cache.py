@@ -46,6 +46,8 @@ class Solution:
     gain: float
     trail: tuple[Application, ...] | None = None
     """How each rule was applied, see `derivation`; None where that is not known."""
+    estimated: bool = False
+    """Whether the estimate alone says what it gains."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,14 @@ class Remembered:
     """An entry of a region: a solution, or None where its own form is the best.
 
     `final` says that the solution itself was searched, too. `effort` is the multiple of the limits
-    of its search: an entry of a smaller effort than a search is to spend is not used.
+    of its search: an entry of a smaller effort than a search is to spend is not used. What is not
+    `lasting` is for one run: there was no time to measure it.
     """
 
     solution: Solution | None
     final: bool = True
     effort: int = 1
+    lasting: bool = True
 
 
 class Memory:
@@ -154,8 +158,8 @@ class Memory:
         return {rule.name: rule for rule in self._rules}
 
     def put(self, region: Region, found: Remembered) -> None:
-        """Store the entry of a region."""
-        if self._notebook is None:
+        """Store the entry of a region, if it is lasting."""
+        if self._notebook is None or not found.lasting:
             return
         key = self._key(region)
         if key is None:
