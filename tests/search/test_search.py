@@ -25,8 +25,9 @@ from xflow.core.size import Size, symbol
 from xflow.cost import Use
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.fusion import operator_name
+from xflow.report.summary import rule_uses
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.replacement import apply_replacements, without
+from xflow.rewriting.replacement import Replacement, apply_replacements, without
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.search.constants import Constants
@@ -233,6 +234,47 @@ def test_measurement_decides_against_the_estimate() -> None:
     assert faster.graph != graph
     assert faster.replacements[-1].gain == 0.5
     assert_same(graph, faster.graph)
+
+
+class Notes:
+    """A store of solutions that forgets them at the end of a test."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    def get(self, key: str) -> str | None:
+        return self.kept.get(key)
+
+    def put(self, key: str, text: str) -> None:
+        self.kept[key] = text
+
+
+def test_where_there_is_no_time_to_measure_the_estimate_decides_for_this_run_alone() -> None:
+    graph, watch = network(1), Stopwatch([1.0, 1.05])
+    watch.notebook = notes = Notes()  # type: ignore[assignment]
+    hurried = replace(POLICY, measure_s=(1000.0, 1000.0))
+    result = found(graph, watch, policy=hurried)
+    assert result.graph != graph
+    assert {item.estimated for item in result.replacements} == {True}
+    assert not watch.graphs
+    assert not any('"trail"' in text for text in notes.kept.values())
+    patient = found(graph, watch)
+    assert patient.graph == graph
+    assert watch.graphs
+
+
+def test_a_report_tells_gains_that_were_not_measured_from_those_that_were() -> None:
+    value = tensor("x", 2)
+    items = [
+        Replacement((value,), (value,), rules, 1.0, estimated=estimated)
+        for rules, estimated in ((("one", "both"), False), (("other", "both"), True))
+    ]
+    uses = rule_uses(items, {}, "region")
+    assert {use.name: use.gain_from for use in uses} == {
+        "one": "region",
+        "both": "estimate",
+        "other": "estimate",
+    }
 
 
 class Race(Stopwatch):

@@ -67,6 +67,8 @@ HANDLED_PER_S = 7e7, 1.6e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 RUNS = 20
 """How many runs of a model the check of a rewritten one takes, about."""
+REPORTED_S = 1.5
+"""Seconds for the start of the program, and for what is reported."""
 LEFT = 3 / 4
 """The part of the budget that may go into this and into what comes before the search."""
 TRIAL, TRIAL_S = 0.1, 5.0
@@ -272,7 +274,7 @@ class Finder:
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
                 start = time.monotonic()
-                later += RUNS * self.run_seconds(settings)
+                later += RUNS * self.run_seconds(settings) + REPORTED_S
                 spent += time.monotonic() - start
                 seconds = search_seconds(seconds, spent + later)
             deadline = Deadline.after(seconds, run.stop)

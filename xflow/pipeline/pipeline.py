@@ -218,12 +218,21 @@ class Pipeline:
         return optimize
 
     def judge(self, gate: Gate, found: SearchedModel) -> Judgement:
-        """What the replacements are worth; or those that keep the opset, if all do not pay."""
+        """What the replacements are worth; or if all do not pay, some of them.
+
+        These are those that were measured, or those that keep the opset.
+        """
         judgement = gate.judge(found.replacements)
+        judged = judgement.verdict.replacements or found.replacements
+        measured = tuple(item for item in judged if not item.estimated)
+        if judgement.objection and len(measured) < len(judged) and any(r.gain for r in measured):
+            kept = gate.judge(measured)
+            if not kept.objection:
+                told = "Rewrites that there was no time to measure one by one did not pay."
+                return kept.behind(judgement, told)
         opset = current_opset(found.imported.model)
         if not judgement.objection or opset is None:
             return judgement
-        judged = judgement.verdict.replacements or found.replacements  # less what was dropped
         rest = keeping_opset(found.imported.graph, judged, opset)
         if not rest or len(rest) == len(judged):
             return judgement

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean
 
@@ -60,9 +60,10 @@ class Decider:
         is the part of the model's time that the region is `worth` times `Policy.loading`.
         """
         states = self._within_range(states)
-        estimated = Decision(self._estimated(region, states[0], states[1:]), hurried=True)
+        policy = self._policy
         if not self._cost.measures:
-            return replace(estimated, hurried=False)
+            return Decision(self._estimated(region, states, policy.least_gain))
+        estimated = Decision(self._estimated(region, states, policy.hurried_gain), hurried=True)
         states = self._distinct(states)
         low = self._policy.measure_s[0]
         left = self._deadline.left
@@ -86,13 +87,14 @@ class Decider:
         return Decision(found)
 
     def _estimated(
-        self, region: Region, original: State, others: Sequence[State]
+        self, region: Region, states: Sequence[State], least_gain: float
     ) -> Solution | None:
-        """The cheapest form that gains enough."""
+        """The cheapest form that gains enough over the first one."""
+        original, *others = states
         for state in sorted(others, key=lambda state: state.cost):
             part = _is_part(state.graph, original.graph)
             layouts = self._cost.layouts is not None
-            gain = -self._policy.alike if part and layouts else self._policy.least_gain
+            gain = -self._policy.alike if part and layouts else least_gain
             gains = state.path and state.cost <= original.cost * (1 - gain)
             # Without a trail it cannot be checked.
             if gains and state.trail is not None and not self._loses(region, original, state):

@@ -129,8 +129,6 @@ class _Search:
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
-        brief = deadline.left < self.policy.brief_s
-        self.searching = self.policy.searching_briefly if brief else self.policy.searching
         self.work = None if cost.measures else self.policy.work_per_s * _whole(deadline.left)
         """The work that is left, where work and not time is shared out."""
         self.starved: set[tuple[object, ...]] = set()
@@ -306,7 +304,7 @@ class _Search:
                 self.settle(first, known)
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
-        searching = until.part(self.searching)
+        searching = until.part(self.policy.searching)
         work = None if self.work is None else share * self.work
         keys = list(groups)
         explored = self.explorers.explore(

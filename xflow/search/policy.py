@@ -74,11 +74,6 @@ class Policy:
     """How often regions for which the work did not suffice are searched again."""
     searching: float = 0.6
     """The part of a pass's time that is for exploring; the rest is for measuring."""
-    brief_s: float = 20.0
-    """Seconds of a search below which more of them are for exploring: then the estimate decides
-    about most regions."""
-    searching_briefly: float = 0.85
-    """The part that is for exploring then."""
     spelled: float = 2.0
     """How many times as long a region is searched where attention or a normalization is spelled
     out."""
@@ -96,6 +91,9 @@ class Policy:
 
     least_gain: float = 0.02
     """Least relative gain for which a region is rewritten by the estimate."""
+    hurried_gain: float = 0.05
+    """The same where it would be measured if there were time: the estimate errs by some percent,
+    and what it promises beyond that is mostly true."""
     alike: float = 0.02
     """Up to which relative difference two forms count as equally fast."""
     measured_gain: float = 0.01
