@@ -60,15 +60,13 @@ class Decider:
         is the part of the model's time that the region is `worth` times `Policy.loading`.
         """
         states = self._within_range(states)
-        policy = self._policy
         if not self._cost.measures:
-            return Decision(self._estimated(region, states, policy.least_gain))
-        estimated = Decision(self._estimated(region, states, policy.hurried_gain), hurried=True)
+            return Decision(self._estimated(region, states))
         states = self._distinct(states)
         low = self._policy.measure_s[0]
         left = self._deadline.left
         if left < low:
-            return estimated
+            return self._hurried(region, states)
         weights = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant)
         loading = weights / self._policy.loaded_per_s
         fitting = min(len(states), int(left / 2 / (loading + low)))
@@ -76,7 +74,7 @@ class Decider:
         if fitting * loading > most:
             fitting = int(most / loading)
         if fitting < 2:
-            return estimated
+            return self._hurried(region, states)
         original, *others = states[:fitting]
         dearest = self._policy.alpha * min(state.cost for state in others)
         promising = [state for state in others if state.cost <= dearest]
@@ -86,15 +84,27 @@ class Decider:
             found = self._measured(region, [original, *rest], seconds)
         return Decision(found)
 
+    def _hurried(self, region: Region, states: Sequence[State]) -> Decision:
+        """The form that a region should have where there is no time to measure it."""
+        return Decision(self._estimated(region, states, self._policy.hurried_gain), hurried=True)
+
     def _estimated(
-        self, region: Region, states: Sequence[State], least_gain: float
+        self, region: Region, states: Sequence[State], least_gain: float = 0.0
     ) -> Solution | None:
-        """The cheapest form that gains enough over the first one."""
+        """The cheapest form that gains enough over the first one.
+
+        That is `Policy.least_gain`, and for forms without fewer operators `least_gain`.
+        """
         original, *others = states
+        number = operators(original.graph)
         for state in sorted(others, key=lambda state: state.cost):
             part = _is_part(state.graph, original.graph)
             layouts = self._cost.layouts is not None
-            gain = -self._policy.alike if part and layouts else least_gain
+            gain = self._policy.least_gain
+            if part and layouts:
+                gain = -self._policy.alike
+            elif operators(state.graph) >= number:
+                gain = max(gain, least_gain)
             gains = state.path and state.cost <= original.cost * (1 - gain)
             # Without a trail it cannot be checked.
             if gains and state.trail is not None and not self._loses(region, original, state):
