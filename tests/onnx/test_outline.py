@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,30 @@ def test_external_data_stays_where_it_is(tmp_path: Path) -> None:
     assert outline(tmp_path / "m.onnx") == kept
 
 
+def test_a_file_that_cannot_be_mapped_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_with([numpy_helper.from_array(np.ones(LARGE, np.float32), "w")])
+    onnx.save(model, tmp_path / "m.onnx")
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(19, "No such device")
+
+    monkeypatch.setattr(mmap, "mmap", refused)
+    assert outline(tmp_path / "m.onnx") == model
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"\x00", b"\xff" * 40, b"\x3a\xff\x01", b"hello, I am no model", b"\x3b\x3c"]
+    "data",
+    [
+        b"\x3a" + b"\x80" * 2**20,
+        b"",
+        b"\x00",
+        b"\xff" * 40,
+        b"\x3a\xff\x01",
+        b"hello, I am no model",
+        b"\x3b\x3c",
+    ],
 )
 def test_what_is_no_model_is_told_so(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(data)

@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx
 import pytest
+from graphs import call, tensor
 from products import RULES, Unmeasured, one_relu, operators, separated, two_products
 
 import xflow
@@ -22,7 +23,13 @@ from xflow.pipeline import api, attempts
 from xflow.rewriting.replacement import Replacement, Replacements, apply_replacements
 from xflow.search.driver import SearchResult
 from xflow.validation import attribution, validate
-from xflow.validation.attribution import Contest, attribute_time, groups, leave_out
+from xflow.validation.attribution import (
+    Contest,
+    attribute_time,
+    groups,
+    leave_out,
+    only_measured,
+)
 from xflow.validation.equivalence import CheckResult, check_equivalent
 
 X = leaf("x", TensorType("FLOAT", (4,)))
@@ -151,6 +158,22 @@ def staged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def optimized(model: api.Model, **settings: Any) -> api.Result:
     return xflow.optimize(model, rules=RULES, budget=2, threads=1, check=1, **settings)
+
+
+def test_what_was_measured_is_left_as_it_is_without_what_was_estimated() -> None:
+    """What was measured stands on what was estimated, and on what stood there before as well."""
+    x = tensor("x", 2)
+    inner = call("Relu", call("Relu", x))
+    before = call("Neg", call("Neg", inner))
+    short = call("Relu", x)
+    guess = Replacement((inner,), (short,), ("guess",), 1.0, estimated=True)
+    moved = call("Neg", call("Neg", short))
+    known = Replacement((moved,), (short,), ("known",), 1.0)
+    rest = only_measured((guess, known))
+    assert [item.rules for item in rest] == [("known",)]
+    assert apply_replacements(Graph((before,)), rest).outputs == (inner,)
+    assert only_measured((guess,)) == ()
+    assert only_measured((known,)) == (known,)
 
 
 def test_a_group_that_slows_the_model_down_is_dropped(

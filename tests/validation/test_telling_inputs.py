@@ -175,6 +175,23 @@ class TestWrongOnes:
         assert entry.main(["check", str(before), str(after)]) == ExitCode.DIFFERENT
         assert capfd.readouterr().err.count("\n") == 1
 
+    @pytest.mark.parametrize("kind", ["file", "symbolic link", "hard link", "name with dots"])
+    def test_the_row_is_seen_wherever_the_table_is_read_from(
+        self, kind: str, check: Check, tmp_path: Path
+    ) -> None:
+        paths = tmp_path / "a.onnx", tmp_path / "b.onnx"
+        for path, data in zip(paths, WRONG["a row of a large table"], strict=True):
+            path.write_bytes(data)
+        before, after = paths
+        given = tmp_path / ("v1..2.onnx" if kind == "name with dots" else "given.onnx")
+        if kind == "symbolic link":
+            given.symlink_to(before)
+        elif kind == "hard link":
+            given.hardlink_to(before)
+        else:
+            before.rename(given)
+        assert not check(given, after).ok
+
     def test_a_guard_that_is_added_is_seen_unless_that_is_promised(
         self, check: Check, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:

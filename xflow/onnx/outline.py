@@ -35,19 +35,25 @@ def outline(source: bytes | Path) -> ModelProto:
         if isinstance(source, bytes):
             model.ParseFromString(_without_weights(memoryview(source), None))
         else:
-            with (
-                source.open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages,
-                memoryview(pages) as data,
-            ):
-                model.ParseFromString(_without_weights(data, source.name))
+            model.ParseFromString(_read(source))
     except OSError as error:
         raise ModelError(f"cannot be read ({error.strerror or error})", str(source)) from error
-    except (ValueError, DecodeError) as error:  # the former of an empty file
+    except DecodeError as error:
         raise ModelError("is not an ONNX model") from error
     if not model.HasField("graph"):
         raise ModelError("is not an ONNX model")
     return model
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of the model in a file without those of large initializers. Raises OSError."""
+    with path.open("rb") as file:
+        try:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):  # as of an empty file, or one on some networks
+            return file.read()
+        with pages, memoryview(pages) as data:
+            return _without_weights(data, path.name)
 
 
 def _without_weights(data: memoryview, name: str | None) -> bytes:

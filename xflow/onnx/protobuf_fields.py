@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 VARINT, FIXED_64, DELIMITED, FIXED_32 = 0, 1, 2, 5
 """The wire types of fields; what is bytes or a message is delimited by its length."""
+MOST_BITS = 63
+"""Of a number, before its last digit."""
 
 
 def number_of(message: type, field: str) -> int:
@@ -64,3 +66,5 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
         if digit < 1 << 7:
             return value, at
         shift += 7
+        if shift > MOST_BITS:
+            raise ValueError("a number is longer than any of protobuf's")

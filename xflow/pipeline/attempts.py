@@ -102,8 +102,12 @@ class SearchedModel:
 
     @property
     def gain(self) -> float:
-        """What all rewrites gain by themselves, in seconds or in what the objective counts."""
-        return sum(item.gain for item in self.replacements)
+        """What all rewrites gain by themselves, in seconds or in what the objective counts.
+
+        Where some were measured, these alone.
+        """
+        measured = sum(item.gain for item in self.replacements if not item.estimated)
+        return measured or sum(item.gain for item in self.replacements)
 
 
 @dataclass(frozen=True)

@@ -105,11 +105,14 @@ class Gate:
         self.prepared = prepared
         self.step_s = 0.0
         """Seconds that the shortest timing of two models takes at one setting, loading included."""
+        self.written: Replacements | None = None
+        """What made the model that is in the file of what was judged last."""
 
     def judge(self, replacements: Replacements) -> Judgement:
         """Check the model that the replacements make, and hold it against the input's."""
         with self.run.phase("check"):
             verdict = self.validator().validate(replacements)
+        self.written = verdict.replacements
         if verdict.checked is None:
             return Judgement(verdict, no_rewrite(self.run.objective))
         amounts = self.amounts(verdict)
@@ -186,6 +189,8 @@ class Gate:
         """Which groups of rewrites make the model faster, at the setting that tells it."""
         assert judgement.verdict.checked is not None
         validator = self.validator()
+        if self.written != judgement.verdict.replacements:  # something else was judged since
+            write_temporary(judgement.verdict.checked.model, judgement.verdict.checked.path)
         files = {judgement.verdict.replacements: judgement.verdict.checked.path}
         spare = [self.run.folder / "without.onnx", self.run.folder / "less.onnx"]
         shapes = self.settings[judgement.telling]
@@ -217,6 +222,11 @@ class Gate:
                 tell=lambda done, total: self.run.tell("attribution", {"group": done, "of": total}),
             )
         return found, Told(warnings=tuple(warnings))
+
+    def has_time(self, judgement: Judgement) -> bool:
+        """Whether something less can be judged as that was, which came to its timing, in time."""
+        again = self.run.clock.phases.get("check", 0.0) + self.step_s * len(self.settings)
+        return bool(judgement.comparisons) and self.run.clock.deadline.left > again
 
     def amounts(self, verdict: Validated) -> tuple[tuple[int, int], ...]:
         """What the objective counts before and after, at each setting; nothing for latency."""

@@ -34,6 +34,7 @@ from xflow.pipeline.timing_verdict import no_rewrite
 from xflow.report import summary
 from xflow.report.report import Deployment, Report
 from xflow.rewriting.rule import Rule
+from xflow.validation.attribution import only_measured
 from xflow.validation.equivalence import check_equivalent
 from xflow.validation.validate import Validated
 
@@ -224,12 +225,14 @@ class Pipeline:
         """
         judgement = gate.judge(found.replacements)
         judged = judgement.verdict.replacements or found.replacements
-        measured = tuple(item for item in judged if not item.estimated)
-        if judgement.objection and len(measured) < len(judged) and any(r.gain for r in measured):
+        measured = only_measured(judged)
+        fewer = 0 < len(measured) < len(judged)
+        if judgement.objection and fewer and gate.has_time(judgement):
             kept = gate.judge(measured)
             if not kept.objection:
                 told = "Rewrites that there was no time to measure one by one did not pay."
                 return kept.behind(judgement, told)
+            judgement = replace(judgement, told=judgement.told + kept.told)
         opset = current_opset(found.imported.model)
         if not judgement.objection or opset is None:
             return judgement

@@ -154,6 +154,8 @@ class Places:
                 known = self.ranges.of(value)
                 if not known.is_below_infinity or (known.minus and name not in instance.limits):
                     return False
+                if known.minus and value.node in match.nodes:  # an infinity of the nodes themselves
+                    return False
         inputs = {*match.bindings.values()}
         return all(
             self.ranges.with_numbers(root, inputs).is_real

@@ -93,7 +93,8 @@ class Decider:
     ) -> Solution | None:
         """The cheapest form that gains enough over the first one.
 
-        That is `Policy.least_gain`, and for forms without fewer operators `least_gain`.
+        That is `Policy.least_gain`, and for forms without fewer operators `least_gain` if that is
+        more. Without it, a form that only leaves something out may be as dear.
         """
         original, *others = states
         number = operators(original.graph)
@@ -101,7 +102,7 @@ class Decider:
             part = _is_part(state.graph, original.graph)
             layouts = self._cost.layouts is not None
             gain = self._policy.least_gain
-            if part and layouts:
+            if part and layouts and not least_gain:
                 gain = -self._policy.alike
             elif operators(state.graph) >= number:
                 gain = max(gain, least_gain)

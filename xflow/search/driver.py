@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.analysis.observers import Observed
@@ -18,8 +18,8 @@ from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
 from xflow.blocks.find import find_larger
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, Folder, no_constants
-from xflow.core.graph import Graph
-from xflow.core.node import Node
+from xflow.core.graph import Graph, walk
+from xflow.core.node import Leaf, Node
 from xflow.core.progress import Progress
 from xflow.core.wording import counted
 from xflow.cost import CostModel
@@ -135,6 +135,8 @@ class _Search:
         """Regions for which the work did not suffice."""
         self.unfinished: set[tuple[object, ...]] = set()
         """Regions whose search was cut short; a further one starts from the form found."""
+        self.timed: set[Node] = set()
+        """Nodes of regions of which forms were measured, and of the forms that these have."""
         self.notes: list[str] = []
         self.replacements: list[Replacement] = []
         self.ranges = constants.ranges
@@ -297,11 +299,13 @@ class _Search:
             if region.key not in self.solved:
                 groups.setdefault(region.key, []).append(region)
         recalled = 0
-        for first, *_ in groups.values():
-            known = self.memory.get(first, self.effort)
+        for group in groups.values():
+            known = self.memory.get(group[0], self.effort)
             if known is not None:
                 recalled += 1
-                self.settle(first, known)
+                self.settle(group[0], known)
+                for each in group:
+                    self.timed.update(_running(each.nodes))
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
         searching = until.part(self.policy.searching)
@@ -346,6 +350,11 @@ class _Search:
             most = max(hope, self.policy.surprise * states[0].cost * len(groups[region.key]))
             worth = most / self.whole if self.whole > 0 else 1.0
             known = self.decide(region, states, min(high, max(low, seconds)), worth)
+            if known.lasting:
+                for each in groups[region.key]:
+                    self.timed.update(_running(each.nodes))
+            elif self.deadline.stopped or not self.timed.isdisjoint(_running(region.nodes)):
+                continue  # the estimate has no say where something was measured
             self.keep(region, known)
             self.settle(region, known)
         return len(groups) + recalled
@@ -468,6 +477,9 @@ class _Search:
         self.been.add(_computed(graph))
         if _computed(after) in self.been:
             return graph  # faster by one cut and slower by another: this would never end
+        for item in made:
+            if not item.estimated and item.gain:
+                self.timed.update(_running(walk(item.after, frozenset(item.inputs))))
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return after
@@ -476,6 +488,11 @@ class _Search:
 def _whole(seconds: float) -> float:
     """Seconds that are known up to the time that passes meanwhile, as what they were."""
     return math.ceil(seconds) if math.isfinite(seconds) else seconds
+
+
+def _running(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Those that run each time, and do not make constants that several regions may have."""
+    return (node for node in nodes if not node.constant and not isinstance(node.op, Leaf))
 
 
 def _near(before: Graph, after: Graph) -> frozenset[Node]:

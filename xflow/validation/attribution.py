@@ -70,6 +70,21 @@ def only(replacements: Replacements, paths: Collection[Path]) -> Replacements:
     return replacements
 
 
+def only_measured(replacements: Replacements) -> Replacements:
+    """The replacements less those of which the estimate alone says that they gain.
+
+    Nothing where that is not possible, or where the others gain nothing.
+    """
+    rest = tuple(replacements)
+    for number in reversed(range(len(rest))):
+        if rest[number].estimated:
+            try:
+                rest = without(rest, number)
+            except ShapeError:
+                return ()
+    return rest if any(item.gain for item in rest) else ()
+
+
 def attribute_time(
     replacements: Replacements,
     contest: Contest,

@@ -638,8 +638,15 @@ def runnable(
 
 
 def _with_elements_at_hand(model: ModelSource) -> ModelProto:
-    """A model of which each weight is in it, or in a file that it names."""
-    return outline(model) if isinstance(model, Path) else load_proto(model)
+    """A model of which each weight is in it, or in a file that it names.
+
+    Files of external data may not be links, nor have names with dots that lead elsewhere.
+    """
+    if isinstance(model, Path) and ".." not in model.name and not model.is_symlink():
+        with contextlib.suppress(OSError):
+            if model.stat().st_nlink == 1:
+                return outline(model)
+    return load_proto(model)
 
 
 def _whole(model: ModelSource) -> ModelProto:
