@@ -26,7 +26,7 @@ from xflow.core.registry import OnnxCall, Operator
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import constant_tensor, subgraphs
 from xflow.ops import operators
-from xflow.rewriting.replacement import Replacements, apply_replacements, without
+from xflow.rewriting.replacement import Replacements, apply_replacements, without_any
 
 
 def current_opset(model: ir.Model) -> int | None:
@@ -90,13 +90,10 @@ def ceiling(imported: Imported, *, keep: bool = False, target: int | None = None
 
 def keeping_opset(graph: Graph, replacements: Replacements, opset: int) -> Replacements:
     """The replacements in `graph` less those that need operators of a newer opset."""
-    rest = replacements
-    for number in reversed(range(len(replacements))):
-        if Graph(replacements[number].after).needed_opset > opset:
-            try:
-                rest = without(rest, number)
-            except ShapeError:
-                return ()
+    try:
+        rest = without_any(replacements, lambda item: Graph(item.after).needed_opset > opset)
+    except ShapeError:
+        return ()
     return rest if apply_replacements(graph, rest).needed_opset <= opset else ()
 
 

@@ -157,7 +157,7 @@ class Gate:
             gain = compared.before.median - compared.after.median
             return judgement if self.costs else replace(judgement, gains={paths[0]: gain})
         # What is left must do for another check and timing, if a group is dropped.
-        again = self.run.clock.phases["check"] + self.step_s * len(self.settings)
+        again = self.again_s()
         patience = math.inf if slower else max(self.run.clock.budget, AFTERWARDS_S) / 4
         found, told = self.attribute(
             judgement,
@@ -225,8 +225,11 @@ class Gate:
 
     def has_time(self, judgement: Judgement) -> bool:
         """Whether something less can be judged as that was, which came to its timing, in time."""
-        again = self.run.clock.phases.get("check", 0.0) + self.step_s * len(self.settings)
-        return bool(judgement.comparisons) and self.run.clock.deadline.left > again
+        return bool(judgement.comparisons) and self.run.clock.deadline.left > self.again_s()
+
+    def again_s(self) -> float:
+        """Seconds that another check and timing take, as far as those before tell."""
+        return self.writing() + self.step_s * len(self.settings)
 
     def amounts(self, verdict: Validated) -> tuple[tuple[int, int], ...]:
         """What the objective counts before and after, at each setting; nothing for latency."""

@@ -224,17 +224,18 @@ class Pipeline:
         These are those that were measured, or those that keep the opset.
         """
         judgement = gate.judge(found.replacements)
-        judged = judgement.verdict.replacements or found.replacements
+        if not judgement.objection:
+            return judgement
+        judged = judgement.verdict.replacements or found.replacements  # less what was dropped
         measured = only_measured(judged)
-        fewer = 0 < len(measured) < len(judged)
-        if judgement.objection and fewer and gate.has_time(judgement):
+        if 0 < len(measured) < len(judged) and gate.has_time(judgement):
             kept = gate.judge(measured)
             if not kept.objection:
                 told = "Rewrites that there was no time to measure one by one did not pay."
                 return kept.behind(judgement, told)
             judgement = replace(judgement, told=judgement.told + kept.told)
         opset = current_opset(found.imported.model)
-        if not judgement.objection or opset is None:
+        if opset is None:
             return judgement
         rest = keeping_opset(found.imported.graph, judged, opset)
         if not rest or len(rest) == len(judged):

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -93,6 +93,20 @@ def without(replacements: Sequence[Replacement], dropped: int) -> tuple[Replacem
         else:
             result.append(changed)
     return tuple(result)
+
+
+def without_any(
+    replacements: Sequence[Replacement], dropped: Callable[[Replacement], bool]
+) -> tuple[Replacement, ...]:
+    """The replacements less all those that are to be `dropped`, see `without`.
+
+    Raises ShapeError where others cannot be made then.
+    """
+    rest = tuple(replacements)
+    for number in reversed(range(len(replacements))):
+        if dropped(replacements[number]):
+            rest = without(rest, number)
+    return rest
 
 
 def _same_between(one: Replacement, other: Replacement) -> bool:

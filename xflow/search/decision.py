@@ -86,31 +86,33 @@ class Decider:
 
     def _hurried(self, region: Region, states: Sequence[State]) -> Decision:
         """The form that a region should have where there is no time to measure it."""
-        return Decision(self._estimated(region, states, self._policy.hurried_gain), hurried=True)
+        return Decision(self._estimated(region, states, hurried=True), hurried=True)
 
     def _estimated(
-        self, region: Region, states: Sequence[State], least_gain: float = 0.0
+        self, region: Region, states: Sequence[State], *, hurried: bool = False
     ) -> Solution | None:
-        """The cheapest form that gains enough over the first one.
-
-        That is `Policy.least_gain`, and for forms without fewer operators `least_gain` if that is
-        more. Without it, a form that only leaves something out may be as dear.
-        """
+        """The cheapest form that gains enough over the first one."""
         original, *others = states
-        number = operators(original.graph)
         for state in sorted(others, key=lambda state: state.cost):
-            part = _is_part(state.graph, original.graph)
-            layouts = self._cost.layouts is not None
-            gain = self._policy.least_gain
-            if part and layouts and not least_gain:
-                gain = -self._policy.alike
-            elif operators(state.graph) >= number:
-                gain = max(gain, least_gain)
+            gain = self._least_gain(state, original, hurried=hurried)
             gains = state.path and state.cost <= original.cost * (1 - gain)
             # Without a trail it cannot be checked.
             if gains and state.trail is not None and not self._loses(region, original, state):
                 return _solution(state, original.cost - state.cost, estimated=True)
         return None
+
+    def _least_gain(self, state: State, original: State, *, hurried: bool) -> float:
+        """The part of the cost that a form has to gain by the estimate.
+
+        One that only leaves something out may be as dear, but not where it would be measured if
+        there were time.
+        """
+        policy = self._policy
+        if hurried:
+            simpler = operators(state.graph) < operators(original.graph)
+            return policy.least_gain if simpler else policy.hurried_gain
+        part = self._cost.layouts is not None and _is_part(state.graph, original.graph)
+        return -policy.alike if part else policy.least_gain
 
     def _loses(self, region: Region, original: State, state: State) -> bool:
         """Whether a form would be slower at one of several settings."""

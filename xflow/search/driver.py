@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xflow.analysis.observers import Observed
@@ -19,7 +19,7 @@ from xflow.blocks.find import find_larger
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph, walk
-from xflow.core.node import Leaf, Node
+from xflow.core.node import Node
 from xflow.core.progress import Progress
 from xflow.core.wording import counted
 from xflow.cost import CostModel
@@ -304,8 +304,7 @@ class _Search:
             if known is not None:
                 recalled += 1
                 self.settle(group[0], known)
-                for each in group:
-                    self.timed.update(_running(each.nodes))
+                self.timed.update(*(each.nodes for each in group))
         groups = {key: group for key, group in groups.items() if key not in self.solved}
         weights = {key: self.weight(group[0], len(group)) for key, group in groups.items()}
         searching = until.part(self.policy.searching)
@@ -351,9 +350,8 @@ class _Search:
             worth = most / self.whole if self.whole > 0 else 1.0
             known = self.decide(region, states, min(high, max(low, seconds)), worth)
             if known.lasting:
-                for each in groups[region.key]:
-                    self.timed.update(_running(each.nodes))
-            elif self.deadline.stopped or not self.timed.isdisjoint(_running(region.nodes)):
+                self.timed.update(*(each.nodes for each in groups[region.key]))
+            elif self.deadline.stopped or not self.timed.isdisjoint(region.nodes):
                 continue  # the estimate has no say where something was measured
             self.keep(region, known)
             self.settle(region, known)
@@ -467,9 +465,8 @@ class _Search:
             if loses_numbers(region.outputs, new, region.inputs, self.folder):
                 self.constants.careful.update(dict.fromkeys(region.nodes, Hazard.WEIGHTS))
                 continue
-            origin = (region.inputs, solution.trail, fact)
-            item = Replacement(region.outputs, new, names, solution.gain, *origin)
-            made.append(replace(item, estimated=solution.estimated))
+            origin = (region.inputs, solution.trail, fact, solution.estimated)
+            made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
         made = self.within_range(graph, made)
         if not made:
             return graph
@@ -479,7 +476,7 @@ class _Search:
             return graph  # faster by one cut and slower by another: this would never end
         for item in made:
             if not item.estimated and item.gain:
-                self.timed.update(_running(walk(item.after, frozenset(item.inputs))))
+                self.timed.update(walk(item.after, item.inputs))
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return after
@@ -488,11 +485,6 @@ class _Search:
 def _whole(seconds: float) -> float:
     """Seconds that are known up to the time that passes meanwhile, as what they were."""
     return math.ceil(seconds) if math.isfinite(seconds) else seconds
-
-
-def _running(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Those that run each time, and do not make constants that several regions may have."""
-    return (node for node in nodes if not node.constant and not isinstance(node.op, Leaf))
 
 
 def _near(before: Graph, after: Graph) -> frozenset[Node]:

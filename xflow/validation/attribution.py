@@ -17,7 +17,12 @@ from xflow.core.graph import Graph
 from xflow.core.progress import CountProgress
 from xflow.cost.comparison import Comparison
 from xflow.cost.objectives import ExactCost
-from xflow.rewriting.replacement import Replacement, Replacements, apply_replacements, without
+from xflow.rewriting.replacement import (
+    Replacement,
+    Replacements,
+    apply_replacements,
+    without_any,
+)
 
 Path: TypeAlias = tuple[str, ...]
 """The rules that led to a replacement, in order: what a group has in common."""
@@ -51,14 +56,10 @@ def groups(replacements: Sequence[Replacement]) -> list[Path]:
 
 def leave_out(replacements: Replacements, path: Path) -> Replacements | None:
     """The replacements less a group; None where others cannot be made without it."""
-    rest = replacements
     try:
-        for number in reversed(range(len(replacements))):
-            if replacements[number].rules == path:
-                rest = without(rest, number)
+        return without_any(replacements, lambda item: item.rules == path)
     except ShapeError:
         return None
-    return rest
 
 
 def only(replacements: Replacements, paths: Collection[Path]) -> Replacements:
@@ -75,13 +76,10 @@ def only_measured(replacements: Replacements) -> Replacements:
 
     Nothing where that is not possible, or where the others gain nothing.
     """
-    rest = tuple(replacements)
-    for number in reversed(range(len(rest))):
-        if rest[number].estimated:
-            try:
-                rest = without(rest, number)
-            except ShapeError:
-                return ()
+    try:
+        rest = without_any(replacements, lambda item: item.estimated)
+    except ShapeError:
+        return ()
     return rest if any(item.gain for item in rest) else ()
 
 
