@@ -25,18 +25,22 @@ from xflow.feeds.inputs import Shapes
 from xflow.feeds.real_inputs import Given, real_inputs
 from xflow.onnx import files
 from xflow.onnx.external_data import has_external_data
+from xflow.onnx.outline import outline
 from xflow.onnx.repairs import PUT_RIGHT
 from xflow.onnx.types import interface
 from xflow.pipeline.context import Clock, Run
 from xflow.pipeline.pipeline import Pipeline, Result
-from xflow.rewriting.domains import DOMAINS, Domains
+from xflow.rewriting.domains import DOMAINS, Domains, on_provider, within
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules, select_rules
+from xflow.search.processes import SearchProcesses
 from xflow.validation.validate import Tolerance, write_temporary
 
 __all__ = ["Model", "Progress", "Result", "optimize"]
 
 Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | ir.Model
+MANY = 100
+"""Operators of a model from which its parts are explored in several processes, most likely."""
 
 
 def optimize(
@@ -123,6 +127,8 @@ def optimize(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
         worker = stack.enter_context(Worker(machine.free_memory() if provider == "cpu" else None))
+        allowed = on_provider(within(chosen, domains), provider)
+        processes = stack.enter_context(SearchProcesses(allowed, machine.usable_cores()))
         run = Run(
             target,
             worker,
@@ -135,6 +141,7 @@ def optimize(
             objective=objective,
             measured=cost == "measured",
             progress=progress or (lambda phase, details: None),
+            processes=processes,
             keep_opset=keep_opset,
             target_opset=target_opset,
             domains=domains,
@@ -147,6 +154,8 @@ def optimize(
             stop=stop,
         )
         with run.phase("load"):
+            if operators_of(model) >= MANY:
+                processes.start()
             source, before = load_copy(model, folder / "before.onnx")
             run = replace(run, inputs=real_inputs(interface(source), inputs))
         result = Pipeline(run, source, before).optimize(chosen)
@@ -225,6 +234,17 @@ def load_copy(model: Model, copy: Path) -> tuple[ir.Model, Path]:
         return source_model, copy
     what = f"an object of type {type(model).__name__} is no model"
     raise UsageError(what, do="give a path or an ONNX model")
+
+
+def operators_of(model: Model) -> int:
+    """How many operators a model has at first sight, in its graph; 0 where there is no telling."""
+    try:
+        if isinstance(model, ir.Model):
+            return len(model.graph)
+        proto = model if isinstance(model, onnx.ModelProto) else outline(Path(model))
+        return len(proto.graph.node)
+    except Exception:  # whatever is wrong with it, loading it says so
+        return 0
 
 
 def _valid(copy: Path) -> ir.Model:

@@ -19,7 +19,6 @@ from xflow.cost import CostModel
 from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
-from xflow.cost.machine import usable_cores
 from xflow.cost.measure import Measurer, Setting, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
@@ -194,6 +193,7 @@ class Finder:
                 imported = import_model(prepared.model, inner=self.run.inner > 0)
         except ModelError as error:
             return Unsearched(settings, told + _left_as_it_is(str(error)))
+        self.run.processes.expect(imported.graph)
         told += Told(warnings=imported.warnings)
         settings = self.tied(imported, settings)
         kind = EXACT.get(self.run.objective)
@@ -311,7 +311,7 @@ class Finder:
                 budget=budget,
                 context=Context(policy, run.tolerance.seed, limit.opset or opset, run.assumption),
                 constants=imported.constants,
-                processes=usable_cores(),
+                processes=run.processes,
                 progress=run.tell,
                 outside=run.outside,
                 only_proved=run.only_proved,

@@ -20,6 +20,7 @@ from xflow.cost.worker import Worker
 from xflow.feeds.edge_cases import InputSet
 from xflow.feeds.inputs import Shapes
 from xflow.rewriting.domains import Domains
+from xflow.search.processes import SearchProcesses
 from xflow.validation.validate import Tolerance
 
 AFTERWARDS_S = 40.0
@@ -96,6 +97,8 @@ class Run:
     objective: Objective
     measured: bool
     progress: Progress
+    processes: SearchProcesses
+    """With the rules that are allowed in the model."""
     keep_opset: bool = False
     """Whether the model's opset must stay."""
     target_opset: int | None = None

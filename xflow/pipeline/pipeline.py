@@ -106,6 +106,8 @@ class Pipeline:
         account = Account()
         how = (self.obstacle, self.inside(rules), self.before)
         found = Finder(run, self.source, self.settings, *how).found(rules)
+        if not run.inner:
+            run.processes.close()  # what follows needs their memory, and is timed
         prepared = isinstance(found, SearchedModel) and self.gains_by_preparation(found.prepared)
         if isinstance(found, SearchedModel) and (found.replacements or prepared):
             gate = Gate(run, found, self.before, prepared=prepared)

@@ -80,7 +80,8 @@ class RuleIndex:
         self._rules = tuple(rules)
         self._lock = Lock()
         self._begin()
-        self._empty = not self._waiting
+        self.roots = frozenset(self._waiting)
+        """The names of the operators at the roots of the rules."""
 
     def _begin(self) -> None:
         """Forget what was read."""
@@ -103,16 +104,18 @@ class RuleIndex:
         """The rules of several outputs whose first one `op` gives, with `rank` axes."""
         return self._at(self._several, op, rank)
 
-    @without_collector
     def read(self, graph: Graph) -> None:
         """Read the rules with an operator of `graph` at their root."""
-        for node in graph.nodes:
-            if isinstance(node.op, Operator) and not node.constant:
-                for op, kind in itertools.product((node.op, *standing_for(node.op)), node.types):
-                    self._read(op, len(kind.shape))
+        self.read_at(roots_of(graph))
 
-    def _read(self, op: Operator, rank: int) -> None:
-        name, at_rank = op.name, (op.name, rank)
+    @without_collector
+    def read_at(self, roots: Iterable[tuple[str, int]]) -> None:
+        """Read the rules with one of these at their root, see `roots_of`."""
+        for name, rank in roots:
+            self._read(name, rank)
+
+    def _read(self, name: str, rank: int) -> None:
+        at_rank = name, rank
         if name not in self._waiting and at_rank not in self._at_ranks:
             return
         with self._lock:  # nobody is to find an index in which some of the rules are missing
@@ -130,7 +133,7 @@ class RuleIndex:
 
     def _at(self, index: Index, op: Operator, rank: int) -> Iterator[Entry]:
         for each in (op, *standing_for(op)):
-            self._read(each, rank)
+            self._read(each.name, rank)
             yield from index.get((each, rank), ())
             yield from index.get((each, None), ())
 
@@ -164,7 +167,19 @@ class RuleIndex:
         return shape
 
     def __bool__(self) -> bool:
-        return not self._empty
+        return bool(self.roots)
+
+
+def roots_of(graph: Graph) -> list[tuple[str, int]]:
+    """The names of the operators of `graph`, and those that stand for them, with their ranks."""
+    return list(
+        dict.fromkeys(
+            (op.name, len(kind.shape))
+            for node in graph.nodes
+            if isinstance(node.op, Operator) and not node.constant
+            for op, kind in itertools.product((node.op, *standing_for(node.op)), node.types)
+        )
+    )
 
 
 @cache

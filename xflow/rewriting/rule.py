@@ -56,6 +56,9 @@ WIDTH = 100
 INDENTED = 11
 """Columns in front of what a line says."""
 
+SIDES = 2**14
+"""Sides of rules that are kept, at each rank: the database has some 3,000 at two or three each."""
+
 NOTES = ("set", "origin", "proof", "numerics")
 """Keys of lines that say nothing of the sides."""
 KEYS = (
@@ -185,7 +188,7 @@ class Rule:
     @cached_property
     def names(self) -> Names:
         """The names that the rule declares. Raises RuleFileError."""
-        return declared_names(parse_inputs(self.inputs), self.params)
+        return _names(self.inputs, self.params)
 
     @cached_property
     def value_names(self) -> frozenset[str]:
@@ -273,40 +276,10 @@ def directions_of(rules: tuple[Rule, ...]) -> Mapping[str, Rule]:
 
 @cache
 def _instance(rule: Rule, rank: int) -> Instance:
-    inputs = parse_inputs(rule.inputs)
-    names = rule.names
-    scope = Scope(rank, names.scalars, names.vectors, names.reals, {})
-    broadcast = any(dims is None for _, dims in inputs)
-    leaves: dict[str, Value] = {}
-    sorts = parse_sorts(rule.inputs)
-    for name, dims in inputs:
-        if name in leaves:
-            raise RuleFileError(f"a second input {name}")
-        shape = ANY_SHAPE if dims is None else scope.items(dims)
-        if any(isinstance(size, int) and size < 0 for size in shape):
-            raise RuleFileError(f"the input {name} has a negative size")
-        if broadcast and dims is not None:
-            raise RuleFileError("inputs of any shape do not mix with inputs of a given shape")
-        leaves[name] = leaf(name, TensorType(sorts[name], shape))
-    scope = replace(scope, leaves=leaves)
-    lhs, rhs = read_side(rule.lhs, scope), read_side(rule.rhs, scope)
+    scope, broadcast = _declared(rule.inputs, rule.params, rank)
+    lhs, rhs = (_side(text, rule.inputs, rule.params, rank) for text in (rule.lhs, rule.rhs))
     if len(lhs) != len(rhs):
         raise RuleFileError("the two sides have different numbers of outputs")
-    if broadcast:
-        for node in walk((*lhs, *rhs)):
-            # Nor constants with a shape: they would tie the one axis that stands for any number.
-            if isinstance(node.op, Operator) and not (
-                node.op.elementwise or node.op.name == "Scalar"
-            ):
-                raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
-    for node in walk((*lhs, *rhs)):
-        for kind in node.types:
-            if kind.dtype not in SORTS:
-                raise RuleFileError(
-                    f"{kind.dtype} is a single element type", do="write REAL, INT, CODE or BOOL"
-                )
-        if node.is_schematic and not leaves_of(node.inputs):
-            raise RuleFileError(f"{node.op} of constants is no value: it stands for any operator")
     if any(a.type.dtype != b.type.dtype for a, b in zip(lhs, rhs, strict=True)):
         raise RuleFileError("the two sides have different element types")
     facts = {
@@ -314,7 +287,7 @@ def _instance(rule: Rule, rank: int) -> Instance:
     }
     return Instance(
         rank,
-        tuple(leaves.values()),
+        tuple(scope.leaves.values()),
         broadcast,
         lhs,
         rhs,
@@ -324,3 +297,52 @@ def _instance(rule: Rule, rank: int) -> Instance:
         rule.exact,
         frozenset(rule.limits),
     )
+
+
+@lru_cache(maxsize=SIDES)
+def _names(inputs: str, params: str) -> Names:
+    return declared_names(parse_inputs(inputs), params)
+
+
+@lru_cache(maxsize=SIDES)
+def _declared(inputs: str, params: str, rank: int) -> tuple[Scope, bool]:
+    """What is declared at one rank, and whether the inputs have any shape."""
+    declared = parse_inputs(inputs)
+    names = _names(inputs, params)
+    scope = Scope(rank, names.scalars, names.vectors, names.reals, {})
+    broadcast = any(dims is None for _, dims in declared)
+    leaves: dict[str, Value] = {}
+    sorts = parse_sorts(inputs)
+    for name, dims in declared:
+        if name in leaves:
+            raise RuleFileError(f"a second input {name}")
+        shape = ANY_SHAPE if dims is None else scope.items(dims)
+        if any(isinstance(size, int) and size < 0 for size in shape):
+            raise RuleFileError(f"the input {name} has a negative size")
+        if broadcast and dims is not None:
+            raise RuleFileError("inputs of any shape do not mix with inputs of a given shape")
+        leaves[name] = leaf(name, TensorType(sorts[name], shape))
+    return replace(scope, leaves=leaves), broadcast
+
+
+@lru_cache(maxsize=SIDES)
+def _side(text: str, inputs: str, params: str, rank: int) -> tuple[Value, ...]:
+    """One side at one rank; it is the left one of one direction and the right one of another."""
+    scope, broadcast = _declared(inputs, params, rank)
+    side = read_side(text, scope)
+    for node in walk(side):
+        # Nor constants with a shape: they would tie the one axis that stands for any number.
+        if (
+            broadcast
+            and isinstance(node.op, Operator)
+            and not (node.op.elementwise or node.op.name == "Scalar")
+        ):
+            raise RuleFileError(f"{node.op.name} does not act on inputs of any shape")
+        for kind in node.types:
+            if kind.dtype not in SORTS:
+                raise RuleFileError(
+                    f"{kind.dtype} is a single element type", do="write REAL, INT, CODE or BOOL"
+                )
+        if node.is_schematic and not leaves_of(node.inputs):
+            raise RuleFileError(f"{node.op} of constants is no value: it stands for any operator")
+    return side

@@ -34,6 +34,7 @@ from xflow.search.context import DEFAULTS, Context
 from xflow.search.cutting import cut
 from xflow.search.decision import Decider
 from xflow.search.explorers import Explorers
+from xflow.search.processes import SearchProcesses
 from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
@@ -68,13 +69,14 @@ def search(
     context: Context = DEFAULTS,
     constants: ConstantLookup = no_constants,
     outside: Observed = Observed.NOWHERE,
-    processes: int = 1,
+    processes: int | SearchProcesses = 1,
     progress: Progress | None = None,
     only_proved: bool = False,
 ) -> SearchResult:
     """The best form of `graph` that the rules lead to before `deadline`.
 
-    Regions are explored in that many `processes` at once. Deterministic for a seed as far as `cost`
+    Regions are explored in that many `processes` at once, or in those that are there already, if
+    they have the same rules. Deterministic for a seed as far as `cost`
     is, unless the deadline cuts it short. What is found is remembered as what `budget` seconds lead
     to, which may be some more than there are until the deadline, and vary less (None: as many).
     `outside` is what is sensitive to the graph's outputs, where it is a part. With `only_proved`,
@@ -88,9 +90,13 @@ def search(
         Memory(cost.notebook, rules, budget, *settings, *what, constants=known, opset=context.opset)
         for what in ((), ("waves",))
     )
-    with contextlib.closing(Explorers(rules, known, cost, context, processes)) as explorers:
+    with contextlib.ExitStack() as stack:
+        if isinstance(processes, int):
+            processes = stack.enter_context(SearchProcesses(rules, processes))
+        elif processes.rules != tuple(rules):
+            processes = stack.enter_context(SearchProcesses(rules, processes.count))
         job = _Search(
-            explorers,
+            Explorers(processes, known, cost, context),
             cost,
             memory,
             memory_of_waves,

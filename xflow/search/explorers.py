@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from xflow.analysis.observers import Observed
@@ -16,19 +16,19 @@ from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, TensorType, Value, leaf
-from xflow.core.processes import process_pool
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Layouts, Use
 from xflow.cost.target import Layout
 from xflow.rewriting.derivation import Application
 from xflow.rewriting.index import RuleIndex, index_of
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.rule import Rule, directions_of
+from xflow.rewriting.rule import directions_of
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.channel_padding import Waves, index_for_waves
 from xflow.search.constants import Constants
 from xflow.search.context import Context
 from xflow.search.policy import Policy
+from xflow.search.processes import SearchProcesses, rules_here
 from xflow.search.region import Region
 from xflow.search.states import State
 
@@ -51,21 +51,18 @@ class Exploration:
 class Explorers:
     """Explores regions, the heaviest first, so that they get their share of the time.
 
-    In up to `processes` at once, if the cost is an estimate of a target, which every process can
-    make anew. Ends them on exit.
+    In several `processes` at once, if the cost is an estimate of a target, which every process can
+    make anew; they have the rules.
     """
 
     def __init__(
         self,
-        rules: Sequence[Rule],
+        processes: SearchProcesses,
         constants: Constants,
         cost: CostModel,
         context: Context,
-        processes: int = 1,
-        *,
-        pool: Callable[..., AbstractContextManager[Executor]] = process_pool,
     ) -> None:
-        self._rules = tuple(rules)
+        self._rules = processes.rules
         self.index = index_of(self._rules)
         self.directions = directions_of(self._rules)
         """The directions of the rules by their names."""
@@ -74,15 +71,11 @@ class Explorers:
         self._context = context
         layout = None if cost.layouts is None else cost.layouts.target.layout
         self._shared = _Shared(self.index, context, layout, cost.measures)
-        self._processes = min(processes, context.policy.processes)
-        self._start_pool = pool
-        self._pool: Executor | None = None
-        self._exit = ExitStack()
-
-    def close(self) -> None:
-        """End the processes."""
-        self._exit.close()
-        self._pool = None
+        self._processes = processes
+        self._setting = b""
+        """What other processes have to know of this search, pickled once."""
+        if cost.layouts is not None:
+            self._setting = pickle.dumps((cost.layouts.anew(), context, cost.measures))
 
     def explore(
         self,
@@ -112,15 +105,15 @@ class Explorers:
         running: dict[Future[Any], tuple[int, Share]] = {}
         looks_s = None if deadline.stop is None else LOOKS_S
         while (order or running) and not deadline.stopped:
-            while order and len(running) < self._processes:
+            while order and len(running) < self._processes.count:
                 number = order.pop(0)
-                share = shares.of(number, self._processes)
+                share = shares.of(number, self._processes.count)
                 task = self._task(regions[number], share)
                 if task is None:
                     yield number, self._here(regions[number], share)
                     continue
                 try:
-                    running[pool.submit(_explore_task, task)] = number, share
+                    running[pool.submit(_explore_task, self._setting, task)] = number, share
                 except RuntimeError:  # the pool is broken: the rest is done in this process
                     yield number, self._here(regions[number], share)
             done, _ = wait(running, looks_s, FIRST_COMPLETED)
@@ -157,23 +150,11 @@ class Explorers:
 
     def _started(self, regions: int, deadline: Deadline) -> Executor | None:
         """The processes, if they are there or worth starting."""
-        layouts = self._cost.layouts
-        if layouts is None or self._processes < 2 or regions < 2:
+        if self._cost.layouts is None:
             return None
-        if self._pool is None and deadline.left >= self._context.policy.worthwhile_s:
-            pool = self._start_pool(
-                self._processes,
-                timeout=self._context.policy.idle_s,
-                initializer=_begin,
-                initargs=(
-                    self._rules,
-                    layouts.anew(),
-                    self._context,
-                    self._cost.measures,
-                ),
-            )
-            self._pool = self._exit.enter_context(pool)
-        return self._pool
+        if regions > 1 and deadline.left >= self._context.policy.worthwhile_s:
+            self._processes.start()
+        return self._processes.executor
 
     def _here(self, region: Region, share: Share) -> Exploration:
         return self._shared.explore(
@@ -311,29 +292,21 @@ class _Shared:
         return Exploration(states, explorer.exhausted, explorer.work, starved)
 
 
-_here: list[tuple[_Shared, Layouts]] = []
-"""The context of this process, once it is prepared."""
-
-
-def _begin(
-    rules: Sequence[Rule],
-    estimator: Callable[[], Layouts],
-    context: Context,
-    doubt: bool,
-) -> None:
-    """Prepare a process."""
-    estimate = estimator()
-    shared = _Shared(index_of(tuple(rules)), context, estimate.target.layout, doubt)
-    _here[:] = [(shared, estimate)]
+@lru_cache(maxsize=1)
+def _setting_here(setting: bytes) -> tuple[_Shared, Layouts]:
+    """What this process has of a search: one after the other, with the estimates that are kept."""
+    estimator, context, doubt = pickle.loads(setting)
+    estimate: Layouts = estimator()
+    return _Shared(rules_here(), context, estimate.target.layout, doubt), estimate
 
 
 _Form: TypeAlias = tuple[Plain, float, tuple[str, ...], tuple[Application, ...] | None]
 """A form of a region with its cost, its path and its trail."""
 
 
-def _explore_task(task: _Task) -> tuple[list[_Form], Exploration]:
-    """Explore a region in a process of its own: the forms, and the other fields of `Found`."""
-    ((shared, estimator),) = _here
+def _explore_task(setting: bytes, task: _Task) -> tuple[list[_Form], Exploration]:
+    """Explore a region in a process of its own: its forms, and the rest of what was found."""
+    shared, estimator = _setting_here(setting)
     leaves: dict[str, Value] = {}
     data: dict[Value, Array | None] = {}
     for op, type, array in task.leaves:
