@@ -228,9 +228,9 @@ class Explorer:
         """The state after a rule is applied wherever it can be, but not to what it has made."""
         made: set[Node] = set()
         while not self._is_over(limits):
-            for candidate in self.steps.candidates(state.graph):
+            for candidate in self.steps.candidates_by(rule, state.graph):
                 step = candidate.step
-                if step.rule != rule or not made.isdisjoint(step.match.nodes):
+                if not made.isdisjoint(step.match.nodes):
                     continue
                 if any(map(step.is_like, doubted)):
                     continue

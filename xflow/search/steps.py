@@ -248,6 +248,8 @@ class Steps:
         self._folder = Folder(constants)
         self._losses: dict[object, bool] = {}
         self._of: dict[Node, tuple[Candidate, ...]] = {}
+        self._of_one: dict[tuple[str, Node], tuple[Candidate, ...]] = {}
+        self._named: dict[tuple[Operator, int], dict[str, tuple[list[Entry], list[Entry]]]] = {}
         self._seen: dict[object, _Seen] = {}
         self._numbers: dict[object, int] = {}
         self._names: dict[Node, int] = {}
@@ -284,6 +286,48 @@ class Steps:
         yield from self.candidates_at(node, graph)
         if len(node.outputs) > 1:
             yield from self._several(node, graph, Counter([node.op]))
+
+    def candidates_by(self, rule: str, graph: Graph) -> Iterator[Candidate]:
+        """Those of `candidates` that are by one rule, in the same order; no others are looked for.
+
+        For whoever asks again after each step: all that is behind it consists of new nodes.
+        """
+        computed = [node for node in graph.nodes if not node.constant]
+        present: Counter[object] = Counter(node.op for node in computed)
+        for node in computed:
+            if isinstance(node.op, Operator):
+                single, several = self._entries_of(rule, node.op, len(node.types[0].shape))
+                if single:
+                    yield from self._candidates_by(rule, node, graph, single)
+                if several:
+                    yield from map(Candidate, self._matches(node, graph, several, present))
+
+    def _candidates_by(
+        self, rule: str, node: Node, graph: Graph, entries: Sequence[Entry]
+    ) -> Sequence[Candidate]:
+        """Those at one node by the entries of one rule of a single output."""
+        known = self._of.get(node)
+        if known is not None:
+            return [each for each in known if each.step.rule == rule]
+        found = self._of_one.get((rule, node))
+        if found is None:
+            made = self._matches(node, graph, entries)
+            found = self._of_one[rule, node] = tuple(map(Candidate, made))
+        return found
+
+    def _entries_of(
+        self, rule: str, op: Operator, rank: int
+    ) -> tuple[Sequence[Entry], Sequence[Entry]]:
+        """The entries of one rule with an operator at the root: of a single output, of several."""
+        place = op, rank
+        if place not in self._named:
+            by_name: dict[str, tuple[list[Entry], list[Entry]]] = {}
+            ways = self.rules.single(op, rank), self.rules.several(op, rank)
+            for which, entries in enumerate(ways):
+                for entry in sorted(entries, key=lambda each: each.deep):
+                    by_name.setdefault(entry.name, ([], []))[which].append(entry)
+            self._named[place] = by_name
+        return self._named[place].get(rule, ((), ()))
 
     def _several(self, node: Node, graph: Graph, present: Counter[object]) -> Iterator[Candidate]:
         """Those by rules of several outputs, the first of which `node` gives."""
