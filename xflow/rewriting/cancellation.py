@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import ml_dtypes
 import numpy as np
@@ -253,6 +253,11 @@ class _Case:
         numbers = {float(each) for each in named if isinstance(each, Fraction)}
         return [np.asarray(each) for each in sorted({*numbers, *self.reals})]
 
+    @cached_property
+    def _nodes(self) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        """The nodes of each side, inputs first."""
+        return tuple(walk(self.left)), tuple(walk(self.right))
+
     def near(self, rng: np.random.Generator) -> Iterator[dict[str, Array]]:
         """Inputs at which differences are small: all but equal to constants, or to two of them."""
         unit = self._unit
@@ -326,9 +331,10 @@ class _Case:
     def factor(self, feeds: Mapping[str, Array]) -> float:
         """The error of the right side by that of the left, or by a rounding of the result."""
         with np.errstate(all="ignore"):
-            exact = _run(self.left, feeds, "DOUBLE")
-            before = _run(self.left, feeds, self.dtype)
-            after = _run(self.right, feeds, self.dtype, early=self.data)
+            left, right = self._nodes
+            exact = _run(self.left, left, feeds, "DOUBLE")
+            before = _run(self.left, left, feeds, self.dtype)
+            after = _run(self.right, right, feeds, self.dtype, early=self.data)
             triples = zip(exact, before, after, strict=True)
             factors = (_factor(*each, self._unit) for each in triples if is_float(each[0]))
             return max(factors, default=0.0)
@@ -518,17 +524,19 @@ def _added(node: Node, done: Mapping[Value, Array], dtype: str, early: Container
 
 def _run(
     values: Sequence[Value],
+    nodes: Sequence[Node],
     feeds: Mapping[str, Array],
     dtype: str,
     early: Container[str] | None = None,
 ) -> list[Array]:
     """The values in float64, each operator's results rounded to a type.
 
+    The `nodes` are those that they depend on, inputs before users.
     A sum adds its operands in any order. It is exact here, unless `early` names the constants that
     it may add first.
     """
     done: dict[Value, Array] = {}
-    for node in walk(values):
+    for node in nodes:
         if isinstance(node.op, Leaf):
             array = feeds[node.op.key]
             done[node.outputs[0]] = _rounded(array, dtype) if is_float(array) else array

@@ -31,7 +31,7 @@ from xflow.rewriting.numerics import Hazard
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.policy import POLICY
 from xflow.search.states import Signature, State, cheapest, choice
-from xflow.search.steps import Step, Steps, replaced
+from xflow.search.steps import Candidate, Step, Steps, replaced
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class Explorer:
         made = {node for node in step.made if not node.constant}
         values = (value for node in made for value in node.outputs)
         readers = {user for value in values for user in after.users.get(value, ())}
-        least = float("inf")
+        found: list[tuple[float, int, Candidate]] = []
         for node in made | readers:
             for candidate in self.steps.candidates_from(node, after):
                 following = candidate.step
@@ -316,9 +316,11 @@ class Explorer:
                 if not (told or self._moves_inside(following)) or made.isdisjoint(following.near):
                     continue
                 graph, _ = replaced(after, following)
-                if self.steps.key(graph) not in seen and self.steps.admitted(candidate, after):
-                    least = min(least, self._price(graph))
-        return least
+                if self.steps.key(graph) not in seen:
+                    found.append((self._price(graph), len(found), candidate))
+        # To ask whether a step may be taken costs more than its price, and one is wanted.
+        costs = (cost for cost, _, each in sorted(found) if self.steps.admitted(each, after))
+        return next(costs, float("inf"))
 
     def _moves_inside(self, step: Step) -> bool:
         """Whether only what a step makes may be computed in the runtime's own layout."""
