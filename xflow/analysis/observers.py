@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntFlag
+from functools import lru_cache
 from typing import NamedTuple
 
 from xflow.analysis.elements import element_of, names_of, orders
@@ -97,6 +98,8 @@ MOST_BEHIND = 256
 """Values before a factor that are searched for a divisor; behind more, there may be one."""
 MAX_KEPT = 20_000
 """Most operators for which the ways that they read their inputs are cached."""
+NODES_KEPT = 4096
+"""The same of nodes, which are asked for again and again for a short time."""
 
 
 def loses(node: Node, position: int) -> bool:
@@ -184,6 +187,7 @@ def _keeps(node: Node, position: int) -> bool:
     return isinstance(node.op, Operator) and _way(node, position).keeps
 
 
+@lru_cache(maxsize=NODES_KEPT)
 def _accumulates(node: Node) -> bool:
     """Whether an operator sums over a range, in an order of the kernel's own."""
     if isinstance(node.op, Opaque):
@@ -263,8 +267,14 @@ def sensitive_outside(
 
 
 def _way(node: Node, position: int) -> Way:
+    return _ways_of(node)[position]
+
+
+@lru_cache(maxsize=NODES_KEPT)
+def _ways_of(node: Node) -> tuple[Way, ...]:
+    """The ways in which an operator reads each input; several are asked for of the same node."""
     if not isinstance(node.op, Operator):
-        return UNKNOWN
+        return (UNKNOWN,) * len(node.inputs)
     names = names_of(node.inputs)
     key = node.kind, tuple(v.type for v in node.inputs), tuple(names)
     found = _ways.get(key)
@@ -272,7 +282,7 @@ def _way(node: Node, position: int) -> Way:
         if len(_ways) >= MAX_KEPT:
             _ways.clear()
         found = _ways[key] = _read_ways(node)
-    return found.get(names[position], Way())
+    return tuple(found.get(name, Way()) for name in names)
 
 
 def _read_ways(node: Node) -> dict[str, Way]:
