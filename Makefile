@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-busy bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
+.PHONY: demo test lint types format bench bench-variants bench-busy over-time bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -54,6 +54,10 @@ bench-variants: $(VENV)/peers
 # xflow on an idle machine, and while another process keeps one core busy.
 bench-busy: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py --budget $(BUDGET) --busy
+
+# xflow with several budgets: how much is gained after how many seconds, and a chart.
+over-time: $(VENV)/peers
+	$(BIN)/python benchmarks/over_time.py
 
 # Exports with dynamic batch and length, at the sizes of the same models above.
 bench-dynamic: $(VENV)/peers

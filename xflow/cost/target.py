@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias
@@ -239,3 +239,12 @@ class TargetModel:
     """The layout that the runtime prefers for images; None: it has none."""
     unknown_size: int = UNKNOWN_SIZE
     """The default value of a symbolic size of the model."""
+
+    def with_equal_products(self) -> TargetModel:
+        """The same where convolutions of pixels and products of matrices are equally fast.
+
+        Which of them is faster differs by machine. Where that is not measured, a rewrite of one
+        into the other is to promise nothing.
+        """
+        names = ("Conv", "Conv.pixels", "Gemm", "MatMul")
+        return replace(self, peak={**self.peak, **dict.fromkeys(names, self.peak["MatMul"])})

@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from xflow.analysis.opaque import ACCUMULATING
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
 from xflow.core.node import Leaf, Opaque
@@ -59,13 +60,18 @@ OVERRUN = 0.06
 """By what part of its time a search may exceed it for what was begun before, at least `LAST_S`."""
 LAST_S = 2.0
 """Seconds for that of a short search."""
-LOADINGS = 6
+LOADINGS = 2.5
 """How many times as long as loading a model takes all that is done with it behind the search, but
 the timing."""
 HANDLED_PER_S = 7e7, 1.6e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 RUNS = 20
 """How many runs of a model the check of a rewritten one takes, about."""
+TRIED = 2**26
+"""Bytes of weights up to which a model is run to know how long that takes: to load it takes as long
+as what would be known better."""
+UNPRICED = ACCUMULATING | {"", "If", "Loop", "Scan"}
+"""Opaque operators that may take long: those that sum, contain graphs, or are not ONNX's own."""
 REPORTED_S = 1.5
 """Seconds for the start of the program, and for what is reported."""
 LEFT = 3 / 4
@@ -273,12 +279,12 @@ class Finder:
             if run.measured and not exact:
                 store = stack.enter_context(Store())
                 found_target, more = self.measured_target(store)
-                model = found_target or model
+                model = found_target or model.with_equal_products()
                 warnings += more
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
                 start = time.monotonic()
-                later += RUNS * self.run_seconds(settings) + REPORTED_S
+                later += RUNS * self.run_seconds(settings, imported, model) + REPORTED_S
                 spent += time.monotonic() - start
                 seconds = search_seconds(seconds, spent + later)
             deadline = Deadline.after(seconds, run.stop)
@@ -325,14 +331,20 @@ class Finder:
         messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements, Told(tuple(messages), tuple(warnings))
 
-    def run_seconds(self, settings: Settings) -> float:
+    def run_seconds(self, settings: Settings, imported: Imported, model: TargetModel) -> float:
         """Seconds that a run of the model takes; 0 where that is not known.
 
-        It is found out where that costs little: large models are not loaded once more. Of one that
-        is not through in time, two runs are taken to last at least as long as that.
+        It is tried, unless that costs more than it tells: models that load slowly are estimated if
+        nothing in them may be heavy that is opaque, and large ones are not loaded once more in any
+        case. Of one that is not through in time, two runs are taken to last at least as long.
         """
         run = self.run
-        if run.inner or Externalized.weight_bytes(self.source) > LARGE:
+        if run.inner:
+            return 0.0
+        weights = Externalized.weight_bytes(self.source)
+        if weights > TRIED and run.target.provider == "cpu" and not may_be_heavy(imported):
+            return Estimator(model, imported.sizes(settings.full[0]))(imported.graph)
+        if weights > LARGE:
             return 0.0
         setting = Setting(settings.full[0], run.inputs_at(settings.full[0]))
         key = repr(sorted(settings.full[0].items()))
@@ -377,13 +389,27 @@ def at_first_sight(imported: Imported, settings: Settings, threads: int) -> dict
     computed = [node for node in imported.graph.nodes if not node.constant]
     shapes = imported.sizes(settings.full[0])
     estimator = Estimator(TargetModel(threads=threads), shapes)
-    unread = (node for node in computed if isinstance(node.op, Opaque))
-    opaque = sum(not all(map(is_shape_arithmetic, node.outputs)) for node in unread)
     return {
         "operators": sum(not isinstance(node.op, Leaf) for node in computed),
-        "opaque": opaque,
+        "opaque": len(opaque(imported)),
         "heavy": f"~{round(100 * estimator.heavy(imported.graph))} %",
     }
+
+
+def opaque(imported: Imported) -> list[Opaque]:
+    """The operators of a model that are opaque, those aside that only compute sizes."""
+    return [
+        node.op
+        for node in imported.graph.nodes
+        if isinstance(node.op, Opaque)
+        and not node.constant
+        and not all(map(is_shape_arithmetic, node.outputs))
+    ]
+
+
+def may_be_heavy(imported: Imported) -> bool:
+    """Whether opaque operators may take more than it takes to read and write their tensors."""
+    return any(op.op_type in UNPRICED for op in opaque(imported))
 
 
 def afterwards(weight_bytes: float, load_s: float) -> float:

@@ -212,13 +212,14 @@ class _Search:
             if idle == 2 or self.is_over:
                 break
             before = graph
-            new, graph = self.search_pass(graph, number, None, 0.7)
+            share = self.policy.pass_shares[number % 2]
+            new, graph = self.search_pass(graph, number, None, share)
             idle = 0 if graph != before and new else idle + 1
             follow = number
             while graph != before and not self.is_over:
                 near = _near(before, graph)
                 before, follow = graph, follow + 1
-                _, graph = self.search_pass(graph, follow, near, 0.3)
+                _, graph = self.search_pass(graph, follow, near, self.policy.near_share)
         return graph
 
     def search_waves(self, graph: Graph) -> Graph:
@@ -350,6 +351,9 @@ class _Search:
             seconds = until.left / (len(found) - done)
             low, high = self.policy.measure_s
             if self.cost.measures and hope <= 0 and seconds < low:
+                continue
+            if self.cost.measures and until.left < low and hope < self.policy.worth * self.whole:
+                self.unfinished.add(region.key)  # there may be time for it later
                 continue
             # The form may gain what the estimate does not see.
             most = max(hope, self.policy.surprise * states[0].cost * len(groups[region.key]))

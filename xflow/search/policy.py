@@ -62,6 +62,11 @@ class Policy:
 
     passes: int = 4
     """Passes over the graph with one effort, each cut at other places."""
+    pass_shares: tuple[float, float] = (0.4, 0.7)
+    """The part of the time left that a pass over the whole graph may take, by turns: the next one
+    meets other regions."""
+    near_share: float = 0.3
+    """The same of one over the neighbourhood of changes."""
     efforts: tuple[int, ...] = (1, 10)
     """Multiples of the limits, one after the other, where results are measured. Small gains are
     lost in the noise, so that a deep search pays; but only after all regions, and their forms
@@ -114,6 +119,9 @@ class Policy:
     """Forms are measured up to this estimated cost, relative to the original's."""
     measure_s: tuple[float, float] = (0.2, 1.0)
     """Least and most seconds for measuring one region."""
+    worth: float = 0.005
+    """The least part of the model's time that a region has to gain by the estimate to be measured
+    where the time of its pass is spent."""
     again: float = 0.4
     """The part of them for measuring again what seems to be the fastest form."""
     measured_runs: int = 10
