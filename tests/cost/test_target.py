@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from xflow.cost import Use
 from xflow.cost.estimate import Estimator
 from xflow.cost.fusion import Fusions, count_readers, operator_name
 from xflow.cost.layout import LayoutModel
-from xflow.cost.target import FUSIONS, Layout
+from xflow.cost.target import FUSIONS, Layout, TargetModel
 from xflow.onnx.region import region_model
 
 EPSILON = Fraction(1, 100000)
@@ -254,3 +255,14 @@ def test_images_wanted_in_the_layout_need_no_conversion() -> None:
     assert estimator(graph, [Use.BLOCKS]) < estimator(graph)
     blocked = leaf("image", IMAGE.type, blocked=True)
     assert estimator(Graph((conv(blocked, 32),))) < estimator(graph)
+
+
+def test_where_nothing_was_measured_a_product_is_as_fast_as_the_convolution_that_it_is() -> None:
+    x, weights = tensor("x", 1, 64, 128), tensor("w", 128, 128, constant=True)
+    image, kernels = tensor("i", 1, 128, 64, 1), tensor("k", 128, 128, 1, 1, constant=True)
+    product, pixels = Graph((call("MatMul", x, weights),)), Graph((call("Conv", image, kernels),))
+    target = replace(TargetModel(), layout=None)
+    unmeasured = Estimator(target.with_equal_products())
+    assert unmeasured(product) == pytest.approx(unmeasured(pixels))
+    estimator = Estimator(target)
+    assert estimator(product) != pytest.approx(estimator(pixels))

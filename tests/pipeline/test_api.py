@@ -25,6 +25,7 @@ from xflow.core.registry import Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.worker import Failed
+from xflow.onnx.importer import import_model
 from xflow.pipeline import api, attempts, gate
 from xflow.report.sentences import profile_lines
 from xflow.rewriting.replacement import Replacement, apply_replacements
@@ -302,10 +303,40 @@ def test_a_search_leaves_time_for_the_runs_of_a_check(
     assert "trial" in result.report.phases
 
 
+def test_a_model_that_loads_slowly_is_not_run_to_know_how_long_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempts, "TRIED", 0)
+    monkeypatch.setattr(attempts, "calibrated", lambda *_: None)
+    assert "trial" not in xflow.optimize(two_products(), budget=20).report.phases
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "inputs", "heavy"),
+    [
+        ("IsNaN", "", 1, False),
+        ("GRU", "", 3, True),
+        ("Resample", "of.a.vendor", 1, True),
+    ],
+)
+def test_what_opaque_operators_take_is_known_unless_they_sum_or_are_not_of_onnx(
+    op_type: str, domain: str, inputs: int, heavy: bool
+) -> None:
+    model = two_products()
+    node = helper.make_node(op_type, ["y"] * inputs, ["z"], domain=domain, name="opaque")
+    model.graph.node.append(node)
+    model.graph.output.append(helper.make_empty_tensor_value_info("z"))
+    model.opset_import.append(helper.make_opsetid("of.a.vendor", 1))
+    imported = import_model(ir.from_proto(model))
+    assert [op.op_type for op in attempts.opaque(imported)] == ["" if domain else op_type]
+    assert attempts.may_be_heavy(imported) == heavy
+
+
 def test_how_long_loading_took_tells_how_long_writing_will_take() -> None:
     slow, fast = (1e9 / rate for rate in attempts.HANDLED_PER_S)
     assert attempts.afterwards(1e9, load_s=0.0) == fast
-    assert attempts.afterwards(1e9, load_s=1.5) == attempts.LOADINGS * 1.5
+    between = (slow + fast) / 2
+    assert attempts.afterwards(1e9, load_s=between / attempts.LOADINGS) == pytest.approx(between)
     assert attempts.afterwards(1e9, load_s=60.0) == slow, "it had to wait for its disk"
 
 

@@ -890,6 +890,29 @@ def test_only_what_was_cut_short_is_searched_again_with_more_effort(
     assert list(asked) == [low]  # where nothing is measured there is one effort
 
 
+def test_regions_of_the_second_cut_have_no_less_time_than_those_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    def explore(
+        self: Explorers,
+        regions: Sequence[Region],
+        weights: Sequence[float],
+        deadline: Deadline,
+        **_: object,
+    ) -> Iterator[tuple[int, Exploration]]:
+        """All are exhausted at once."""
+        given.append(deadline.left)
+        for number, region in enumerate(regions):
+            yield number, Exploration([State(region.graph, 1.0)], exhausted=True)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    found(network(12), Stopwatch([1.0]))
+    first, second, *_ = given
+    assert first <= (1 - first / 60) * second, "also if the first pass uses up what it is given"
+
+
 def test_lost_processes_cost_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def submit(self, *_: object) -> Future[object]:

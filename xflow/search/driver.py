@@ -212,7 +212,8 @@ class _Search:
             if idle == 2 or self.is_over:
                 break
             before = graph
-            share = self.policy.pass_shares[number % 2]
+            first = self.work is None and number % 2 == 0
+            share = self.policy.first_share if first else self.policy.pass_share
             new, graph = self.search_pass(graph, number, None, share)
             idle = 0 if graph != before and new else idle + 1
             follow = number

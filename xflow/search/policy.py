@@ -62,11 +62,12 @@ class Policy:
 
     passes: int = 4
     """Passes over the graph with one effort, each cut at other places."""
-    pass_shares: tuple[float, float] = (0.4, 0.7)
-    """The part of the time left that a pass over the whole graph may take, by turns: the next one
-    meets other regions."""
+    pass_share: float = 0.7
+    """The part of what is left of the time, or of the work, for a pass over the whole graph."""
+    first_share: float = 0.4
+    """The same of the time where the next pass, cut at other places, is to have as much."""
     near_share: float = 0.3
-    """The same of one over the neighbourhood of changes."""
+    """The same for one over the neighbourhood of changes."""
     efforts: tuple[int, ...] = (1, 10)
     """Multiples of the limits, one after the other, where results are measured. Small gains are
     lost in the noise, so that a deep search pays; but only after all regions, and their forms
