@@ -65,7 +65,8 @@ def measure(name: str, budgets: Sequence[float], options: argparse.Namespace) ->
             attempts.append(dataclasses.replace(made, tool=f"{budget:g} s"))
             counted.append(made.seconds - sum(phases.get(phase, 0.0) for phase in BESIDE))
         changed = [n for n, made in enumerate(attempts) if not made.fault and made.ratio is None]
-        verdicts = judged(before, [outputs[n] for n in changed], options, options.seconds)
+        paths = [outputs[number] for number in changed]
+        verdicts = judged(before, paths, options, options.seconds) if paths else []
         for number, verdict in zip(changed, verdicts, strict=True):
             attempts[number] = dataclasses.replace(attempts[number], **verdict)
     return Row(name, attempts, counted)

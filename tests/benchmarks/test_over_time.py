@@ -4,7 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from over_time import Row, ratio, save, summary
+import over_time
+import pytest
+from over_time import CACHE, Row, measure, ratio, save, summary
 
 from tools import Attempt, Failure
 
@@ -41,6 +43,18 @@ def test_a_cell_tells_the_ratio_and_the_seconds_or_what_went_wrong() -> None:
     assert ratio(unchanged) == "1.000, 10 s"
     assert ratio(faster) == "1.210 (1.200-1.220), 50 s"
     assert ratio(failed) == "crashes"
+
+
+def test_a_model_that_stays_as_it_is_with_every_budget_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "costs.sqlite"))
+    (tmp_path / "costs.sqlite").write_bytes(b"")
+    monkeypatch.setattr(over_time, "prepare", lambda *_: None)
+    monkeypatch.setattr(over_time, "optimize", lambda *_: Attempt("", is_unchanged=True, ratio=1.0))
+    row = measure("resnet50", BUDGETS, argparse.Namespace(threads=1, seconds=1.0))
+    assert [made.tool for made in row.attempts] == ["8 s", "30 s"]
+    assert {made.gain for made in row.attempts} == {1.0}
 
 
 def test_the_same_figures_make_the_same_page_and_chart(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def found(
     cost: object = None,
     seconds: float = 60.0,
     *,
-    processes: int = 1,
+    processes: int | SearchProcesses = 1,
     policy: Policy = POLICY,
 ) -> SearchResult:
     model = EstimatedCost() if cost is None else cost
@@ -788,7 +788,7 @@ def test_every_region_gets_its_share_of_the_time() -> None:
 
     class Recording(Executor):
         def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
-            if len(args) == 2:  # the setting and a region, and not what is to be read
+            if args:  # the setting and a region
                 asked.append(args[1].share.seconds)
             future: Future[Any] = Future()
             future.set_result(([], Exploration([], exhausted=True)))
@@ -913,14 +913,39 @@ def test_regions_of_the_second_cut_have_no_less_time_than_those_of_the_first(
     assert first <= (1 - first / 60) * second, "also if the first pass uses up what it is given"
 
 
-def test_lost_processes_cost_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        def submit(self, *_: object) -> Future[object]:
-            future: Future[object] = Future()
+@pytest.mark.parametrize(("gain", "measured"), [(1e-4, False), (0.9, True)])
+def test_behind_the_time_of_a_pass_only_what_promises_much_is_measured(
+    gain: float, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = Stopwatch([1.0])
+    seen: list[int] = []
+
+    def explore(
+        self: Explorers, regions: Sequence[Region], *_: object, **__: object
+    ) -> Iterator[tuple[int, Exploration]]:
+        """Another form of each region, in more time than the first pass has."""
+        seen.append(len(cost.graphs))
+        time.sleep(1.3 if len(seen) == 1 else 0.0)
+        for number, region in enumerate(regions):
+            own = cost.estimate(region.graph)
+            other = Graph(tuple(call("Relu", value) for value in region.graph.outputs))
+            states = [State(region.graph, own), State(other, own * (1 - gain), ("rule",))]
+            yield number, Exploration(states, exhausted=False)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    found(network(2), cost, seconds=3.0)
+    assert (seen[1] > 0) == measured
+
+
+def test_lost_processes_cost_nothing_but_time() -> None:
+    class Broken(Executor):
+        def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+            future: Future[Any] = Future()
             future.set_exception(BrokenProcessPool("killed"))
             return future
 
-    monkeypatch.setattr("xflow.search.explorers.Explorers._started", lambda *_: Broken())
     graph = network(2)
-    result = found(graph, processes=2)
+    with SearchProcesses(RULES, 2, pool=lambda *_, **__: nullcontext(Broken())) as processes:
+        result = found(graph, processes=processes, policy=replace(POLICY, worthwhile_s=0.0))
+        assert processes.executor is None, "they are not asked again"
     assert result.graph == found(graph).graph

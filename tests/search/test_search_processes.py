@@ -1,24 +1,25 @@
 """Processes that explore regions: they serve all searches of a run, and none depends on them."""
 
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from graphs import call, tensor
 
+import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
-from xflow.ops import operator
 from xflow.rewriting.index import RuleIndex, roots_of
 from xflow.rewriting.text import parse_rules
 from xflow.search.context import DEFAULTS
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
-from xflow.search.processes import SearchProcesses
+from xflow.search.processes import READY, SearchProcesses, rules_here
 
 RULES = parse_rules("""
 rule relu-relu-to-relu
@@ -49,7 +50,6 @@ def processes() -> Iterator[SearchProcesses]:
 
 def test_all_searches_of_a_run_have_the_same_processes(processes: SearchProcesses) -> None:
     graph, executor = towers(), processes.executor
-    processes.expect(graph)
     assert executor is not None
     # Each search has its own cost and policy, which the processes must not mix up.
     found: set[int] = set()
@@ -87,16 +87,34 @@ def test_a_search_with_other_rules_does_not_ask_them(processes: SearchProcesses)
     assert {name for item in result.replacements for name in item.rules} == {"relu-relu-to-relu"}
 
 
-def test_where_no_process_can_be_started_the_search_goes_on_without() -> None:
-    @contextmanager
-    def refused(*_: object, **__: object) -> Iterator[Executor]:
-        raise BlockingIOError("the system has no room for another process")
-        yield
+class Refusing(Executor):
+    """One that can start so many processes and no more."""
 
-    with SearchProcesses(RULES, 2, pool=refused) as processes:
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("a process died while it came up")
+        return Future()
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_where_not_all_processes_can_be_started_the_search_goes_on_without(most: int) -> None:
+    pools: list[str] = []
+
+    @contextmanager
+    def pool(*_: object, **__: object) -> Iterator[Executor]:
+        pools.append("started")
+        yield Refusing(most)
+        pools.append("ended")
+
+    with SearchProcesses(RULES, 2, pool=pool) as processes:
         processes.start()
         assert processes.executor is None
-        processes.expect(towers())
+        assert pools == ["started", "ended"]
+        processes.settle()
         result = search(
             towers(),
             RULES,
@@ -105,6 +123,25 @@ def test_where_no_process_can_be_started_the_search_goes_on_without() -> None:
             processes=processes,
         )
     assert len(result.replacements) == 2
+    assert pools == ["started", "ended"], "it is not tried again and again"
+
+
+def test_whoever_measures_can_wait_until_they_have_read_their_rules() -> None:
+    with SearchProcesses(RULES, 2) as processes:
+        processes.start()
+        assert processes.executor is not None
+        processes.settle()
+        # Both, though one of them may have done what either was asked to.
+        folder = processes.folder
+        assert folder is not None
+        assert len(list(folder.glob(f"*{READY}"))) == 2
+        assert processes.executor.submit(_read_here).result() == {"Relu", "Transpose"}
+
+
+def _read_here() -> set[str]:
+    """The roots of the rules that the process has read before it is asked for any."""
+    index = rules_here()
+    return {op.name for op, _ in index._single}
 
 
 def test_one_process_is_the_one_that_asks() -> None:
@@ -116,9 +153,6 @@ def test_one_process_is_the_one_that_asks() -> None:
 def test_rules_are_read_by_the_names_and_ranks_of_their_roots() -> None:
     index = RuleIndex(RULES)
     assert index.roots == {"Relu", "Transpose"}
+    assert not index._single
     index.read_at(roots_of(towers()))
-    read = RuleIndex(RULES)
-    read.read(towers())
-    for name in index.roots:
-        found = [{entry.name for entry in each.single(operator(name), 2)} for each in (index, read)]
-        assert found[0] == found[1] != set()
+    assert {op.name for op, _ in index._single} == index.roots

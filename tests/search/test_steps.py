@@ -94,6 +94,23 @@ def test_moved_steps_are_those_that_are_found(outputs: list[Value]) -> None:
         assert set(map(told, steps.at(node, graph))) == afresh(node, graph)
 
 
+@settings(max_examples=100)
+@given(st.lists(values(), min_size=1, max_size=3), st.booleans())
+def test_the_steps_by_one_rule_are_those_of_all_that_are_by_it(
+    outputs: list[Value], known: bool
+) -> None:
+    graph = Graph(tuple(outputs))
+    everything = [each.step for each in Steps(INDEX, no_constants).candidates(graph)]
+    steps = Steps(INDEX, no_constants)
+    if known:  # some nodes were asked for all rules before
+        for node in graph.nodes[::2]:
+            steps.candidates_at(node, graph)
+    for rule in {step.rule for step in everything} | {"no-rule"}:
+        by_rule = [told(step) for step in everything if step.rule == rule]
+        for _ in range(2):  # the second time from what is kept
+            assert [told(each.step) for each in steps.candidates_by(rule, graph)] == by_rule
+
+
 @given(st.lists(values(), min_size=1, max_size=3))
 def test_nodes_come_in_the_order_of_a_walk(outputs: list[Value]) -> None:
     assert Graph(tuple(outputs)).nodes == tuple(walk(outputs))

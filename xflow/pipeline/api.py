@@ -20,6 +20,7 @@ from xflow.core.limits import GROWTH
 from xflow.core.progress import Progress
 from xflow.cost import OBJECTIVES, Objective, machine
 from xflow.cost.measure import Target
+from xflow.cost.objectives import EXACT
 from xflow.cost.worker import Worker
 from xflow.feeds.inputs import Shapes
 from xflow.feeds.real_inputs import Given, real_inputs
@@ -154,7 +155,7 @@ def optimize(
             stop=stop,
         )
         with run.phase("load"):
-            if operators_of(model) >= MANY:
+            if objective not in EXACT and operators_of(model) >= MANY:
                 processes.start()
             source, before = load_copy(model, folder / "before.onnx")
             run = replace(run, inputs=real_inputs(interface(source), inputs))

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from xflow.analysis.opaque import ACCUMULATING
+from xflow.analysis.opaque import MOVES
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
 from xflow.core.node import Leaf, Opaque
@@ -70,8 +70,8 @@ RUNS = 20
 TRIED = 2**26
 """Bytes of weights up to which a model is run to know how long that takes: to load it takes as long
 as what would be known better."""
-UNPRICED = ACCUMULATING | {"", "If", "Loop", "Scan"}
-"""Opaque operators that may take long: those that sum, contain graphs, or are not ONNX's own."""
+LIGHT = MOVES | {"Cast", "CastLike", "IsInf", "IsNaN", "Not", "OneHot", "Range", "Shape", "Size"}
+"""Opaque operators that take no longer than it takes to read and write their tensors."""
 REPORTED_S = 1.5
 """Seconds for the start of the program, and for what is reported."""
 LEFT = 3 / 4
@@ -199,7 +199,6 @@ class Finder:
                 imported = import_model(prepared.model, inner=self.run.inner > 0)
         except ModelError as error:
             return Unsearched(settings, told + _left_as_it_is(str(error)))
-        self.run.processes.expect(imported.graph)
         told += Told(warnings=imported.warnings)
         settings = self.tied(imported, settings)
         kind = EXACT.get(self.run.objective)
@@ -351,6 +350,7 @@ class Finder:
         if key not in self._run_s:
             most = max(TRIAL_S, TRIAL * run.clock.budget)
             deadline = Deadline.after(most)
+            run.processes.settle()
             with run.phase("trial"):
                 (timed,) = Measurer(run.target, run.worker).time_at_each(
                     [self.before],
@@ -372,6 +372,7 @@ class Finder:
             place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
             if run.clock.budget < CALIBRATION_S or (run.stop is not None and run.stop()):
                 return stored(place, store), ()
+            run.processes.settle()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
             return found, () if found else (BUSY,)
 
@@ -408,8 +409,8 @@ def opaque(imported: Imported) -> list[Opaque]:
 
 
 def may_be_heavy(imported: Imported) -> bool:
-    """Whether opaque operators may take more than it takes to read and write their tensors."""
-    return any(op.op_type in UNPRICED for op in opaque(imported))
+    """Whether some opaque operators may take far longer than is estimated."""
+    return any(op.op_type not in LIGHT for op in opaque(imported))
 
 
 def afterwards(weight_bytes: float, load_s: float) -> float:

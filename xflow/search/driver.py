@@ -92,9 +92,9 @@ def search(
     )
     with contextlib.ExitStack() as stack:
         if isinstance(processes, int):
-            processes = stack.enter_context(SearchProcesses(rules, processes))
+            processes = stack.enter_context(SearchProcesses(rules, processes, context.policy))
         elif processes.rules != tuple(rules):
-            processes = stack.enter_context(SearchProcesses(rules, processes.count))
+            processes = stack.enter_context(SearchProcesses(rules, processes.count, context.policy))
         job = _Search(
             Explorers(processes, known, cost, context),
             cost,
@@ -353,7 +353,8 @@ class _Search:
             low, high = self.policy.measure_s
             if self.cost.measures and hope <= 0 and seconds < low:
                 continue
-            if self.cost.measures and until.left < low and hope < self.policy.worth * self.whole:
+            is_late = self.cost.measures and until.left < low <= self.deadline.left
+            if is_late and hope < self.policy.worth * self.whole:
                 self.unfinished.add(region.key)  # there may be time for it later
                 continue
             # The form may gain what the estimate does not see.

@@ -107,19 +107,25 @@ class Explorers:
         while (order or running) and not deadline.stopped:
             while order and len(running) < self._processes.count:
                 number = order.pop(0)
-                share = shares.of(number, self._processes.count)
+                at_once = self._processes.count if self._processes.executor is pool else 1
+                share = shares.of(number, at_once)
+                if at_once == 1:
+                    yield number, self._here(regions[number], share)
+                    continue
                 task = self._task(regions[number], share)
                 if task is None:
                     yield number, self._here(regions[number], share)
                     continue
                 try:
                     running[pool.submit(_explore_task, self._setting, task)] = number, share
-                except RuntimeError:  # the pool is broken: the rest is done in this process
+                except RuntimeError:  # it is broken: the rest is done in this process
+                    self._processes.close()
                     yield number, self._here(regions[number], share)
             done, _ = wait(running, looks_s, FIRST_COMPLETED)
             for future in done:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
+        self._processes.settle()
 
     def waves(self, region: Region, work: float, deadline: Deadline) -> Exploration:
         """The results of waves in a region, with so much `work` and until the deadline.
@@ -183,7 +189,10 @@ class Explorers:
         try:
             result: tuple[list[_Form], Exploration] = future.result()
             forms, found = result
-        except (BrokenProcessPool, OSError, MemoryError):
+        except BrokenProcessPool:  # and all that they had to do has failed by now
+            self._processes.close()
+            return self._here(region, share)
+        except (OSError, MemoryError):
             return self._here(region, share)
         leaves = {str(value): value for value in region.leaves}
         states = []

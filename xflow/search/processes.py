@@ -1,24 +1,36 @@
 """The processes that explore regions, for all searches of a run.
 
-A search of a few seconds would be over before they are up, so that a run starts them before it
-loads its model, and tells them what to read as soon as it knows the model's operators.
+A search of a few seconds would be over before they are up and have read their rules, so that a run
+starts them before it loads its model.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, ExitStack, suppress
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, ExitStack
 from itertools import product
 from pathlib import Path
 
-from xflow.core.graph import Graph
+from xflow.core.deadline import Deadline
 from xflow.core.processes import process_pool
-from xflow.rewriting.index import RuleIndex, roots_of
+from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
-from xflow.search.policy import POLICY
+from xflow.search.policy import POLICY, Policy
+
+RANKS = (2, 3, 4)
+"""Ranks at which rules are read at once: those of nearly all tensors. Rewrites bring in most of the
+operators that there are rules for, so that few are read in vain."""
+RULES, READY = "rules", ".ready"
+"""The name of the file of the rules, and the end of those by which processes say they are ready."""
+LOOKS_S = 0.01
+"""Seconds between two looks at whether all are ready."""
+SETTLING_S = 10.0
+"""Most seconds for which they are waited for."""
 
 
 class SearchProcesses:
@@ -31,15 +43,21 @@ class SearchProcesses:
         self,
         rules: Sequence[Rule],
         count: int = 1,
+        policy: Policy = POLICY,
         *,
         pool: Callable[..., AbstractContextManager[Executor]] = process_pool,
     ) -> None:
         self.rules = tuple(rules)
-        self.count = min(count, POLICY.processes)
+        self.count = min(count, policy.processes)
         self.executor: Executor | None = None
         """The processes, once they are started."""
+        self._idle_s = policy.idle_s
         self._pool = pool
         self._exit = ExitStack()
+        self.folder: Path | None = None
+        """Where the rules are, and where processes say that they have read them."""
+        self._coming: Sequence[Future[None]] = ()
+        """What is done once they are there; nothing where nobody has to wait for them."""
 
     def __enter__(self) -> SearchProcesses:
         return self
@@ -49,42 +67,41 @@ class SearchProcesses:
 
     def close(self) -> None:
         """End the processes, of which nothing is lost but what they have read."""
-        self.executor = None
+        self.executor = self.folder = None
+        self._coming = ()
         self._exit.close()
 
     def start(self) -> None:
         """Have the processes started, which come up while the caller goes on.
 
-        Where that fails, or there would be a single one, there are none.
+        Where that fails, or there would be a single one, there are none, now and later.
         """
         if self.executor is not None or self.count < 2:
             return
-        with suppress(OSError):
+        try:
             # In a file: a pipe takes so much only once the process at its other end reads it.
-            folder = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="xflow-"))
-            rules = Path(folder, "rules")
-            rules.write_bytes(pickle.dumps(self.rules))
+            folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="xflow-")))
+            (folder / RULES).write_bytes(pickle.dumps(self.rules))
             executor = self._exit.enter_context(
-                self._pool(self.count, timeout=POLICY.idle_s, initializer=_begin, initargs=(rules,))
+                self._pool(self.count, timeout=self._idle_s, initializer=_begin, initargs=(folder,))
             )
-            for _ in range(self.count):
-                executor.submit(_up)
-            self.executor = executor
+            self._coming = [executor.submit(_up) for _ in range(self.count)]
+        except Exception:  # whatever forbids it, as a limit of the system: they only save time
+            self.close()
+            self.count = 1
+        else:
+            self.executor, self.folder = executor, folder
 
-    def expect(self, graph: Graph) -> None:
-        """Have the processes, where they are started, read the rules that a graph may need.
-
-        These are those for its operators, and then all at the ranks of its tensors: rewrites bring
-        in most of the operators that there are rules for.
-        """
-        if self.executor is not None:
-            roots = roots_of(graph)
-            ranks = {rank for _, rank in roots}
-            with suppress(OSError, RuntimeError):  # they read them when they need them
-                for _ in range(self.count):
-                    self.executor.submit(_read, roots)
-                for _ in range(self.count):
-                    self.executor.submit(_read_all, ranks)
+    def settle(self) -> None:
+        """Wait until no process reads rules: what is timed next would take longer beside that."""
+        until = Deadline.after(SETTLING_S)
+        while self._coming and self.folder is not None and not until.passed:
+            # Not whether the jobs are done: one process may do those of all.
+            ready = len(list(self.folder.glob(f"*{READY}"))) >= self.count
+            if ready or any(each.done() and each.exception() for each in self._coming):
+                break
+            time.sleep(LOOKS_S)
+        self._coming = ()
 
 
 _rules: list[RuleIndex] = []
@@ -97,19 +114,13 @@ def rules_here() -> RuleIndex:
     return index
 
 
-def _begin(rules: Path) -> None:
+def _begin(folder: Path) -> None:
     """Prepare a process."""
-    _rules[:] = [RuleIndex(pickle.loads(rules.read_bytes()))]
+    index = RuleIndex(pickle.loads((folder / RULES).read_bytes()))
+    index.read_at(product(sorted(index.roots), RANKS))
+    _rules[:] = [index]
+    (folder / f"{os.getpid()}{READY}").touch()
 
 
 def _up() -> None:
     """Nothing, for which a process has to be there."""
-
-
-def _read(roots: Sequence[tuple[str, int]]) -> None:
-    rules_here().read_at(roots)
-
-
-def _read_all(ranks: Collection[int]) -> None:
-    index = rules_here()
-    index.read_at(product(index.roots, ranks))

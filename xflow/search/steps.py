@@ -322,9 +322,9 @@ class Steps:
         place = op, rank
         if place not in self._named:
             by_name: dict[str, tuple[list[Entry], list[Entry]]] = {}
-            ways = self.rules.single(op, rank), self.rules.several(op, rank)
-            for which, entries in enumerate(ways):
-                for entry in sorted(entries, key=lambda each: each.deep):
+            single = sorted(self.rules.single(op, rank), key=lambda each: each.deep)
+            for which, entries in enumerate((single, self.rules.several(op, rank))):
+                for entry in entries:
                     by_name.setdefault(entry.name, ([], []))[which].append(entry)
             self._named[place] = by_name
         return self._named[place].get(rule, ((), ()))
