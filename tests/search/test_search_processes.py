@@ -1,9 +1,11 @@
 """Processes that explore regions: they serve all searches of a run, and none depends on them."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +18,12 @@ from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
 from xflow.rewriting.index import RuleIndex, roots_of
 from xflow.rewriting.text import parse_rules
+from xflow.search import processes as processes_module
 from xflow.search.context import DEFAULTS
 from xflow.search.driver import search
 from xflow.search.policy import POLICY
 from xflow.search.processes import READY, SearchProcesses, rules_here
+from xflow.search.processes import RULES as RULES_FILE
 
 RULES = parse_rules("""
 rule relu-relu-to-relu
@@ -135,13 +139,16 @@ def test_whoever_measures_can_wait_until_they_have_read_their_rules() -> None:
         folder = processes.folder
         assert folder is not None
         assert len(list(folder.glob(f"*{READY}"))) == 2
-        assert processes.executor.submit(_read_here).result() == {"Relu", "Transpose"}
 
 
-def _read_here() -> set[str]:
-    """The roots of the rules that the process has read before it is asked for any."""
-    index = rules_here()
-    return {op.name for op, _ in index._single}
+def test_a_process_is_ready_once_it_has_read_its_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes_module, "_rules", [])
+    (tmp_path / RULES_FILE).write_bytes(pickle.dumps(tuple(RULES)))
+    processes_module._begin(tmp_path)
+    assert {op.name for op, _ in rules_here()._single} == {"Relu", "Transpose"}
+    assert len(list(tmp_path.glob(f"*{READY}"))) == 1
 
 
 def test_one_process_is_the_one_that_asks() -> None:

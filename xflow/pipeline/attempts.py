@@ -72,7 +72,7 @@ TRIED = 2**26
 as what would be known better."""
 LIGHT = MOVES | {"Cast", "CastLike", "IsInf", "IsNaN", "Not", "OneHot", "Range", "Shape", "Size"}
 """Opaque operators that take no longer than it takes to read and write their tensors."""
-REPORTED_S = 1.5
+REPORTED_S = 2.0
 """Seconds for the start of the program, and for what is reported."""
 LEFT = 3 / 4
 """The part of the budget that may go into this and into what comes before the search."""
