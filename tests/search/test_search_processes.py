@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,21 @@ def test_whoever_measures_can_wait_until_they_have_read_their_rules() -> None:
         folder = processes.folder
         assert folder is not None
         assert len(list(folder.glob(f"*{READY}"))) == 2
+
+
+def test_nobody_waits_for_them_longer_than_there_is_time() -> None:
+    class Hanging(Executor):
+        """One whose processes never come up."""
+
+        def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+            return Future()
+
+    with SearchProcesses(RULES, 2, pool=lambda *_, **__: nullcontext(Hanging())) as processes:
+        processes.start()
+        limit = Deadline.after(0.05)
+        processes.settle(limit)
+        assert limit.passed
+        processes.settle()  # and not once more
 
 
 def test_a_process_is_ready_once_it_has_read_its_rules(

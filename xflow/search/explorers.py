@@ -125,7 +125,7 @@ class Explorers:
             for future in done:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share)
-        self._processes.settle()
+        self._processes.settle(deadline)
 
     def waves(self, region: Region, work: float, deadline: Deadline) -> Exploration:
         """The results of waves in a region, with so much `work` and until the deadline.

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack
 from itertools import product
 from pathlib import Path
 
-from xflow.core.deadline import Deadline
+from xflow.core.deadline import NEVER, Deadline
 from xflow.core.processes import process_pool
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
@@ -92,9 +92,9 @@ class SearchProcesses:
         else:
             self.executor, self.folder = executor, folder
 
-    def settle(self) -> None:
+    def settle(self, deadline: Deadline = NEVER) -> None:
         """Wait until no process reads rules: what is timed next would take longer beside that."""
-        until = Deadline.after(SETTLING_S)
+        until = min(deadline, Deadline.after(SETTLING_S))
         while self._coming and self.folder is not None and not until.passed:
             # Not whether the jobs are done: one process may do those of all.
             ready = len(list(self.folder.glob(f"*{READY}"))) >= self.count
