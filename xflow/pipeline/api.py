@@ -155,7 +155,8 @@ def optimize(
             stop=stop,
         )
         with run.phase("load"):
-            if objective not in EXACT and operators_of(model) >= MANY:
+            is_explored_there = processes.count > 1 and objective not in EXACT
+            if is_explored_there and operators_of(model) >= MANY:
                 processes.start()
             source, before = load_copy(model, folder / "before.onnx")
             run = replace(run, inputs=real_inputs(interface(source), inputs))

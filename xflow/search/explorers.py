@@ -107,12 +107,9 @@ class Explorers:
         while (order or running) and not deadline.stopped:
             while order and len(running) < self._processes.count:
                 number = order.pop(0)
-                at_once = self._processes.count if self._processes.executor is pool else 1
-                share = shares.of(number, at_once)
-                if at_once == 1:
-                    yield number, self._here(regions[number], share)
-                    continue
-                task = self._task(regions[number], share)
+                is_there = self._processes.executor is pool
+                share = shares.of(number, self._processes.count if is_there else 1)
+                task = self._task(regions[number], share) if is_there else None
                 if task is None:
                     yield number, self._here(regions[number], share)
                     continue
