@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-busy over-time bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
+.PHONY: demo test lint types format bench bench-variants bench-busy over-time forms learn-cost bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -58,6 +58,16 @@ bench-busy: $(VENV)/installed
 # xflow with several budgets: how much is gained after how many seconds, and a chart.
 over-time: $(VENV)/peers
 	$(BIN)/python benchmarks/over_time.py
+
+# The data of the learned cost, and its training; what was timed before stays.
+forms: $(VENV)/installed
+	$(call install,'.[exports]')
+	$(BIN)/python benchmarks/forms.py
+	$(BIN)/python benchmarks/forms.py --pack
+
+learn-cost: $(VENV)/installed
+	$(call install,'.[learn]')
+	$(BIN)/python benchmarks/learn_cost.py --out benchmarks/results
 
 # Exports with dynamic batch and length, at the sizes of the same models above.
 bench-dynamic: $(VENV)/peers

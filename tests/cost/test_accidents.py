@@ -60,7 +60,7 @@ def wreck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wreck:
 
 
 def optimized(**settings: Any) -> api.Result:
-    return xflow.optimize(two_products(), rules=RULES, budget=3, threads=1, check=1, **settings)
+    return xflow.optimize(two_products(), rules=RULES, budget=8, threads=1, check=1, **settings)
 
 
 @pytest.mark.parametrize("kind", ACCIDENTS)

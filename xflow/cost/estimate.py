@@ -4,8 +4,9 @@ An operator takes the larger of its arithmetic at the peak of its class and its 
 memory's bandwidth, and an overhead for the call. What the runtime fuses into the operator before
 it is free; a pattern that it fuses into a kernel costs what that kernel does; what depends on
 constants alone is computed once and free. Images that go from an operator in the runtime's own
-layout to one that is not, or back, are converted, and transposed on the way. The estimate only has
-to rank graphs: what is kept, a measurement decides.
+layout to one that is not, or back, are converted, and transposed on the way. Where the target has
+`learned` from measurements, each kernel's seconds are corrected by that. The estimate only has to
+rank graphs: what is kept, a measurement decides.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from xflow.cost import Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.kernels import HEAVY
 from xflow.cost.layout import LayoutModel
+from xflow.cost.learned.features import KernelCall, Sort, Tensor, features
 from xflow.cost.quantized import Codes
 from xflow.cost.target import Stage, TargetModel
 
 BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1,
          "UINT8": 1}  # fmt: skip
 """Bytes per element where they are not 4."""
+MOST = 3.0
+"""How far a kernel may be corrected, as a logarithm to the base of 2."""
 
 
 class Estimator:
@@ -48,6 +52,8 @@ class Estimator:
         self.codes = Codes(self.target.coded_products, self.target.coded)
         self._seconds: dict[Node, float] = {}
         self._alike: dict[object, float] = {}
+        self._corrections: dict[Hashable, float] = {}
+        self._corrects = self.target.learned is not None
         self._call = self.target.overhead + self.target.cold_overhead
 
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
@@ -145,7 +151,8 @@ class Estimator:
         moved = sum(map(self._bytes, (*(v.type for v in kernel.inputs), *node.types)))
         # Of two spellings that end in the same kernel the shorter one is the better one.
         fused = len(kernel.inside) * target.fused_overhead
-        return self._moving(moved * target.slow.get(kernel.name, 1.0)) + self._call + fused
+        seconds = self._moving(moved * target.slow.get(kernel.name, 1.0)) + self._call + fused
+        return self._counted(Sort.PATTERN, kernel.name, seconds, node, kernel)
 
     def _on_codes(self, node: Node) -> float:
         """The seconds that an operator takes that is computed on codes."""
@@ -157,7 +164,7 @@ class Estimator:
         if name in target.coded_products:
             peak = target.peak[name] * target.coded_products[name]
             seconds = max(seconds, self._computing(node, peak))
-        return seconds + self._call
+        return self._counted(Sort.CODED, name, seconds + self._call, node)
 
     def _fused_into(self, node: Node, name: str) -> float:
         """The seconds that an operator adds to the one before it, into which it is fused.
@@ -166,14 +173,26 @@ class Estimator:
         """
         computing = max(0.0, self.target.slow.get(name, 1.0) - 1.0)
         moved = 2 * self._bytes(node.types[0]) * computing
-        return self.target.fused_overhead + self._moving(moved)
+        seconds = self.target.fused_overhead + self._moving(moved)
+        return self._counted(Sort.FUSED, name, seconds, node)
 
     def _conversion(self, image: Value, turned: bool) -> float:
         """The seconds for an image from one layout to the other, transposed on the way if asked."""
         layout = self.target.layout
         assert layout is not None
         slow = layout.reorder * (layout.turning if turned else 1.0)
-        return self._moving(2 * self._bytes(image.type) * slow) + self._call
+        seconds = self._moving(2 * self._bytes(image.type) * slow) + self._call
+        if not self._corrects:
+            return seconds
+        key = Sort.CONVERSION, image.type, turned
+
+        def called() -> KernelCall:
+            tensors = (self._tensor(image.type),)
+            name = "Transposition" if turned else "Conversion"
+            threads = self.target.threads
+            return KernelCall(Sort.CONVERSION, name, seconds, threads, tensors, tensors)
+
+        return self._corrected(key, seconds, called)
 
     def _moving(self, amount: float) -> float:
         """The seconds for so many bytes."""
@@ -238,7 +257,8 @@ class Estimator:
         target = self.target
         name = operator_name(node)
         if name in target.views:
-            return target.view_overhead + target.cold_view_overhead
+            seconds = target.view_overhead + target.cold_view_overhead
+            return self._counted(Sort.OPERATOR, name, seconds, node)
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
         if name in target.pairwise:
             moved += 2 * max(0, len(node.inputs) - 2) * self._bytes(node.types[0])
@@ -252,7 +272,59 @@ class Estimator:
                 seconds *= target.layout.outside.get(name, 1.0)
             group = node.attributes.get("group", 1)
             seconds += target.group_overhead * (group - 1 if isinstance(group, int) else 0)
-        return seconds + self._call * target.calls.get(name, 1)
+        seconds += self._call * target.calls.get(name, 1)
+        return self._counted(Sort.OPERATOR, name, seconds, node)
+
+    def _counted(
+        self, sort: Sort, name: str, seconds: float, node: Node, kernel: Kernel | None = None
+    ) -> float:
+        """The seconds of the kernel that ends with `node`, corrected by what was learned."""
+        if not self._corrects:
+            return seconds
+        inputs = node.inputs if kernel is None else kernel.inputs
+        read = tuple([(value.type, value.is_constant) for value in inputs])
+        blocked = self.layouts.is_blocked(node)
+        inside = 0 if kernel is None else len(kernel.inside)
+        key = sort, name, node.kind, read, node.types, blocked, inside
+
+        def called() -> KernelCall:
+            flops = tasks = 0
+            if isinstance(node.op, Operator) and kernel is None:
+                shapes = [value.shape for value in node.inputs]
+                written = [kind.shape for kind in node.types]
+                flops = self._int(node.op.flops(shapes, node.attributes, written))
+                parts = self.layouts.tasks(node)
+                parts = node.op.tasks(shapes, node.attributes) if parts is None else parts
+                tasks = 0 if parts is None else max(1, self._int(parts))
+            return KernelCall(
+                sort,
+                name,
+                seconds,
+                self.target.threads,
+                tuple(self._tensor(value.type, value.is_constant) for value in inputs),
+                tuple(map(self._tensor, node.types)),
+                {} if kernel else node.attributes,
+                flops,
+                tasks,
+                blocked,
+                inside,
+            )
+
+        return self._corrected(key, seconds, called)
+
+    def _corrected(self, key: Hashable, seconds: float, called: Callable[[], KernelCall]) -> float:
+        """The seconds of a kernel that is `called`, corrected; of those with equal keys alike."""
+        learned = self.target.learned
+        factor = self._corrections.get(key)
+        if factor is None:
+            assert learned is not None
+            off = learned(learned.row(features(called())))
+            factor = self._corrections[key] = 2.0 ** min(MOST, max(-MOST, off))
+        return seconds * factor
+
+    def _tensor(self, kind: TensorType, constant: bool = False) -> Tensor:
+        shape = tuple(map(self._int, kind.shape))
+        return Tensor(shape, BYTES.get(kind.dtype, 4), constant)
 
     def _computing(self, node: Node, peak: float) -> float:
         """The seconds for an operator's arithmetic, at so many operations a second and thread."""
@@ -355,6 +427,31 @@ class MeanEstimator(Estimator):
     def anew(self) -> Callable[[], Estimator]:
         """Makes another one like it."""
         return partial(MeanEstimator, self.target, self._settings)
+
+
+class KernelLister(Estimator):
+    """Lists the kernels that the estimate counts."""
+
+    def __init__(
+        self, target: TargetModel | None = None, sizes: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(target, sizes)
+        self._corrects = True
+        self._calls: list[KernelCall] = []
+
+    def listed(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[list[KernelCall], float]:
+        """The kernels of a graph, and the seconds of the estimate that are no kernel's."""
+        self._calls = []
+        total = self(graph, uses)
+        return self._calls, total - sum(call.seconds for call in self._calls)
+
+    def node(self, node: Node) -> float:
+        """The seconds of a node, each time anew."""
+        return self._node(node)
+
+    def _corrected(self, key: Hashable, seconds: float, called: Callable[[], KernelCall]) -> float:
+        self._calls.append(called())
+        return seconds
 
 
 class EstimatedCost:
