@@ -6,8 +6,8 @@ What was measured are regions of many kernels.  So the loss is of sums, as in An
 OSDI 2020): the logarithm of what all kernels of a form take together, beside those of the other
 forms of the same region, since all that the search asks is which of them is faster.
 
-Families of networks are held out together, in some folds; the table has those networks that each
-fold has not seen.  Beside the trees stand the estimate that they correct and FLOPs.
+Families of networks are held out together, in some folds; a few regions are common to two families
+all the same.  Beside the trees stand the estimate that they correct and FLOPs.
 
     python learn_cost.py [--data FILE] [--threads N ...] [--folds N] [--out DIR] [--write FILE]
 """
@@ -385,8 +385,8 @@ def by_threads(rows: Sequence[Row]) -> list[list[Row]]:
 LEGEND = """\
 Kendall's tau of what forms of regions take more than their originals, over the forms of each
 network, and in brackets over those that are told apart from the original; and by how much a ratio
-of two times is off in the mean. No network of a family was among those that its line was learned
-from: {families} families in {folds} folds."""
+of two times is off in the mean. The {families} families are held out in {folds} folds; a few
+regions are common to two of them, and the settings were chosen by the same folds."""
 
 
 def markdown(rows: Sequence[Row], data: Data, options: argparse.Namespace) -> str:
