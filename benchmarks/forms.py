@@ -36,9 +36,8 @@ from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
-from deployed import catalogue, take_out
-from zoo import ZOO
 
+from deployed import Shipped, catalogue, take_out
 from run import HERE, STORED, prepare
 from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.deadline import Deadline
@@ -49,8 +48,9 @@ from xflow.core.size import product
 from xflow.cost.estimate import Estimator
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.target import TargetModel
-from xflow.cost.worker import Failed, ModelSource
+from xflow.cost.worker import Failed
 from xflow.feeds.inputs import default_shapes
+from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.region import region_model
 from xflow.onnx.types import interface
@@ -64,6 +64,7 @@ from xflow.search.context import Context
 from xflow.search.cutting import cut
 from xflow.search.region import Region
 from xflow.search.states import State
+from zoo import ZOO
 
 PACKED = HERE / "results" / "forms.jsonl.xz"
 FORMS = 9
@@ -78,6 +79,8 @@ WORK = 30_000.0
 """The work that one region is explored for, see `Limits.work`."""
 EXPLORE_S = 3.0
 """And the most seconds."""
+NEWEST = 24
+"""The newest opset whose operators forms may have."""
 LEAST_S = 15e-6
 """Seconds that a region takes at least by estimate: calling the runtime takes about as long."""
 MOST_BYTES = 2**26
@@ -118,7 +121,7 @@ def sources(folder: Path) -> dict[str, Source]:
             key: tuple(feed["shape"]) for key, feed in shipped.feeds.items() if "shape" in feed
         }
         if not shipped.is_quantized:
-            make = partial(_shipped, name, folder)
+            make = partial(_shipped, shipped, folder)
             found[name] = Source(name, shipped.family, make, shapes)
     for name, network in ZOO.items():
         found[name] = Source(name, network.family, partial(_exported, name, folder), {})
@@ -147,8 +150,8 @@ def _stored(name: str, folder: Path) -> Path:
     return path
 
 
-def _shipped(name: str, packages: Path, folder: Path) -> Path:
-    return take_out(catalogue()[name], packages)
+def _shipped(model: Shipped, packages: Path, folder: Path) -> Path:
+    return take_out(model, packages)
 
 
 def _exported(name: str, kept: Path, folder: Path) -> Path:
@@ -166,10 +169,9 @@ def _exported(name: str, kept: Path, folder: Path) -> Path:
 
 
 def samples(
-    path: Path, source: Source, rules: RuleIndex, seen: set[str], most: int
+    imported: Imported, source: Source, rules: RuleIndex, seen: set[str], most: int
 ) -> Iterator[Sample]:
     """So many regions of a network with forms of each; those that were `seen` count, too."""
-    imported = import_model(ir.load(path))
     shapes = {**default_shapes(interface(imported.model)), **source.shapes}
     sizes = imported.sizes(shapes)
     guide = Estimator(TargetModel(), sizes)
@@ -215,10 +217,6 @@ def samples(
         yield Sample(opset, forms, [state.path for state in (original, *chosen)])
 
 
-NEWEST = 24
-"""The newest opset whose operators forms may have."""
-
-
 def drawn(states: Sequence[State], draw: random.Random) -> list[State]:
     """The cheapest by estimate, and others from all over the rest."""
     in_order = sorted(states, key=lambda state: state.cost)
@@ -240,8 +238,10 @@ def _sized(region: Region, form: Graph, sizes: Mapping[str, int]) -> Graph:
 def digest(graph: Graph) -> str | None:
     """A text that is the same for equal regions whatever their leaves are called."""
     plain = written(graph)
-    if plain is None:
-        return None
+    return None if plain is None else _digest(plain)
+
+
+def _digest(plain: Plain) -> str:
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:16]
 
 
@@ -276,18 +276,14 @@ def timed(sample: Sample, lookup: Any, measurers: Iterable[Measurer]) -> dict[st
 
     None where the original does not run. A form that does not has no numbers.
     """
-    models: list[bytes | None] = []
-    for form in sample.forms:
-        try:
-            opset = max(sample.opset, form.needed_opset)
-            models.append(region_model(form, lookup, opset=opset))
-        except UnwritableError:
-            models.append(None)
-    numbers = [number for number, model in enumerate(models) if model is not None]
-    written_models = [model for model in models if model is not None]
-    if models[0] is None:
+    models: dict[int, bytes] = {}
+    for number, form in enumerate(sample.forms):
+        opset = max(sample.opset, form.needed_opset)
+        with contextlib.suppress(UnwritableError):
+            models[number] = region_model(form, lookup, opset=opset)
+    if 0 not in models:
         return None
-    together: list[ModelSource] = [models[0], *written_models]
+    together = [models[0], *models.values()]
     times: dict[str, Any] = {}
     for measurer in measurers:
         passes: list[list[float | None]] = []
@@ -307,8 +303,8 @@ def timed(sample: Sample, lookup: Any, measurers: Iterable[Measurer]) -> dict[st
             if isinstance(first, Failed):
                 return None
             seconds = first.median
-            row: list[float | None] = [None] * len(models)
-            for which, position in enumerate(numbers, 1):
+            row: list[float | None] = [None] * len(sample.forms)
+            for which, position in enumerate(models, 1):
                 other = by_model[which]
                 if not isinstance(other, Failed):
                     row[position] = round(other.relative_to(first), 5)
@@ -321,15 +317,14 @@ def collect(
     source: Source, options: argparse.Namespace, rules: RuleIndex, seen: set[str], made: Path
 ) -> list[dict[str, Any]]:
     """The lines of one network."""
-    path = source.make(made)
-    lookup = import_model(ir.load(path)).constants
+    imported = import_model(ir.load(source.make(made)))
     lines: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         measurers = [
             stack.enter_context(Measurer(Target("cpu", threads))) for threads in options.threads
         ]
-        for sample in samples(path, source, rules, seen, options.regions):
-            times = timed(sample, lookup, measurers)
+        for sample in samples(imported, source, rules, seen, options.regions):
+            times = timed(sample, imported.constants, measurers)
             if times is None:
                 continue
             lines.append(
@@ -399,12 +394,8 @@ def main() -> int:
     rules: Sequence[Rule] = load_rules(default_directory())
     index = RuleIndex(rules)
     (options.folder / "forms").mkdir(parents=True, exist_ok=True)
-    seen: set[str] = set()
-    for path in (options.folder / "forms").glob(f"*.{_threads(options)}.*.jsonl.gz"):
-        for line in lines_of(path):
-            graph = read(line["forms"][0])
-            if graph is not None and (text := digest(graph)):
-                seen.add(text)
+    files = (options.folder / "forms").glob(f"*.{_threads(options)}.*.jsonl.gz")
+    seen = {_digest(line["forms"][0]) for path in files for line in lines_of(path)}
     names = options.networks or sorted(known)
     random.Random(0).shuffle(names)
     for name in names:
@@ -413,7 +404,8 @@ def main() -> int:
             continue
         start = time.monotonic()
         try:
-            lines = _collected(known[name], options, index, seen)
+            with tempfile.TemporaryDirectory() as folder:
+                lines = collect(known[name], options, index, seen, Path(folder))
         except (XflowError, SystemExit, OSError, subprocess.SubprocessError, ValueError) as error:
             print(
                 f"{name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True
@@ -427,13 +419,6 @@ def main() -> int:
         took = time.monotonic() - start
         print(f"{name}: {len(lines)} regions, {forms} forms, {took:.0f} s", flush=True)
     return 0
-
-
-def _collected(
-    source: Source, options: argparse.Namespace, rules: RuleIndex, seen: set[str]
-) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as made:
-        return collect(source, options, rules, seen, Path(made))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -25,11 +25,11 @@ from typing import Any
 import lightgbm
 import numpy as np
 import onnxruntime
-from forms import PACKED, lines_of, read
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from tables import table
+from forms import PACKED, lines_of, read
+from tables import decimals, table, two_medians
 from xflow.cost.estimate import KernelLister
 from xflow.cost.learned.features import Features, features
 from xflow.cost.learned.trees import LEAF, Trees
@@ -142,16 +142,12 @@ def load(path: Path, threads: Sequence[int]) -> Data:
                     )
                 )
             if len(forms) > 1:
-                forms[0] = _exact(forms[0])
+                # The original takes what it takes; its double told of the noise.
+                forms[0] = replace(forms[0], ratio=0.0)
                 groups.append(
                     Group(line["network"], line["family"], number, times["seconds"], forms)
                 )
     return Data(groups, kernels, np.array(seconds))
-
-
-def _exact(original: Form) -> Form:
-    """The original takes what it takes; its double told of the noise."""
-    return Form(original.kernels, original.rest, original.flops, 0.0, original.between)
 
 
 # Training
@@ -351,7 +347,7 @@ HEADER = (
 
 def cells(row: Row) -> tuple[str, ...]:
     """The texts of a line of the table."""
-    taus = (f"{_number(row.taus[c])} ({_number(row.apart_taus[c])})" for c in COSTS)
+    taus = (f"{decimals(row.taus[c])} ({decimals(row.apart_taus[c])})" for c in COSTS)
     errors = (f"{100 * row.errors[c]:.1f} %" for c in COSTS[:2])
     return (row.network, *map(str, (row.threads, row.forms, row.apart)), *taus, *errors)
 
@@ -359,21 +355,12 @@ def cells(row: Row) -> tuple[str, ...]:
 def medians(rows: Sequence[Row]) -> tuple[str, ...]:
     """The texts of the last line."""
     taus = (
-        f"{_median(row.taus[c] for row in rows)} ({_median(row.apart_taus[c] for row in rows)})"
+        two_medians((row.taus[c] for row in rows), (row.apart_taus[c] for row in rows))
         for c in COSTS
     )
     errors = (f"{100 * median(row.errors[c] for row in rows):.1f} %" for c in COSTS[:2])
     counts = (rows[0].threads, sum(row.forms for row in rows), sum(row.apart for row in rows))
     return (f"median of {len(rows)}", *map(str, counts), *taus, *errors)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _median(values: Iterable[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return _number(median(known) if known else None)
 
 
 def by_threads(rows: Sequence[Row]) -> list[list[Row]]:
@@ -431,8 +418,8 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="the trees, of all families")
     options = parser.parse_args()
     data = load(options.data, options.threads)
-    print(f"{len(data.groups)} groups, {sum(len(g.forms) for g in data.groups)} forms, "
-          f"{len(data.kernels)} kernels", flush=True)  # fmt: skip
+    forms = sum(len(group.forms) for group in data.groups)
+    print(f"{len(data.groups)} groups, {forms} forms, {len(data.kernels)} kernels", flush=True)
     rows: list[Row] = []
     for fold in folds_of(data.groups, options.folds):
         seen = [group for group in data.groups if group.family not in fold]

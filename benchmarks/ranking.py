@@ -23,17 +23,17 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import onnx_ir as ir
 from rich.console import Console
 from scipy.stats import kendalltau
 
 from run import HERE, STORED, machine, prepare, write_results
+from tables import decimals, two_medians
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
@@ -305,14 +305,14 @@ class Ranking:
 
 def cells(row: Row) -> tuple[str, ...]:
     """The texts of one line of the table."""
-    texts = (f"{_number(row.taus[cost])} ({_number(row.apart[cost])})" for cost in COSTS)
+    texts = (f"{decimals(row.taus[cost])} ({decimals(row.apart[cost])})" for cost in COSTS)
     return (row.model, *_counts([row]), *texts)
 
 
 def medians(rows: Sequence[Row]) -> tuple[str, ...]:
     """The texts of the last line: over all models for which there is something to rank."""
     texts = (
-        f"{_median(row.taus[cost] for row in rows)} ({_median(row.apart[cost] for row in rows)})"
+        two_medians((row.taus[cost] for row in rows), (row.apart[cost] for row in rows))
         for cost in COSTS
     )
     return ("median", *_counts(rows), *texts)
@@ -322,15 +322,6 @@ def _counts(rows: Sequence[Row]) -> tuple[str, str]:
     """How many variants there are, and how many are told apart from the original."""
     variants = [variant for row in rows for variant in row.variants]
     return str(len(variants)), str(sum(variant.is_apart for variant in variants))
-
-
-def _median(values: Iterable[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return _number(median(known) if known else None)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 HEADER = ("model", "variants", "told apart", *COSTS)

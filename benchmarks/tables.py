@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
+import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,22 @@ def put(page: Path, mark: str, text: str) -> None:
     if not found or not ended:
         raise ValueError(f"{page} has no marks {begin} and {end}")
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def decimals(value: float | None) -> str:
+    """Return the text of a number of two decimals, and a dash where there is none."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _known_median(values: Iterable[float | None]) -> str:
+    """Return the text of the median of those that are known."""
+    known = [value for value in values if value is not None]
+    return decimals(statistics.median(known) if known else None)
+
+
+def two_medians(first: Iterable[float | None], second: Iterable[float | None]) -> str:
+    """Return the texts of two medians, the second in brackets."""
+    return f"{_known_median(first)} ({_known_median(second)})"
 
 
 def table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import export_dynamic
+
 LENGTH = 128
 """Tokens of a text."""
 PIXELS = 224
@@ -32,13 +34,7 @@ class Network:
 
 def of_timm(family: str, name: str, pixels: int = PIXELS) -> Network:
     """A classifier of images of timm."""
-
-    def build() -> Any:
-        import timm  # noqa: PLC0415
-
-        return timm.create_model(name, pretrained=False)
-
-    return Network(family, build, {"x": (1, 3, pixels, pixels)})
+    return Network(family, export_dynamic.of_timm(name).build, {"x": (1, 3, pixels, pixels)})
 
 
 def of_torchvision(family: str, name: str, folder: str = "", pixels: int = PIXELS) -> Network:
@@ -62,13 +58,7 @@ def of_transformers(
     family: str, kind: str, inputs: Mapping[str, tuple[int, ...]] | None = None, **settings: object
 ) -> Network:
     """A network of transformers, by the name of its class without `Model`."""
-
-    def build() -> Any:
-        import transformers  # noqa: PLC0415
-
-        config = getattr(transformers, f"{kind.removesuffix('Encoder')}Config")(**settings)
-        return getattr(transformers, f"{kind}Model")(config)
-
+    build = export_dynamic.of_transformers(kind, **settings).build
     return Network(family, build, inputs or {"input_ids": (1, LENGTH)})
 
 
@@ -190,7 +180,7 @@ ZOO: dict[str, Network] = {
     "segformer": of_transformers("segformer", "Segformer", {"pixel_values": (1, 3, 256, 256)}),
     "dinov2": of_transformers("dino", "Dinov2", {"pixel_values": (1, 3, 224, 224)}, **_HIDDEN),
 }
-"""Networks by name."""  # fmt: skip
+"""Networks by name."""
 
 
 def export(network: Network, target: Path) -> None:

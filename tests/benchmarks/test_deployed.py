@@ -7,11 +7,11 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import deployed
 import numpy as np
 import onnx
 import pytest
 
+import deployed
 from tables import Row
 from tools import Attempt
 

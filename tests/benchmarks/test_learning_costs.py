@@ -6,17 +6,17 @@ import json
 import random
 from pathlib import Path
 
-import learn_cost
 import numpy as np
 import pytest
-from forms import BEST, FORMS, Sample, digest, drawn, lines_of, pack, place, read, timed, written
 from graphs import call, tensor, weights
-from learn_cost import Data, Form, Group, as_trees, folds_of, matrix, names_of, tau, train
-from zoo import ZOO
 
+import learn_cost
+from forms import BEST, FORMS, Sample, digest, drawn, lines_of, pack, place, read, timed, written
+from learn_cost import Data, Form, Group, as_trees, folds_of, matrix, names_of, tau, train
 from xflow.core.graph import Graph
 from xflow.cost.measure import Measurer, Target
 from xflow.search.states import State
+from zoo import ZOO
 
 X = tensor("x", 4, 128, 64)
 W = tensor("w", 64, 32, constant=True)

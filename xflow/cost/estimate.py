@@ -290,12 +290,8 @@ class Estimator:
         def called() -> KernelCall:
             flops = tasks = 0
             if isinstance(node.op, Operator) and kernel is None:
-                shapes = [value.shape for value in node.inputs]
-                written = [kind.shape for kind in node.types]
-                flops = self._int(node.op.flops(shapes, node.attributes, written))
-                parts = self.layouts.tasks(node)
-                parts = node.op.tasks(shapes, node.attributes) if parts is None else parts
-                tasks = 0 if parts is None else max(1, self._int(parts))
+                flops = self._flops(node)
+                tasks = self._tasks(node) or 0
             return KernelCall(
                 sort,
                 name,
@@ -314,9 +310,9 @@ class Estimator:
 
     def _corrected(self, key: Hashable, seconds: float, called: Callable[[], KernelCall]) -> float:
         """The seconds of a kernel that is `called`, corrected; of those with equal keys alike."""
-        learned = self.target.learned
         factor = self._corrections.get(key)
         if factor is None:
+            learned = self.target.learned
             assert learned is not None
             off = learned(learned.row(features(called())))
             factor = self._corrections[key] = 2.0 ** min(MOST, max(-MOST, off))
@@ -328,14 +324,25 @@ class Estimator:
 
     def _computing(self, node: Node, peak: float) -> float:
         """The seconds for an operator's arithmetic, at so many operations a second and thread."""
+        threads = self._threads(self._tasks(node))
+        return self._flops(node) / (peak * threads * self._efficiency(node))
+
+    def _flops(self, node: Node) -> int:
+        """The operations of an operator's arithmetic."""
         assert isinstance(node.op, Operator)
         shapes = [value.shape for value in node.inputs]
-        flops = node.op.flops(shapes, node.attributes, [t.shape for t in node.types])
+        return self._int(node.op.flops(shapes, node.attributes, [t.shape for t in node.types]))
+
+    def _tasks(self, node: Node) -> int | None:
+        """How many parts of an operator are shared out among threads; None: as many as are asked.
+
+        At least 1.
+        """
+        assert isinstance(node.op, Operator)
         tasks = self.layouts.tasks(node)
         if tasks is None:
-            tasks = node.op.tasks(shapes, node.attributes)
-        threads = self._threads(tasks)
-        return self._int(flops) / (peak * threads * self._efficiency(node))
+            tasks = node.op.tasks([value.shape for value in node.inputs], node.attributes)
+        return None if tasks is None else max(1, self._int(tasks))
 
     def _peak(self, node: Node, name: str) -> float:
         """The operations per second and thread of an operator."""
@@ -348,10 +355,10 @@ class Estimator:
             return self.target.peak.get(f"{name}.signed", peak) if signed else peak
         return self.target.peak.get(f"{name}.computed", peak)
 
-    def _threads(self, tasks: Size | None) -> float:
+    def _threads(self, tasks: int | None) -> float:
         """How many threads compute on average, where so many tasks are shared out among them."""
         threads = self.target.threads
-        number = threads if tasks is None else max(1, self._int(tasks))
+        number = threads if tasks is None else tasks
         return number / math.ceil(number / threads)
 
     def _efficiency(self, node: Node) -> float:

@@ -1,7 +1,7 @@
 """Regression trees that are summed up, as a file of arrays.
 
-They are trained by a library (`benchmarks/learn_cost.py`), and asked thousands of times in each
-search, about one kernel at a time, by all of its processes: so they are read here without one.
+They are trained by a library (`benchmarks/learn_cost.py`). An estimator asks them about one kernel
+at a time, in any process that has it: so they are read here without one.
 """
 
 from __future__ import annotations
