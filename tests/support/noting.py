@@ -13,7 +13,7 @@ class Noting(EstimatedCost):
         super().__init__()
         self.notes: dict[str, str] = {}
         self.asked = 0
-        self.notebook = self
+        self.notebook = self  # type: ignore[assignment]
 
     def get(self, key: str) -> str | None:
         return self.notes.get(key)
