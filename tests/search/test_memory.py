@@ -53,6 +53,17 @@ def network(name: str = "x") -> Graph:
     return Graph((call("MatMul", x, tensor(f"{name}.w", 64, 8, constant=True)),))
 
 
+class Timing(Noting):
+    """The same where forms are measured, and every other one takes half of the time."""
+
+    measures = True
+
+    def measure(
+        self, graphs: Sequence[Graph], seconds: float, *, again: int = 0
+    ) -> list[float | None]:
+        return [1.0, *[0.5] * (len(graphs) - 1)]
+
+
 def found(
     cost: Noting, graph: Graph, rules: Sequence[Rule] = RULES, seconds: float = 30.0
 ) -> SearchResult:
@@ -77,6 +88,21 @@ def test_second_search_finds_the_same_without_searching() -> None:
     assert all(r.trail for r in first.replacements)  # how each rule was applied is remembered, too
     assert [r.trail for r in second.replacements] == [r.trail for r in first.replacements]
     assert cost.asked == asked
+
+
+def test_what_the_estimate_decided_is_kept_apart_from_what_was_measured() -> None:
+    cost = Noting()
+    first, second = (found(cost, network()) for _ in range(2))
+    for result in (first, second):
+        assert {item.estimated for item in result.replacements} == {True}
+    assert second.graph == first.graph
+    kept = len(cost.notes)
+    timed = Timing()
+    timed.notes = cost.notes
+    for _ in range(2):
+        measured = found(timed, network())
+        assert {item.estimated for item in measured.replacements} == {False}
+    assert len(cost.notes) == 2 * kept
 
 
 def test_equal_parts_of_other_models_are_known() -> None:
@@ -298,7 +324,7 @@ def test_a_row_that_is_edited_in_the_database_changes_no_model(tmp_path: Path) -
                         connection.execute(change, (json.dumps(note), region))
         with Store(path) as store:
             cost = Noting()
-            cost.notebook = StoredNotes(store, place)  # type: ignore[assignment]
+            cost.notebook = StoredNotes(store, place)
             result = found(cost, network())
         assert len(result.warnings) == (turn == 1)
         graphs.append(result.graph)

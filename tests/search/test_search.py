@@ -15,6 +15,7 @@ import pytest
 from graphs import assert_same, call, tensor, weights
 from hypothesis import given
 from hypothesis import strategies as st
+from noting import Noting
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.deadline import Deadline
@@ -31,6 +32,7 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.replacement import Replacement, apply_replacements, without
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
+from xflow.search import driver
 from xflow.search.constants import Constants
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.cutting import cut
@@ -840,6 +842,79 @@ def test_where_a_machine_is_too_slow_for_that_it_is_said() -> None:
     graph = Graph((*network(5).outputs, block(x, "a")))
     result = found(graph, Slow(0.01), seconds=0.2)
     assert result.notes == (SLOW,)
+
+
+def test_where_work_is_the_most_a_pass_ends_with_its_share_of_the_time_as_well() -> None:
+    """The regions of the next pass, cut at other places, have their turn on a slow machine, too."""
+    until: list[float] = []
+
+    class Watching(Explorers):
+        def explore(self, *arguments: Any, **options: Any) -> Iterator[tuple[int, Exploration]]:
+            until.append(arguments[2].left)
+            return super().explore(*arguments, **options)
+
+    graph = network(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "Explorers", Watching)
+        for work in (None, 1e6):
+            deadline = Deadline.after(60.0)
+            search(graph, RULES, EstimatedCost(), deadline=deadline, work=work, constants=weights)
+            assert (until[0] > 55.0) is (work is None)
+            assert work is None or until[0] == pytest.approx(POLICY.pass_share * 60.0, rel=0.1)
+            until.clear()
+
+
+def test_work_that_time_may_cut_short_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At first all regions are searched a little, and then those that went short, kept or not."""
+    shares: list[tuple[int, float]] = []
+
+    def explore(
+        self: Explorers, regions: Sequence[Region], *_: object, work: float, **__: object
+    ) -> Iterator[tuple[int, Exploration]]:
+        if regions:
+            shares.append((len(regions), work))
+        for number, region in enumerate(regions):
+            short = number == 0 and len(shares) == 1
+            states = [State(region.graph, 1.0)]
+            yield number, Exploration(states, not short, 1000, starved=short)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    search(network(4), RULES, Noting(), deadline=Deadline.after(60.0), work=1e6)
+    first, rest = POLICY.deepening
+    assert shares[0][1] == pytest.approx(POLICY.pass_share * first * 1e6)
+    ((_, again),) = [share for share in shares if share[0] == 1 and share[1] > first * 1e6]
+    assert again > POLICY.pass_share * rest * 1e6
+
+
+def test_what_time_cut_short_is_searched_again_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+
+    def explore(
+        self: Explorers, regions: Sequence[Region], *_: object, **__: object
+    ) -> Iterator[tuple[int, Exploration]]:
+        for number, region in enumerate(regions):
+            asked.append(region.key)
+            states = [State(region.graph, 1.0)]
+            yield number, Exploration(states, exhausted=False, work=1000, late=True)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    cost = Noting()
+    graph = network(2, channels=16)  # blocks of channels are filled: there are no waves
+    search(graph, RULES, cost, deadline=Deadline.after(60.0), work=1e6)
+    assert min(Counter(asked).values()) > 1
+    assert cost.notes == {}
+
+
+def test_of_regions_that_are_left_when_the_time_is_over_there_are_no_results() -> None:
+    """So that a later pass, which has its own time, may search them."""
+    graph = network(4)
+    regions = cut(graph, Constants(weights))
+    here = Explorers(SearchProcesses(RULES, 1), Constants(weights), EstimatedCost(), DEFAULTS)
+    for work, count in ((1e6, 0), (None, len(regions))):
+        found = here.explore(regions, [1.0] * len(regions), Deadline.after(-1.0), work=work)
+        assert len(list(found)) == count
 
 
 def test_a_region_that_went_short_is_searched_again_with_the_work_that_is_left(

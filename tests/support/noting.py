@@ -13,7 +13,7 @@ class Noting(EstimatedCost):
         super().__init__()
         self.notes: dict[str, str] = {}
         self.asked = 0
-        self.notebook = self  # type: ignore[assignment]
+        self.notebook = self
 
     def get(self, key: str) -> str | None:
         return self.notes.get(key)

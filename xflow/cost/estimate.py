@@ -21,7 +21,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Node, TensorType, Value
 from xflow.core.registry import Operator
 from xflow.core.size import Size, product, substitute, with_all
-from xflow.cost import Use
+from xflow.cost import Notebook, Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.kernels import HEAVY
 from xflow.cost.layout import LayoutModel
@@ -47,6 +47,8 @@ class Estimator:
     ) -> None:
         self.target = target or TargetModel()
         self.sizes = dict(sizes or {})
+        self.factors: tuple[float, ...] = (1.0,)
+        """The factor by which the seconds at each setting of the sizes count."""
         self.fusions = Fusions(self.target.fusions)
         self.layouts = LayoutModel(self.target.layout)
         self.codes = Codes(self.target.coded_products, self.target.coded)
@@ -406,7 +408,7 @@ class MeanEstimator(Estimator):
         super().__init__(target, settings[0][0])
         self._settings = settings
         self._others = [Estimator(target, sizes) for sizes, _ in settings[1:]]
-        self._factors = [factor for _, factor in settings]
+        self.factors = tuple(factor for _, factor in settings)
 
     @classmethod
     def over(
@@ -421,7 +423,7 @@ class MeanEstimator(Estimator):
 
     def __call__(self, graph: Graph, uses: Sequence[Use] = ()) -> float:
         """The mean seconds that one run of `graph` takes."""
-        times = zip(self.at_each(graph, uses), self._factors, strict=True)
+        times = zip(self.at_each(graph, uses), self.factors, strict=True)
         return fmean(seconds * factor for seconds, factor in times)
 
     def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[float, ...]:
@@ -462,14 +464,24 @@ class KernelLister(Estimator):
 
 
 class EstimatedCost:
-    """A `CostModel` for which the estimate decides: the same result on any machine."""
+    """A `CostModel` for which the estimate decides: with the same numbers, the same on any machine.
+
+    Solutions of regions are kept in `notebook`; `settings` are those that the estimate depends on.
+    """
 
     measures = False
-    notebook = None
-    settings = None
+    notebook: Notebook | None = None
+    settings: object = None
 
-    def __init__(self, layouts: Estimator | None = None) -> None:
+    def __init__(
+        self,
+        layouts: Estimator | None = None,
+        notebook: Notebook | None = None,
+        settings: object = None,
+    ) -> None:
         self.layouts = layouts or Estimator()
+        self.notebook = notebook
+        self.settings = settings
 
     def estimate(self, graph: Graph) -> float:
         """The seconds that one run of `graph` takes."""

@@ -28,6 +28,11 @@ def usable_cores() -> int:
     return max(1, min(cores, len(allowed), _quota()))
 
 
+def is_x86() -> bool:
+    """Return whether the processor is one of those that the target's default numbers are of."""
+    return platform.machine().lower() in {"x86_64", "amd64"}
+
+
 def _allowed_processors() -> list[int]:
     """Return the logical processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):

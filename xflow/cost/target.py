@@ -247,8 +247,9 @@ class TargetModel:
     def with_equal_products(self) -> TargetModel:
         """The same where convolutions of pixels and products of matrices are equally fast.
 
-        Which of them is faster differs by machine. Where that is not measured, a rewrite of one
-        into the other is to promise nothing.
+        Which of them is faster differs by kind of machine. On another kind than the default numbers
+        are of, and where nothing was measured, a rewrite of one into the other is to promise
+        nothing.
         """
         names = ("Conv", "Conv.pixels", "Gemm", "MatMul")
         return replace(self, peak={**self.peak, **dict.fromkeys(names, self.peak["MatMul"])})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -14,12 +15,13 @@ import onnx_ir as ir
 from xflow.analysis.opaque import MOVES
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
+from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Opaque
 from xflow.core.size import TooLargeSize
-from xflow.cost import CostModel
 from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
+from xflow.cost.machine import is_x86
 from xflow.cost.measure import Measurer, Setting, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
@@ -41,7 +43,7 @@ from xflow.rewriting.domains import on_provider, within
 from xflow.rewriting.replacement import Replacements
 from xflow.rewriting.rule import Rule
 from xflow.search.context import Context
-from xflow.search.driver import search
+from xflow.search.driver import OVER, SLOW, SearchResult, search
 from xflow.search.policy import POLICY
 from xflow.validation.attribution import prune
 from xflow.validation.reference import LARGE, Runner, runnable
@@ -78,6 +80,8 @@ LEFT = 3 / 4
 """The part of the budget that may go into this and into what comes before the search."""
 TRIAL, TRIAL_S = 0.1, 5.0
 """The part of the budget, and the least seconds, in which sizes are tried at which a model runs."""
+ESTIMATED, ESTIMATED_S = 1 / 2, 15.0
+"""The part of the time, and the least seconds, for the search by the estimate."""
 AS_GOOD = 0.95
 """The part of what is gained with all calls inlined for which some are left as they are."""
 
@@ -107,12 +111,8 @@ class SearchedModel:
 
     @property
     def gain(self) -> float:
-        """What all rewrites gain by themselves, in seconds or in what the objective counts.
-
-        Where some were measured, these alone.
-        """
-        measured = sum(item.gain for item in self.replacements if not item.estimated)
-        return measured or sum(item.gain for item in self.replacements)
+        """What all rewrites gain by themselves, in seconds or in what the objective counts."""
+        return sum(item.gain for item in self.replacements)
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,8 @@ class Finder:
             if run.measured and not exact:
                 store = stack.enter_context(Store())
                 found_target, more = self.measured_target(store)
-                model = found_target or model.with_equal_products()
+                usual = run.target.provider == "cpu" and is_x86()
+                model = found_target or (model if usual else model.with_equal_products())
                 warnings += more
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
@@ -294,25 +295,10 @@ class Finder:
             measured: CostsAtSettings | None = None
             sizes = [imported.sizes(shapes) for shapes in settings.full]
             estimator = MeanEstimator.over(model, sizes, imported.graph)
-            costs: CostModel = EstimatedCost(estimator)
-            if exact:
-                costs = exact[0]
-            elif store is not None:
-                measurer = Measurer(run.target, run.worker, deadline=overrun)
-                known = imported.constants
-                costs = measured = CostsAtSettings(
-                    [
-                        Costs(measurer, store, known, sizes=each, opset=opset, model=model)
-                        for each in sizes
-                    ],
-                    estimator,
-                )
             policy = replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY
-            found = search(
-                imported.graph,
-                rules,
-                costs,
-                deadline=deadline,
+            searched = partial(
+                search,
+                rules=rules,
                 budget=budget,
                 context=Context(policy, run.tolerance.seed, limit.opset or opset, run.assumption),
                 constants=imported.constants,
@@ -321,7 +307,20 @@ class Finder:
                 outside=run.outside,
                 only_proved=run.only_proved,
             )
-            if store is not None and measured is not None:
+            if store is None:
+                costs = exact[0] if exact else EstimatedCost(estimator)
+                found = searched(imported.graph, cost=costs, deadline=deadline)
+            else:
+                measurer = Measurer(run.target, run.worker, deadline=overrun)
+                known = imported.constants
+                measured = CostsAtSettings(
+                    [
+                        Costs(measurer, store, known, sizes=each, opset=opset, model=model)
+                        for each in sizes
+                    ],
+                    estimator,
+                )
+                found = estimated_then_measured(imported.graph, searched, measured, deadline)
                 warnings += [*store.warnings, *measured.warnings]
             warnings += [f"{text}." for text in found.warnings]
             replacements = found.replacements
@@ -375,6 +374,36 @@ class Finder:
             run.processes.settle()
             found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
             return found, () if found else (BUSY,)
+
+
+def estimated_then_measured(
+    graph: Graph,
+    searched: Callable[..., SearchResult],
+    measured: CostsAtSettings,
+    deadline: Deadline,
+) -> SearchResult:
+    """What a search finds by the estimate, and what one that measures finds behind it.
+
+    The estimate knows what a form gains among its neighbours. A region by itself takes some percent
+    more or less from one session to the next, and in each of them something else seems to gain
+    nothing. The timing of the whole model tells whether the estimate was right.
+    """
+    seconds = deadline.left
+    settings = (measured.settings, measured.layouts.factors)
+    by_estimate = EstimatedCost(measured.layouts, measured.notebook, settings)
+    first_s = min(seconds, max(ESTIMATED_S, ESTIMATED * seconds))
+    until, work = deadline.sooner(seconds - first_s), POLICY.work_per_s * first_s
+    first = searched(graph, cost=by_estimate, deadline=until, work=work)
+    notes = tuple(OVER if note == SLOW else note for note in first.notes)
+    if deadline.passed:
+        return replace(first, notes=notes)
+    second = searched(first.graph, cost=measured, deadline=deadline, origin=graph)
+    return replace(
+        second,
+        replacements=first.replacements + second.replacements,
+        notes=tuple(dict.fromkeys((*notes, *second.notes))),
+        warnings=tuple(dict.fromkeys((*first.warnings, *second.warnings))),
+    )
 
 
 def _left_as_it_is(why: str) -> Told:

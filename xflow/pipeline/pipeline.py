@@ -233,7 +233,7 @@ class Pipeline:
         if 0 < len(measured) < len(judged) and gate.has_time(judgement):
             kept = gate.judge(measured)
             if not kept.objection:
-                told = "Rewrites that there was no time to measure one by one did not pay."
+                told = "Rewrites that were not measured one by one did not pay."
                 return kept.behind(judgement, told)
             judgement = replace(judgement, told=judgement.told + kept.told)
         opset = current_opset(found.imported.model)

@@ -66,6 +66,8 @@ def search(
     *,
     deadline: Deadline,
     budget: float | None = None,
+    work: float | None = None,
+    origin: Graph | None = None,
     context: Context = DEFAULTS,
     constants: ConstantLookup = no_constants,
     outside: Observed = Observed.NOWHERE,
@@ -79,6 +81,9 @@ def search(
     they have the same rules. Deterministic for a seed as far as `cost`
     is, unless the deadline cuts it short. What is found is remembered as what `budget` seconds lead
     to, which may be some more than there are until the deadline, and vary less (None: as many).
+    Where nothing is measured, it ends with its work, see `Limits.work`, and passes share that out
+    and not time, unless `work` says how much it may be at most: then each has its share of both.
+    `progress` is told what is gained over `origin`, of which `graph` was made (None: over `graph`).
     `outside` is what is sensitive to the graph's outputs, where it is a part. With `only_proved`,
     all rewrites are applications of rules.
     """
@@ -102,10 +107,11 @@ def search(
             memory_of_waves,
             known,
             deadline=deadline,
+            work=work,
             progress=progress,
             only_proved=only_proved,
         )
-        return job.run(graph)
+        return job.run(graph, origin or graph)
 
 
 class _Search:
@@ -120,6 +126,7 @@ class _Search:
         constants: Constants,
         *,
         deadline: Deadline,
+        work: float | None,
         progress: Progress | None,
         only_proved: bool,
     ) -> None:
@@ -135,10 +142,20 @@ class _Search:
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.effort = 1
-        self.work = None if cost.measures else self.policy.work_per_s * _whole(deadline.left)
+        self.by_time = cost.measures or work is not None
+        """Whether a pass may only take its share of the time."""
+        if work is None and not cost.measures:
+            work = self.policy.work_per_s * _whole(deadline.left)
+        self.work = work
         """The work that is left, where work and not time is shared out."""
+        self.deepens = False
+        """Whether regions that go short are searched again with more work."""
         self.starved: set[tuple[object, ...]] = set()
-        """Regions for which the work did not suffice."""
+        """Regions for which the work did not suffice, or the time of a pass."""
+        self.anew: set[tuple[object, ...]] = set()
+        """Regions that are searched again with more work: what is kept of them is of less."""
+        self.late: set[tuple[object, ...]] = set()
+        """Regions for which the time did not suffice, where that ends a search by work."""
         self.unfinished: set[tuple[object, ...]] = set()
         """Regions whose search was cut short; a further one starts from the form found."""
         self.timed: set[Node] = set()
@@ -155,7 +172,7 @@ class _Search:
         self.whole = 0.0
         """The estimated cost of the graph before any rewrite."""
 
-    def run(self, graph: Graph) -> SearchResult:
+    def run(self, graph: Graph, origin: Graph) -> SearchResult:
         """Search pass after pass, cutting at other places each time, while that gains.
 
         After a pass over the whole graph come passes over the neighbourhood of its changes, for as
@@ -166,14 +183,22 @@ class _Search:
         if not self.only_proved:
             graph = self.as_known(graph)
         if self.progress is not None or self.cost.measures:
-            self.whole = self.cost.estimate(graph)
+            self.whole = self.cost.estimate(origin)
+            self.gained = self.whole - self.cost.estimate(graph)
         graph = self.search_waves(graph)
         if self.work is None:
             for effort in self.policy.efforts:
                 self.effort = effort
                 graph = self.search_again(graph, self.unfinished)
         else:
-            graph = self.search_passes(graph)
+            whole, self.work = self.work, 0.0
+            for number, share in enumerate(self.policy.deepening if self.by_time else (1.0,)):
+                self.work += share * whole
+                self.deepens = self.by_time and number + 1 < len(self.policy.deepening)
+                if number == 0:
+                    graph = self.search_passes(graph)
+                elif not self.is_over:
+                    graph = self.search_again(graph, self.starved)
             for _ in range(self.policy.rounds):
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
@@ -202,6 +227,8 @@ class _Search:
         """Pass after pass, in which these regions are new; the set is empty then."""
         for key in keys:
             self.solved.pop(key, None)
+        if self.work is not None:
+            self.anew |= keys
         keys.clear()
         return self.search_passes(graph)
 
@@ -243,10 +270,9 @@ class _Search:
         if self.is_over:
             return None
         self.tell("wave", operators=len(region.nodes))
-        if self.work is None:
-            found = self.explorers.waves(region, math.inf, until)
-        else:
-            found = self.explorers.waves(region, self.policy.waves * self.work, self.deadline)
+        work = math.inf if self.work is None else self.policy.waves * self.work
+        found = self.explorers.waves(region, work, until if self.by_time else self.deadline)
+        if self.work is not None:
             self.work -= found.work
         if len(found.states) > 1:
             runs = self.policy.measured_runs * len(found.states)
@@ -307,8 +333,8 @@ class _Search:
             if region.key not in self.solved:
                 groups.setdefault(region.key, []).append(region)
         recalled = 0
-        for group in groups.values():
-            known = self.memory.get(group[0], self.effort)
+        for key, group in groups.items():
+            known = None if key in self.anew else self.memory.get(group[0], self.effort)
             if known is not None:
                 recalled += 1
                 self.settle(group[0], known)
@@ -321,7 +347,7 @@ class _Search:
         explored = self.explorers.explore(
             [groups[key][0] for key in keys],
             [weights[key] for key in keys],
-            searching if work is None else self.deadline,
+            searching if work is None else until if self.by_time else self.deadline,
             work=work,
             effort=self.effort,
         )
@@ -334,7 +360,8 @@ class _Search:
                 self.unfinished.add(key)
             if self.work is not None:
                 self.work -= result.work
-                if result.starved:
+                (self.late.add if result.late else self.late.discard)(key)
+                if result.starved or (self.by_time and result.late):
                     self.starved.add(key)
             original = result.states[0]
             forms[key] = [s for s in result.states if s.cost < self.policy.hope * original.cost]
@@ -370,8 +397,12 @@ class _Search:
         return len(groups) + recalled
 
     def keep(self, region: Region, known: Remembered) -> None:
-        """Keep the entry of a region for later runs, unless its search was stopped."""
-        if not self.deadline.stopped:
+        """Keep the entry of a region for later runs, unless its search was cut short.
+
+        That is by time, or with more work to come.
+        """
+        short = self.late | self.starved if self.deepens else self.late
+        if not self.deadline.stopped and region.key not in short:
             self.memory.put(region, known)
 
     def weight(self, region: Region, number: int) -> float:

@@ -46,6 +46,8 @@ class Exploration:
     """The work that it took, see `Limits.work`."""
     starved: bool = False
     """Whether the work did not suffice."""
+    late: bool = False
+    """Whether the time did not suffice."""
 
 
 class Explorers:
@@ -91,14 +93,19 @@ class Explorers:
         The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
         shared out instead, and each may take all of the time: the same is found on any machine that
         is through with the work by then. The limits of each are those of the policy times `effort`.
-        There are no results of regions that were not explored when it was to stop.
+        There are no results of regions that were not explored when it was to stop, or of those that
+        were left when the time for all was over, where that is not shared out.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         shares = _Shares(weights, deadline, work, effort)
+
+        def is_over() -> bool:
+            return deadline.stopped or (work is not None and deadline.passed)
+
         pool = self._started(len(regions), deadline)
         if pool is None:
             for number in order:
-                if deadline.stopped:
+                if is_over():
                     return
                 yield number, self._here(regions[number], shares.of(number, 1))
             return
@@ -106,6 +113,9 @@ class Explorers:
         looks_s = None if deadline.stop is None else LOOKS_S
         while (order or running) and not deadline.stopped:
             while order and len(running) < self._processes.count:
+                if is_over():
+                    order.clear()
+                    break
                 number = order.pop(0)
                 is_there = self._processes.executor is pool
                 share = shares.of(number, self._processes.count if is_there else 1)
@@ -282,11 +292,12 @@ class _Shared:
         would spend its time on them.
         """
         self.index.read(graph)
+        limits = share.limits(self.context.policy)
         explorer = Explorer(
             self.index,
             estimate,
             constants,
-            share.limits(self.context.policy),
+            limits,
             self.context,
             layout=self.layout,
             doubt=self.doubt,
@@ -294,8 +305,9 @@ class _Shared:
             careful=careful,
         )
         states = explorer.explore(graph, self.context.policy.forms)
-        starved = not explorer.exhausted and explorer.work >= share.work
-        return Exploration(states, explorer.exhausted, explorer.work, starved)
+        ended, late = explorer.exhausted, limits.deadline.passed
+        starved = not ended and explorer.work >= share.work
+        return Exploration(states, ended, explorer.work, starved, late and not ended)
 
 
 @lru_cache(maxsize=1)

@@ -76,6 +76,9 @@ class Policy:
     """Nodes of graphs that are priced for each second of the budget, where nothing is measured. It
     is less than what two cores can do, so that a search ends by its work and not by time, and so at
     the same place on any machine."""
+    deepening: tuple[float, ...] = (0.25, 0.75)
+    """Parts of the work, one after the other, where time may cut the search short: all regions,
+    and what lies across their seams, have been searched a little by then."""
     rounds: int = 3
     """How often regions for which the work did not suffice are searched again."""
     searching: float = 0.6

@@ -127,7 +127,10 @@ class Memory:
         outputs = self._repeated(region, trail)
         if to_plain(outputs) != known["form"]:
             raise Unfounded("the last step", "the trail leads to another form")
-        solution = Solution(outputs, tuple(known["rules"]), known["gain"], trail)
+        if type(known["estimated"]) is not bool:
+            raise TypeError("it is not said what tells the gain")
+        how = (trail, known["estimated"])
+        solution = Solution(outputs, tuple(known["rules"]), known["gain"], *how)
         return Remembered(solution, final, spent)
 
     def _repeated(self, region: Region, trail: Sequence[Application]) -> tuple[Value, ...]:
@@ -171,7 +174,7 @@ class Memory:
             if form is None or solution.trail is None:
                 return
             known |= {"form": form, "rules": solution.rules, "gain": solution.gain}
-            known["final"] = found.final
+            known |= {"final": found.final, "estimated": solution.estimated}
             known["trail"] = [each.to_json() for each in solution.trail]
         self._notebook.put(key, json.dumps(known))
 
