@@ -55,6 +55,7 @@ class Floats(EstimatedCost):
     """A cost by which only products of integers are dear."""
 
     def __init__(self, *_: object) -> None:
+        super().__init__()
         self.layouts = None  # type: ignore[assignment]
 
     def estimate(self, graph: Graph) -> float:

@@ -93,6 +93,7 @@ class Signless(EstimatedCost):
     """A cost by which only weights without a sign are cheap."""
 
     def __init__(self, *_: object) -> None:
+        super().__init__()
         self.layouts = None  # type: ignore[assignment]
 
     def estimate(self, graph: Graph) -> float:

@@ -32,7 +32,6 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.replacement import Replacement, apply_replacements, without
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
-from xflow.search import driver
 from xflow.search.constants import Constants
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.cutting import cut
@@ -844,24 +843,27 @@ def test_where_a_machine_is_too_slow_for_that_it_is_said() -> None:
     assert result.notes == (SLOW,)
 
 
-def test_where_work_is_the_most_a_pass_ends_with_its_share_of_the_time_as_well() -> None:
+def test_where_work_is_the_most_a_pass_ends_with_its_share_of_the_time_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The regions of the next pass, cut at other places, have their turn on a slow machine, too."""
     until: list[float] = []
+    real = Explorers.explore
 
-    class Watching(Explorers):
-        def explore(self, *arguments: Any, **options: Any) -> Iterator[tuple[int, Exploration]]:
-            until.append(arguments[2].left)
-            return super().explore(*arguments, **options)
+    def explore(
+        self: Explorers, *arguments: Any, **options: Any
+    ) -> Iterator[tuple[int, Exploration]]:
+        until.append(arguments[2].left)
+        return real(self, *arguments, **options)
 
+    monkeypatch.setattr(Explorers, "explore", explore)
     graph = network(2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "Explorers", Watching)
-        for work in (None, 1e6):
-            deadline = Deadline.after(60.0)
-            search(graph, RULES, EstimatedCost(), deadline=deadline, work=work, constants=weights)
-            assert (until[0] > 55.0) is (work is None)
-            assert work is None or until[0] == pytest.approx(POLICY.pass_share * 60.0, rel=0.1)
-            until.clear()
+    for work in (None, 1e6):
+        deadline = Deadline.after(60.0)
+        search(graph, RULES, EstimatedCost(), deadline=deadline, work=work, constants=weights)
+        assert (until[0] > 55.0) is (work is None)
+        assert work is None or until[0] == pytest.approx(POLICY.pass_share * 60.0, rel=0.1)
+        until.clear()
 
 
 def test_work_that_time_may_cut_short_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

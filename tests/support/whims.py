@@ -12,6 +12,7 @@ class Whim(EstimatedCost):
     """A cost that is any number, but the same one for the same graph."""
 
     def __init__(self, *_: object) -> None:
+        super().__init__()
         self.layouts = None  # type: ignore[assignment]
 
     def estimate(self, graph: Graph) -> float:

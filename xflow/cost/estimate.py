@@ -470,8 +470,6 @@ class EstimatedCost:
     """
 
     measures = False
-    notebook: Notebook | None = None
-    settings: object = None
 
     def __init__(
         self,

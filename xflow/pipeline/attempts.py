@@ -277,9 +277,7 @@ class Finder:
             budget = seconds
             if run.measured and not exact:
                 store = stack.enter_context(Store())
-                found_target, more = self.measured_target(store)
-                usual = run.target.provider == "cpu" and is_x86()
-                model = found_target or (model if usual else model.with_equal_products())
+                model, more = self.known_target(store)
                 warnings += more
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
@@ -292,7 +290,6 @@ class Finder:
             # not exceed the budget by a tenth.
             overrun = deadline.extended(min(AFTERWARDS_S / 4, max(LAST_S, OVERRUN * seconds)))
             stack.enter_context(run.phase("search"))
-            measured: CostsAtSettings | None = None
             sizes = [imported.sizes(shapes) for shapes in settings.full]
             estimator = MeanEstimator.over(model, sizes, imported.graph)
             policy = replace(POLICY, least_gain=EXACT_GAIN) if exact else POLICY
@@ -363,17 +360,28 @@ class Finder:
             self._run_s[key] = unknown if isinstance(timed, Failed) else timed[0].median
         return self._run_s[key]
 
-    def measured_target(self, store: Store) -> tuple[TargetModel | None, Sequence[str]]:
-        """What is known of this machine, and warnings; short runs do not measure it first."""
+    def known_target(self, store: Store) -> tuple[TargetModel, Sequence[str]]:
+        """The model of this machine, and warnings; short runs do not measure it first.
+
+        Where it was not measured, that is the default one, of x86 processors. On others it tells
+        nothing of what is faster, a product of matrices or a convolution of one pixel.
+        """
         run = self.run
+        warnings: Sequence[str] = ()
         with run.phase("calibrate"):
             check_provider(run.target, run.worker)  # before a short run ends without a measurement
             place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
             if run.clock.budget < CALIBRATION_S or (run.stop is not None and run.stop()):
-                return stored(place, store), ()
-            run.processes.settle()
-            found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
-            return found, () if found else (BUSY,)
+                found = stored(place, store)
+            else:
+                run.processes.settle()
+                found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
+                warnings = () if found else (BUSY,)
+        if found is not None:
+            return found, warnings
+        average = TargetModel(threads=run.target.threads)
+        usual = run.target.provider == "cpu" and is_x86()
+        return average if usual else average.with_equal_products(), warnings
 
 
 def estimated_then_measured(

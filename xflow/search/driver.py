@@ -154,8 +154,9 @@ class _Search:
         """Regions for which the work did not suffice, or the time of a pass."""
         self.anew: set[tuple[object, ...]] = set()
         """Regions that are searched again with more work: what is kept of them is of less."""
-        self.late: set[tuple[object, ...]] = set()
-        """Regions for which the time did not suffice, where that ends a search by work."""
+        self.cut_short: set[tuple[object, ...]] = set()
+        """Regions that time cut short in a search by work, or work of which there is more to come:
+        what was found is not kept for later runs."""
         self.unfinished: set[tuple[object, ...]] = set()
         """Regions whose search was cut short; a further one starts from the form found."""
         self.timed: set[Node] = set()
@@ -192,13 +193,11 @@ class _Search:
                 graph = self.search_again(graph, self.unfinished)
         else:
             whole, self.work = self.work, 0.0
-            for number, share in enumerate(self.policy.deepening if self.by_time else (1.0,)):
+            parts = self.policy.deepening if self.by_time else (1.0,)
+            for number, share in enumerate(parts, 1):
                 self.work += share * whole
-                self.deepens = self.by_time and number + 1 < len(self.policy.deepening)
-                if number == 0:
-                    graph = self.search_passes(graph)
-                elif not self.is_over:
-                    graph = self.search_again(graph, self.starved)
+                self.deepens = number < len(parts)
+                graph = self.search_again(graph, self.starved)
             for _ in range(self.policy.rounds):
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
@@ -360,7 +359,8 @@ class _Search:
                 self.unfinished.add(key)
             if self.work is not None:
                 self.work -= result.work
-                (self.late.add if result.late else self.late.discard)(key)
+                is_short = result.late or (result.starved and self.deepens)
+                (self.cut_short.add if is_short else self.cut_short.discard)(key)
                 if result.starved or (self.by_time and result.late):
                     self.starved.add(key)
             original = result.states[0]
@@ -397,12 +397,8 @@ class _Search:
         return len(groups) + recalled
 
     def keep(self, region: Region, known: Remembered) -> None:
-        """Keep the entry of a region for later runs, unless its search was cut short.
-
-        That is by time, or with more work to come.
-        """
-        short = self.late | self.starved if self.deepens else self.late
-        if not self.deadline.stopped and region.key not in short:
+        """Keep the entry of a region for later runs, unless its search was stopped or cut short."""
+        if not self.deadline.stopped and region.key not in self.cut_short:
             self.memory.put(region, known)
 
     def weight(self, region: Region, number: int) -> float:
