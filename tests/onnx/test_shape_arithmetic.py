@@ -16,7 +16,7 @@ import xflow
 from xflow.core.graph import Graph
 from xflow.core.node import Opaque, apply
 from xflow.core.registry import Operator
-from xflow.core.size import symbol, symbols
+from xflow.core.size import floor_divide, symbol, symbols
 from xflow.cost.fusion import operator_name
 from xflow.onnx.exporter import export_model
 from xflow.onnx.imported import Imported
@@ -258,6 +258,70 @@ def test_nothing_stays_only_to_have_its_sizes_read(opset: int, exponentials: int
     assert {"z", "r"} <= {name for node in written.graph.node for name in node.output}
     for batch, tokens in ((2, 5), (1, 1)):
         given = {"x": np.random.default_rng(1).standard_normal((batch, tokens), np.float32)}
+        np.testing.assert_array_equal(run(written, given), run(model, given))
+
+
+def test_sizes_behind_a_strided_convolution_do_not_keep_it() -> None:
+    """No input has them, and what had them is not computed any more."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 1, h, w] x) => (float[n, p, q, 2] y)
+        <float[2, 1, 2, 2] k = {1, 2, 3, 4, 5, 6, 7, 8}>
+        { c = Conv<strides = [2, 2], pads = [1, 1, 0, 0]>(x, k) a = Abs(c) b = Abs(a) z = Exp(b)
+          sizes = Shape(z) t = Transpose(z) r = Reshape(t, sizes) y = Neg(r) }""")
+    source = imported(model)
+    (twice,) = next(n.inputs for n in source.graph.nodes if operator_name(n) == "Exp")
+    graph = source.graph.replace({twice: twice.node.inputs[0]})
+    written = ir.to_proto(export_model(source, graph))
+    onnx.checker.check_model(written, full_check=True)
+    counts = Counter(node.op_type for node in written.graph.node)
+    assert (counts["Conv"], counts["Abs"], counts["Exp"]) == (1, 1, 1)
+    for batch, height, width in ((2, 7, 4), (1, 1, 1), (3, 2, 9)):
+        shape = (batch, 1, height, width)
+        given = {"x": np.random.default_rng(1).standard_normal(shape, np.float32)}
+        np.testing.assert_array_equal(run(written, given), run(model, given))
+
+
+def test_a_grid_as_large_as_a_rewritten_image_does_not_keep_the_old_one() -> None:
+    """Rows and columns are each expanded to the length of both: neither may wait for the other."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1, 1, h, w] x) => (float[p, q, 2] y)
+        <float[1, 1, 2, 2] k = {1, 2, 3, 4}, float zero = {0}, float one = {1},
+         int64[2] column = {-1, 1}, int64[2] row = {1, -1}, int64[1] last = {-1},
+         int64 two = {2}, int64 three = {3}>
+        { c = Conv<strides = [2, 2], pads = [1, 1, 0, 0]>(x, k) a = Abs(c) b = Abs(a)
+          sizes = Shape(b) height = Gather(sizes, two) width = Gather(sizes, three)
+          h1 = Cast<to = 1>(height) w1 = Cast<to = 1>(width)
+          hs = Range(zero, h1, one) ws = Range(zero, w1, one)
+          hn = Shape(hs) wn = Shape(ws) both = Concat<axis = 0>(hn, wn)
+          hc = Reshape(hs, column) wr = Reshape(ws, row)
+          i = Expand(hc, both) j = Expand(wr, both)
+          iu = Unsqueeze(i, last) ju = Unsqueeze(j, last) y = Concat<axis = 2>(iu, ju) }""")
+    source = imported(model)
+    twice = next(n.outputs[0] for n in source.graph.nodes if operator_name(n) == "Abs")
+    twice = next(n.outputs[0] for n in source.graph.users[twice] if operator_name(n) == "Abs")
+    written = ir.to_proto(export_model(source, source.graph.replace({twice: twice.node.inputs[0]})))
+    onnx.checker.check_model(written, full_check=True)
+    counts = Counter(node.op_type for node in written.graph.node)
+    assert (counts["Conv"], counts["Abs"], counts["Range"], counts["Expand"]) == (1, 1, 2, 2)
+    for height, width in ((7, 4), (1, 1), (2, 9)):
+        given = {"x": np.ones((1, 1, height, width), np.float32)}
+        np.testing.assert_array_equal(run(written, given), run(model, given))
+
+
+def test_quotients_of_sizes_are_rounded_down() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[h] x) => (float[h] y) <float[1] c = {3}> { y = Mul(x, c) }""")
+    source = imported(model)
+    (old,) = source.graph.outputs
+    x, c = old.node.inputs
+    (h,) = x.shape
+    negative = floor_divide(3 - h, 2)
+    parts = [apply("Expand", [c], {"shape": (part,)})[0] for part in (h + negative, -negative)]
+    (wide,) = apply("Concat", parts, {"axis": 0})
+    (new,) = apply("Mul", [x, wide], {})
+    written = ir.to_proto(export_model(source, Graph((new,))))
+    for size in (2, 3, 4, 5, 8, 9):
+        given = {"x": np.arange(size, dtype=np.float32)}
         np.testing.assert_array_equal(run(written, given), run(model, given))
 
 

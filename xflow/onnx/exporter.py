@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from xflow.core.fold import Folder, byte_size
-from xflow.core.graph import Graph, walk
+from xflow.core.graph import Graph
 from xflow.core.limits import GROWTH
 from xflow.core.lineage import lineage
 from xflow.core.node import Node, Opaque, TensorType, Value
@@ -92,6 +94,19 @@ def _ir_version(source: ir.Model, opsets: Mapping[str, int]) -> int:
     return max(source.ir_version, int(onnx.helper.find_min_ir_version_for(own)))
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A vector of sizes that follow from dimensions."""
+
+    sizes: tuple[Size, ...]
+    dimensions: Dimensions
+
+    @property
+    def read(self) -> list[Value]:
+        """The values whose dimensions tell them."""
+        return self.dimensions.read(self.sizes)
+
+
 class _ModelWriter(Writer):
     """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
 
@@ -116,13 +131,17 @@ class _ModelWriter(Writer):
         self.order: dict[ir.Node, int] = {}
         """The place in the model of the node that a copy was made from."""
         self.given = [imported.values[given] for given in self.source.inputs]
+        self.graph = graph
         self.dimensions = Dimensions(self.given)
-        self.size_writer = SizeWriter(self, self.dimensions)
+        self.size_writer = SizeWriter(self)
+        self.read_beside: dict[Value, list[Node]] = {}
+        """The nodes that are written with sizes of a value of the graph, beside their inputs."""
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
         self.inherited: set[ir.Node] = set()
         """Nodes of the model whose names a copy has already."""
-        self.gone = set(imported.graph.nodes) - set(graph.nodes)
+        self.present = set(graph.nodes)
+        self.gone = set(imported.graph.nodes) - self.present
         """What the rewritten graph does not compute any more."""
         self.remains: dict[Value, bool] = {}
 
@@ -172,32 +191,75 @@ class _ModelWriter(Writer):
         call = op.with_computed(value.node.attributes, self.opsets[op.domain])
         if call is None:
             return None
-        found = self.told(sizes)
-        usable = [source for source in sources if found is None or self.is_at_hand(source)]
-        if usable:
-            inputs = (*value.node.inputs, usable[0])
-            return Plan(inputs, lambda: self.put_call(value.node, call, usable[0]))
-        dimensions, writer = self.dimensions, self.size_writer
-        if found is None:
-            below = (made for node in walk(value.node.inputs) for made in node.outputs)
-            dimensions = Dimensions([*self.given, *(v for v in below if not v.is_constant)])
-            writer = SizeWriter(self, dimensions)
-            found = self.told(sizes, dimensions)
-            if found is None:
-                return None
-        told = found
-        inputs = (*value.node.inputs, *dimensions.read(told))
-        return Plan(inputs, lambda: self.put_call(value.node, call, writer.vector(told)))
-
-    def told(
-        self, sizes: Attribute, dimensions: Dimensions | None = None
-    ) -> tuple[Size, ...] | None:
-        """Sizes that follow from dimensions, if they can be written: those of the model's inputs,
-        unless others are given.
-        """
-        if self.opsets.get("", 0) < WITH_INTEGERS:
+        at_hand = next(filter(self.is_at_hand, sources), None)
+        told = None if at_hand is not None else self.told(sizes, value.node)
+        if told is not None:
+            self.read_for(value.node, told.read)
+            inputs = (*value.node.inputs, *told.read)
+            return Plan(inputs, lambda: self.put_call(value.node, call, self.sized(told)))
+        if not sources:
             return None
-        return (dimensions or self.dimensions).tell(sizes)
+        source = at_hand or sources[0]
+        self.read_for(value.node, [source])
+        inputs = (*value.node.inputs, source)
+        return Plan(inputs, lambda: self.put_call(value.node, call, source))
+
+    def told(self, sizes: Attribute, node: Node) -> _Told | None:
+        """Sizes of a node that follow from dimensions, if they can be written.
+
+        From those of the model's inputs, or else of what the graph computes anyway, and not from
+        the node.
+        """
+        opset = self.opsets.get("", 0)
+        if opset < WITH_INTEGERS:
+            return None
+        found = self.dimensions.tell(sizes)
+        if found is not None:
+            return _Told(found, self.dimensions)
+        if node not in self.present:
+            return None
+        behind = self.behind(node)
+        others = (value for value in self.computed_anyway if value.node not in behind)
+        dimensions = Dimensions([*self.given, *others], opset)
+        found = dimensions.tell(sizes)
+        return None if found is None else _Told(found, dimensions)
+
+    @cached_property
+    def computed_anyway(self) -> list[Value]:
+        """The values of the graph, those first whose sizes are read at no cost.
+
+        A value that one operator reads alone may be fused with it, unless its sizes are read.
+        """
+        values = (value for node in self.graph.nodes for value in node.outputs)
+        found = [value for value in values if not value.is_constant]
+        return sorted(found, key=lambda value: len(self.graph.users.get(value, ())) == 1)
+
+    def read_for(self, node: Node, values: Iterable[Value]) -> None:
+        """Keep in mind that a node is written with such values, which are none of its inputs."""
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            if value.node in self.present:
+                self.read_beside.setdefault(value, []).append(node)
+            else:
+                stack.extend(value.node.inputs)
+
+    def behind(self, node: Node) -> set[Node]:
+        """A node of the graph and all that is computed from it, be it for its sizes alone."""
+        found: set[Node] = set()
+        stack = [node]
+        while stack:
+            each = stack.pop()
+            if each not in found:
+                found.add(each)
+                for value in each.outputs:
+                    stack.extend(self.graph.users.get(value, ()))
+                    stack.extend(self.read_beside.get(value, ()))
+        return found
+
+    def sized(self, told: _Told) -> ir.Value:
+        """Write a vector of sizes that follow from dimensions."""
+        return self.size_writer.vector(told.sizes, told.dimensions)
 
     def is_at_hand(self, value: Value) -> bool:
         """Whether a value is computed from what the rewritten graph computes anyway.
@@ -218,19 +280,19 @@ class _ModelWriter(Writer):
             stack.pop()
         return self.remains[value]
 
-    def counted(self, source: ir.Node) -> Mapping[int, tuple[Size, ...]]:
-        """The parameters of a copy that are read off inputs instead of what nobody needs any more.
+    def counted(self, node: Node, source: ir.Node) -> Mapping[int, _Told]:
+        """The parameters of a copy that are read off dimensions, as nobody needs them any more.
 
         By their positions. They are vectors of sizes.
         """
-        found: dict[int, tuple[Size, ...]] = {}
+        found: dict[int, _Told] = {}
         for position, value in self._sought(source).items():
             array, known = self.imported.computed[value], self.imported.values[value]
             if array.ndim != 1 or known.type.dtype != "INT64" or self.is_at_hand(known):
                 continue
-            parts = self.told(tuple(array.tolist()))
-            if parts is not None:
-                found[position] = parts
+            told = self.told(tuple(array.tolist()), node)
+            if told is not None:
+                found[position] = told
         return found
 
     def stays(self, node: ir.Node) -> bool:
@@ -246,10 +308,10 @@ class _ModelWriter(Writer):
         positions = self.imported.positions.get(source)
         parameters: list[Value] = []
         written: Mapping[int, Array] = {}
-        counted: Mapping[int, tuple[Size, ...]] = {}
+        counted: Mapping[int, _Told] = {}
         if positions is not None:
             written = self._written(node, source)
-            counted = self.counted(source)
+            counted = self.counted(node, source)
             parameters = [
                 self.imported.values[value]
                 for position, value in enumerate(source.inputs)
@@ -259,7 +321,8 @@ class _ModelWriter(Writer):
                 and position not in counted
                 and not self._is_folded(value)
             ]
-            parameters += [v for sizes in counted.values() for v in self.dimensions.read(sizes)]
+            parameters += [value for told in counted.values() for value in told.read]
+            self.read_for(node, parameters)
         needs = (*node.inputs, *parameters)
         return Plan(needs, lambda: self.put_copy(node, source, inherit, written, counted))
 
@@ -299,12 +362,12 @@ class _ModelWriter(Writer):
         source: ir.Node,
         inherit: bool,
         written: Mapping[int, Array],
-        counted: Mapping[int, Sequence[Size]],
+        counted: Mapping[int, _Told],
     ) -> None:
         """Write `node` as a copy of `source`; if it `inherits`, under its names, once.
 
-        `written` and `counted` are the parameters that are numbers, and that follow from dimensions
-        of inputs, now.
+        `written` and `counted` are the parameters that are numbers, and that follow from
+        dimensions, now.
         """
         inherit = inherit and source not in self.inherited
         if inherit:
@@ -323,7 +386,7 @@ class _ModelWriter(Writer):
             elif position in written:
                 inputs.append(self.parameter(written[position], f"{value.name}_written"))
             elif position in counted:
-                inputs.append(self.size_writer.vector(counted[position]))
+                inputs.append(self.sized(counted[position]))
             elif self._is_folded(value):
                 array = np.asarray(self.imported.known[value])
                 inputs.append(self.parameter(array, value.name or "parameter"))

@@ -79,9 +79,13 @@ class Writer(ABC):
         """A size as a dimension of an ONNX shape; None for one without a name."""
 
     def write(self, values: Sequence[Value]) -> list[ir.Value]:
-        """The ONNX values for `values`, written with everything that they depend on."""
+        """The ONNX values for `values`, written with everything that they depend on.
+
+        Raises UnwritableError.
+        """
         stack = list(reversed(values))
         plans: dict[Value, Plan] = {}
+        opened: set[Value] = set()
         while stack:
             value = stack[-1]
             if value in self.made:
@@ -90,7 +94,10 @@ class Writer(ABC):
             if value not in plans:
                 plans[value] = self.plan(value)
             missing = [source for source in plans[value].needs if source not in self.made]
+            if missing and value in opened:
+                raise UnwritableError(f"{value} has a size that is read off what depends on it")
             if missing:
+                opened.add(value)
                 stack.extend(reversed(missing))
             else:
                 plans[value].build()
