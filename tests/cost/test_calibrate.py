@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from xflow.cost.calibration.calibrate import (
 from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
 from xflow.cost.calibration.probes import Constants
 from xflow.cost.comparison import Timing
+from xflow.cost.layout import LayoutModel
 from xflow.cost.machine import Crowd
 from xflow.cost.measure import Measurer, Target
 from xflow.cost.store import Platform, Store
@@ -168,6 +170,35 @@ class TestProbes:
         kept = {name for name, times in converted.items() if times == 1}
         inside = target.layout.stays | target.fused["Conv"].keys() | target.views
         assert kept == converted.keys() & inside
+
+    @pytest.mark.parametrize(
+        ("name", "attributes"),
+        [
+            *((name, {}) for name in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Gelu")),
+            ("HardSigmoid", {"alpha": Fraction(1, 5), "beta": Fraction(1, 2)}),
+            ("LeakyRelu", {"alpha": Fraction(1, 4)}),
+            ("Clip", {"min": Fraction(0)}),
+            ("Clip", {"min": Fraction(0), "max": Fraction(6)}),
+        ],
+    )
+    @pytest.mark.parametrize("shared", [False, True])
+    def test_sums_and_activations_in_the_layout_are_those_of_the_runtime(
+        self, name: str, attributes: Mapping[str, Fraction], shared: bool, tmp_path: Path
+    ) -> None:
+        """Behind a convolution, and behind a sum with it."""
+        layout = TargetModel().layout
+        assert layout is not None
+        constants = Constants()
+        x, w = constants.input((1, 32, 8, 8)), constants.weight(32, 32, 1, 1)
+        first = probes.call("Conv", x, w)
+        source = probes.call("Add", probes.call("Conv", first, w), first) if shared else first
+        graph = Graph((probes.call("Conv", probes.call(name, source, **attributes), w),))
+        found = optimized(region_model(graph, constants, opset=21), tmp_path)
+        if not found["ReorderInput"]:
+            pytest.skip("the runtime has no layout of its own on this machine")
+        converted = LayoutModel(layout).converted(graph)
+        inside = found["ReorderInput"] == found["ReorderOutput"] == 1
+        assert inside == (len(converted) == 2)
 
 
 def optimized(model: bytes, folder: Path) -> Counter[str]:

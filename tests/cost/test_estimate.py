@@ -12,7 +12,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Value, opaque
 from xflow.core.size import symbol
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
-from xflow.cost.target import TargetModel
+from xflow.cost.target import Layout, TargetModel
 
 TARGET = TargetModel(fused_overhead=0.0)
 
@@ -47,10 +47,18 @@ def test_activation_and_weights_fuse_into_the_convolution_before() -> None:
 
 
 def test_one_sum_fuses_and_only_before_the_activation() -> None:
-    once = call("Relu", call("Add", CONV, X))
-    assert seconds(once) == seconds(CONV)
-    assert seconds(call("Add", once, X)) > seconds(once)
-    assert seconds(call("Add", call("Add", CONV, X), X)) > seconds(CONV)
+    once = call("Relu", call("Add", CONV, OTHER))
+    assert seconds(once) == seconds(call("Add", CONV, OTHER)) < seconds(CONV, OTHER)
+    assert seconds(call("Add", once, OTHER)) > seconds(once)
+    assert seconds(call("Add", call("Add", CONV, OTHER), OTHER)) > seconds(once)
+
+
+def test_sums_are_fused_in_the_layout_alone() -> None:
+    """There alone they are taken together; what is read as it came is not in the layout."""
+    both = Estimator(replace(TARGET, layout=None))
+    assert both(Graph((call("Add", CONV, X),))) == both(Graph((CONV,)))
+    assert seconds(call("Add", CONV, X)) > seconds(CONV)
+    assert seconds(call("LeakyRelu", call("Add", CONV, OTHER))) > seconds(call("Add", CONV, OTHER))
 
 
 def test_what_others_read_too_is_not_fused() -> None:
@@ -102,6 +110,29 @@ def test_a_single_row_of_few_channels_is_for_one_thread(channels: int, faster: f
         for threads in (1, 2)
     )
     assert one / two == pytest.approx(faster)
+
+
+@pytest.mark.parametrize(
+    ("block", "inner", "outer", "computed"),
+    [
+        (16, 32, 24, 32 * 32),
+        (16, 24, 32, 32 * 32),
+        (8, 24, 24, 24 * 24),
+        (8, 12, 4, 16 * 8),
+        (16, 12, 16, 12 * 16),  # read as they are, and not in the layout
+    ],
+)
+def test_whole_blocks_of_channels_are_computed(
+    block: int, inner: int, outer: int, computed: int
+) -> None:
+    target = replace(TARGET, overhead=0.0, cold_overhead=0.0, layout=Layout(block=block))
+
+    def each(inner: int, outer: int) -> float:
+        x = tensor("x", 1, inner, 58, 58)
+        w = tensor("w", outer, inner, 3, 3, constant=True)
+        return Estimator(target).node(call("Conv", x, w).node)
+
+    assert each(inner, outer) / each(32, 32) == pytest.approx(computed / 32**2)
 
 
 def test_a_convolution_of_any_number_of_images_has_an_estimate() -> None:

@@ -1,13 +1,17 @@
 """The machine: whether others are in the way of a measurement."""
 
 import time
+from pathlib import Path
 
+import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xflow.cost import machine
-from xflow.cost.machine import Crowd, Watch, free_threads, usable_cores
+from xflow.cost.machine import Crowd, Watch, free_threads, usable_cores, vector_floats
 
 
 @pytest.fixture
@@ -61,3 +65,22 @@ def test_what_the_program_itself_does_is_in_nobodys_way(monkeypatch: pytest.Monk
     while time.monotonic() < deadline:
         pass
     assert not crowd.in_the_way(usable_cores())
+
+
+def test_blocks_of_channels_are_as_wide_as_registers(tmp_path: Path) -> None:
+    """The runtime fills up the weights of a convolution to whole blocks of its layout."""
+    if vector_floats() is None:
+        pytest.skip("the blocks of the layout are known of x86 processors alone")
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1, 3, 8, 8] x) => (float[1, 1, 6, 6] y) { y = Conv(x, w) }""")
+    weights = np.ones((1, 3, 3, 3), np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "served.onnx")
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    served = onnx.load(tmp_path / "served.onnx")
+    (filled,) = (item.dims[0] for item in served.graph.initializer if len(item.dims) == 4)
+    assert filled == vector_floats()

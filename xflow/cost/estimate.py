@@ -173,7 +173,8 @@ class Estimator:
 
         No data is moved again, but a sigmoid, say, still has to be computed.
         """
-        computing = max(0.0, self.target.slow.get(name, 1.0) - 1.0)
+        slow = 1.0 if name in self.target.bounds else self.target.slow.get(name, 1.0)
+        computing = max(0.0, slow - 1.0)
         moved = 2 * self._bytes(node.types[0]) * computing
         seconds = self.target.fused_overhead + self._moving(moved)
         return self._counted(Sort.FUSED, name, seconds, node)
@@ -219,14 +220,23 @@ class Estimator:
             if not all(v.is_constant for v in others):
                 if (head, name) not in self.target.summed:
                     continue
-                if any(v.shape != value.shape for v in others):
+                if any(v.shape != value.shape for v in others) or not self._in_layout(node):
                     continue
                 stage = Stage.SUM
             elif stage == Stage.WEIGHTS and not self._suits_weights(node, others, head):
                 continue
+            if reached == Stage.SUM and not self._in_layout(node):
+                continue
             if stage > reached or stage == reached == Stage.WEIGHTS:
                 return head, stage
         return None
+
+    def _in_layout(self, node: Node) -> bool:
+        """Whether an operator is computed in the runtime's layout of images, if it has one.
+
+        It is there alone that convolutions take sums with them, and activations behind these.
+        """
+        return self.target.layout is None or self.layouts.is_blocked(node)
 
     def _suits_weights(self, node: Node, constants: Sequence[Value], head: str) -> bool:
         """Whether constants that `node` applies differ along the channels alone."""
@@ -364,12 +374,19 @@ class Estimator:
         return number / math.ceil(number / threads)
 
     def _efficiency(self, node: Node) -> float:
-        """The part of the peak that an operator with thin groups of channels reaches."""
+        """The part of the peak that an operator with few channels, or thin groups, reaches."""
         group = node.attributes.get("group")
         if group is None or len(node.inputs) < 2:
             return 1.0
-        weight = [self._int(size) for size in node.inputs[1].shape]
         groups = self._int(group) if isinstance(group, int) else 1
+        filled = self.layouts.filled(node)
+        if groups == 1 and self.layouts.is_blocked(node):
+            return filled
+        return filled * self._reached(node, groups)
+
+    def _reached(self, node: Node, groups: int) -> float:
+        """The part of the peak that an operator reaches where it has few channels."""
+        weight = [self._int(size) for size in node.inputs[1].shape]
         inner, outer = max(1, weight[1]), max(1, weight[0] // groups)
         full = self.target.full_channels
         # Of one group, how many channels are read makes no difference: 3 are as good as 64.

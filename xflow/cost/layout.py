@@ -104,6 +104,18 @@ class LayoutModel:
         blocks = 1 if node.inputs[1].shape[1] == 1 else layout.blocks_at_once
         return images * rows * -(-channels // (layout.block * blocks))
 
+    def filled(self, node: Node) -> float:
+        """The part of what a convolution in its layout computes that is channels of the model.
+
+        The rest fills up blocks: of the result always, and of an image that is read in the layout.
+        """
+        layout = self.layout
+        if layout is None or operator_name(node) != "Conv" or not self.is_blocked(node):
+            return 1.0
+        outer, inner = node.inputs[1].shape[:2]
+        read = self.wants_blocks(node) and node.attributes["group"] == 1
+        return _filled(outer, layout) * (_filled(inner, layout) if read else 1.0)
+
     def _gives_blocks(self, node: Node) -> bool:
         """Whether it gives the layout; that is known of its sources."""
         layout = self.layout
@@ -169,6 +181,13 @@ def may_be_blocked(value: Value, layout: Layout) -> bool:
 def fills_blocks(channels: Size, layout: Layout) -> bool:
     """Whether so many channels are known to fill blocks of the layout."""
     return _divides(layout.block, channels)
+
+
+def _filled(channels: Size, layout: Layout) -> float:
+    """The part of the blocks for so many channels that they fill."""
+    if not isinstance(channels, int) or not channels:
+        return 1.0
+    return channels / (-(-channels // layout.block) * layout.block)
 
 
 def _divides(number: int, channels: Size) -> bool:

@@ -1,6 +1,7 @@
 """The machine that the program runs on: its processor's name and its cores."""
 
 import contextlib
+import importlib
 import math
 import os
 import platform
@@ -31,6 +32,15 @@ def usable_cores() -> int:
 def is_x86() -> bool:
     """Return whether the processor is one of those that the target's default numbers are of."""
     return platform.machine().lower() in {"x86_64", "amd64"}
+
+
+def vector_floats() -> int | None:
+    """Return how many numbers of 32 bits an x86 processor's registers hold; None where unknown."""
+    try:  # what numpy found out when it was loaded; its public form is a text for people
+        found = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):
+        return None
+    return (16 if found.get("AVX512F") else 8) if is_x86() else None
 
 
 def _allowed_processors() -> list[int]:

@@ -107,11 +107,11 @@ class Layout:
     enters: frozenset[str] = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"})
     """Operators for which the runtime converts inputs that are not in the layout."""
     stays: frozenset[str] = frozenset(
-        {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Gelu",
+        {"Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Gelu",
          "Add", "Sum", "Mul", "Concat", "BatchNormalization", "Resize"}
     )  # fmt: skip
     """Operators that give the layout if all that they read is in it."""
-    behind: frozenset[str] = frozenset({"LeakyRelu"})
+    behind: frozenset[str] = frozenset({"LeakyRelu", "Clip"})
     """Operators that give the layout as a part of the convolution that they read, and only so."""
     to_last: tuple[int, ...] = (0, 2, 3, 1)
     """The transpose that puts the channels last. A conversion from the layout does it on the way,
@@ -228,8 +228,13 @@ class TargetModel:
         }
     )  # fmt: skip
     """Operators that the runtime fuses into the one before, if no other operator reads that."""
+    bounds: frozenset[str] = frozenset({"Relu", "Clip"})
+    """Operators that take no time where they are fused, however slow they are by themselves."""
     summed: frozenset[tuple[str, str]] = frozenset({("Conv", "Add")})
-    """The fusions whose other operand may also be a computed tensor of the same shape."""
+    """The fusions whose other operand may also be a computed tensor of the same shape.
+
+    If the runtime has a layout of its own, it makes them there alone.
+    """
     channels: Mapping[str, int] = field(
         default_factory=lambda: {"Conv": 1, "MatMul": -1, "Gemm": -1}
     )
@@ -243,6 +248,12 @@ class TargetModel:
     learned from measurements."""
     unknown_size: int = UNKNOWN_SIZE
     """The default value of a symbolic size of the model."""
+
+    def with_block(self, channels: int | None) -> TargetModel:
+        """The same with so many channels in a block of the layout, if that is known."""
+        if self.layout is None or channels is None:
+            return self
+        return replace(self, layout=replace(self.layout, block=channels))
 
     def with_equal_products(self) -> TargetModel:
         """The same where convolutions of pixels and products of matrices are equally fast.

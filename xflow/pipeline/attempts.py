@@ -21,7 +21,7 @@ from xflow.core.size import TooLargeSize
 from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
-from xflow.cost.machine import is_x86
+from xflow.cost.machine import is_x86, vector_floats
 from xflow.cost.measure import Measurer, Setting, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
@@ -363,8 +363,9 @@ class Finder:
     def known_target(self, store: Store) -> tuple[TargetModel, Sequence[str]]:
         """The model of this machine, and warnings; short runs do not measure it first.
 
-        Where it was not measured, that is the default one, of x86 processors. On others it tells
-        nothing of what is faster, a product of matrices or a convolution of one pixel.
+        Where it was not measured, that is the default one, of x86 processors, with the blocks of
+        channels that this one's registers make. On others it tells nothing of what is faster, a
+        product of matrices or a convolution of one pixel.
         """
         run = self.run
         warnings: Sequence[str] = ()
@@ -380,8 +381,9 @@ class Finder:
         if found is not None:
             return found, warnings
         average = TargetModel(threads=run.target.threads)
-        usual = run.target.provider == "cpu" and is_x86()
-        return average if usual else average.with_equal_products(), warnings
+        if run.target.provider == "cpu" and is_x86():
+            return average.with_block(vector_floats()), warnings
+        return average.with_equal_products(), warnings
 
 
 def estimated_then_measured(
