@@ -308,6 +308,46 @@ def test_a_grid_as_large_as_a_rewritten_image_does_not_keep_the_old_one() -> Non
         np.testing.assert_array_equal(run(written, given), run(model, given))
 
 
+def test_sizes_are_read_off_nothing_that_waits_for_them() -> None:
+    """What is expanded as `o` is has the sizes that `o` is looking for, and reads them off it."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1, 1, h, w] x, float[1, 1, 1, 1] u, float[1, 1, 1, 1] v)
+          => (float[1, 1, p, q] o, float[1, 1, p, q] n, float[1, 1, p, q] y)
+        <float[1, 1, 2, 2] k = {1, 2, 3, 4}>
+        { c = Conv<strides = [2, 2], pads = [1, 1, 0, 0]>(x, k) a = Abs(c) b = Abs(a) s = Shape(b)
+          o = Expand(u, s) so = Shape(o) d = Abs(v) e = Abs(d) n = Expand(e, so) y = Neg(b) }""")
+    source = imported(model)
+    doubled = [
+        node.outputs[0]
+        for node in source.graph.nodes
+        if operator_name(node)
+        == operator_name(node.inputs[0].node if node.inputs else node)
+        == "Abs"
+    ]
+    graph = source.graph.replace({value: value.node.inputs[0] for value in doubled})
+    written = ir.to_proto(export_model(source, graph))
+    assert Counter(node.op_type for node in written.graph.node)["Abs"] == 2
+    one = np.full((1, 1, 1, 1), -2, np.float32)
+    for height, width in ((7, 4), (1, 1), (2, 9)):
+        given = {"x": np.ones((1, 1, height, width), np.float32), "u": one, "v": one}
+        for mine, theirs in zip(run_model(written, given), run_model(model, given), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_an_old_network_that_stays_for_its_sizes_is_walked_once() -> None:
+    """It has as many paths as there are subsets of its blocks."""
+    blocks = " ".join(f"a{n} = Abs(t{n}) t{n + 1} = Add(t{n}, a{n})" for n in range(60))
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 6]>
+        g (float[n, s] x) => (float[n, s] y)
+        {{ a = Abs(x) t0 = Abs(a) {blocks} sizes = Shape(t60) t = Transpose(t60)
+           r = Reshape(t, sizes) y = Neg(r) }}""")
+    source = imported(model)
+    twice = next(n.outputs[0] for n in source.graph.nodes if n.inputs and not n.inputs[0].is_leaf)
+    graph = source.graph.replace({twice: twice.node.inputs[0]})
+    assert len(graph.nodes) < len(source.graph.nodes)
+    assert ir.to_proto(export_model(source, graph)).graph.node
+
+
 def test_quotients_of_sizes_are_rounded_down() -> None:
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
         g (float[h] x) => (float[h] y) <float[1] c = {3}> { y = Mul(x, c) }""")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from xflow.onnx.freeze import CONSTANTS
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
 from xflow.onnx.opset import Raising, current_opset
-from xflow.onnx.sizes import WITH_INTEGERS, Dimensions, SizeWriter
+from xflow.onnx.sizes import WITH_INTEGERS, Dimensions, Places, SizeWriter, places
 from xflow.onnx.types import UNKNOWN
 from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 
@@ -132,10 +133,10 @@ class _ModelWriter(Writer):
         """The place in the model of the node that a copy was made from."""
         self.given = [imported.values[given] for given in self.source.inputs]
         self.graph = graph
-        self.dimensions = Dimensions(self.given)
+        self.places_of_inputs = places(self.given)
         self.size_writer = SizeWriter(self)
         self.read_beside: dict[Value, list[Node]] = {}
-        """The nodes that are written with sizes of a value of the graph, beside their inputs."""
+        """The nodes that are written with sizes of a value, beside their inputs."""
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
         self.inherited: set[ir.Node] = set()
@@ -144,6 +145,7 @@ class _ModelWriter(Writer):
         self.gone = set(imported.graph.nodes) - self.present
         """What the rewritten graph does not compute any more."""
         self.remains: dict[Value, bool] = {}
+        self.read_at_hand()
 
     def plan(self, value: Value) -> Plan:
         origin = self.imported.origin.get(value)
@@ -171,8 +173,8 @@ class _ModelWriter(Writer):
     def plan_computed(self, value: Value) -> Plan | None:
         """How to write a node with sizes that the model computes somewhere.
 
-        Or of which each follows from the dimensions of the model's inputs, or else of what the node
-        is computed from anyway. None where numbers say it as well, or they do not.
+        Or of which each follows from the dimensions of what is computed anyway. None where numbers
+        say it as well, or they do not.
         """
         op = value.node.op
         if not isinstance(op, Operator) or not op.computed:
@@ -183,15 +185,16 @@ class _ModelWriter(Writer):
             return None
         ((name, position),) = op.computed.items()
         sizes = value.node.attributes[name]
-        places = (v for v, array in self.imported.computed.items() if _is(array, sizes))
-        known = [self.imported.values[place] for place in places]
+        vectors = (v for v, array in self.imported.computed.items() if _is(array, sizes))
+        known = [self.imported.values[vector] for vector in vectors]
         sources = [source for source in known if source.type.dtype == "INT64"]
         if position != len(value.node.inputs):
             return None
         call = op.with_computed(value.node.attributes, self.opsets[op.domain])
         if call is None:
             return None
-        at_hand = next(filter(self.is_at_hand, sources), None)
+        usable = (v for v in filter(self.is_at_hand, sources) if self.is_before(v, value.node))
+        at_hand = next(usable, None)
         told = None if at_hand is not None else self.told(sizes, value.node)
         if told is not None:
             self.read_for(value.node, told.read)
@@ -207,45 +210,75 @@ class _ModelWriter(Writer):
     def told(self, sizes: Attribute, node: Node) -> _Told | None:
         """Sizes of a node that follow from dimensions, if they can be written.
 
-        From those of the model's inputs, or else of what the graph computes anyway, and not from
-        the node.
+        From those of the model's inputs, or else of any value of the graph that is not computed
+        from the node. What is not in the graph has the inputs alone.
         """
         opset = self.opsets.get("", 0)
         if opset < WITH_INTEGERS:
             return None
-        found = self.dimensions.tell(sizes)
-        if found is not None:
-            return _Told(found, self.dimensions)
-        if node not in self.present:
-            return None
-        behind = self.behind(node)
-        others = (value for value in self.computed_anyway if value.node not in behind)
-        dimensions = Dimensions([*self.given, *others], opset)
-        found = dimensions.tell(sizes)
-        return None if found is None else _Told(found, dimensions)
+        known = [Dimensions(self.places_of_inputs)]
+        if node in self.present and Dimensions(self.places, opset).tell(sizes) is not None:
+            known.append(Dimensions(self.places, opset, self.behind(node)))
+        for dimensions in known:
+            found = dimensions.tell(sizes)
+            if found is not None:
+                return _Told(found, dimensions)
+        return None
 
     @cached_property
-    def computed_anyway(self) -> list[Value]:
-        """The values of the graph, those first whose sizes are read at no cost.
+    def places(self) -> Places:
+        """The dimensions of the model's inputs, and of what the graph computes anyway.
 
-        A value that one operator reads alone may be fused with it, unless its sizes are read.
+        First those that are read at no cost: a value that one operator reads alone may be fused
+        with it, unless its sizes are read, and one that nobody reads may not be computed.
         """
+        readers = Counter(self.graph.outputs)
+        for value, nodes in self.graph.users.items():
+            readers[value] += len(nodes)
         values = (value for node in self.graph.nodes for value in node.outputs)
-        found = [value for value in values if not value.is_constant]
-        return sorted(found, key=lambda value: len(self.graph.users.get(value, ())) == 1)
+        found = [value for value in values if not value.is_constant and readers[value]]
+        return places([*self.given, *sorted(found, key=lambda value: readers[value] == 1)])
 
     def read_for(self, node: Node, values: Iterable[Value]) -> None:
-        """Keep in mind that a node is written with such values, which are none of its inputs."""
+        """Keep in mind that a node is written with such values beside its inputs."""
+        for value in self.under(values):
+            self.read_beside.setdefault(value, []).append(node)
+
+    def under(self, values: Iterable[Value]) -> set[Value]:
+        """Values, and what those that are not in the graph are computed from, up to the graph."""
+        found: set[Value] = set()
         stack = list(values)
         while stack:
             value = stack.pop()
-            if value.node in self.present:
-                self.read_beside.setdefault(value, []).append(node)
-            else:
-                stack.extend(value.node.inputs)
+            if value not in found:
+                found.add(value)
+                if value.node not in self.present:
+                    stack.extend(value.node.inputs)
+        return found
+
+    def is_before(self, value: Value, node: Node) -> bool:
+        """Whether a value can be computed without a node of the graph."""
+        return {each.node for each in self.under([value])}.isdisjoint(self.behind(node))
+
+    def read_at_hand(self) -> None:
+        """Keep in mind which sizes the nodes of the graph are written with that are at hand."""
+        for node in self.graph.nodes:
+            source = self.source_of(node)
+            sought = () if source is None else self._sought(source).values()
+            known = (self.imported.values[value] for value in sought)
+            self.read_for(node, filter(self.is_at_hand, known))
+
+    def source_of(self, node: Node) -> ir.Node | None:
+        """The node of the model that a node of the graph is, or is made of; None for a new one."""
+        known = self.parents.get(node, node)
+        origin = self.imported.origin.get(known.outputs[0]) if known.outputs else None
+        return None if origin is None else origin.producer()
 
     def behind(self, node: Node) -> set[Node]:
-        """A node of the graph and all that is computed from it, be it for its sizes alone."""
+        """A node of the graph and all that is computed from it, be it for its sizes alone.
+
+        As far as it is known by now what nodes are written with.
+        """
         found: set[Node] = set()
         stack = [node]
         while stack:
@@ -280,13 +313,15 @@ class _ModelWriter(Writer):
             stack.pop()
         return self.remains[value]
 
-    def counted(self, node: Node, source: ir.Node) -> Mapping[int, _Told]:
+    def counted(self, node: Node, source: ir.Node, written: Container[int]) -> Mapping[int, _Told]:
         """The parameters of a copy that are read off dimensions, as nobody needs them any more.
 
-        By their positions. They are vectors of sizes.
+        By their positions, less those that are `written`. They are vectors of sizes.
         """
         found: dict[int, _Told] = {}
         for position, value in self._sought(source).items():
+            if position in written:
+                continue
             array, known = self.imported.computed[value], self.imported.values[value]
             if array.ndim != 1 or known.type.dtype != "INT64" or self.is_at_hand(known):
                 continue
@@ -311,7 +346,7 @@ class _ModelWriter(Writer):
         counted: Mapping[int, _Told] = {}
         if positions is not None:
             written = self._written(node, source)
-            counted = self.counted(node, source)
+            counted = self.counted(node, source, written)
             parameters = [
                 self.imported.values[value]
                 for position, value in enumerate(source.inputs)

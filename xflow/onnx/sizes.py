@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
 
-from xflow.core.node import Value
+from xflow.core.node import Node, Value
 from xflow.core.registry import Attribute
 from xflow.core.size import Atom, Expr, Quotient, Size, atom_size
 from xflow.onnx.writer import Writer, attribute
@@ -23,100 +23,119 @@ STEPS = 24
 """Most operators that are written for one size."""
 DIVIDING = 3
 """How many of them a quotient takes."""
+LARGEST = 2**63 - 1
+
+Places: TypeAlias = Mapping[Size, Sequence[tuple[Value, int]]]
+"""For each size the dimensions that have it: values and their axes."""
+
+
+def places(values: Iterable[Value]) -> Places:
+    """The dimensions of values, by their sizes."""
+    found: dict[Size, list[tuple[Value, int]]] = {}
+    for value in values:
+        for axis, size in enumerate(value.shape):
+            found.setdefault(size, []).append((value, axis))
+    return found
 
 
 class Dimensions:
     """What the dimensions of some values tell: each size that one has, and what follows from them.
 
     Those are polynomials, and floors of quotients by numbers where the `opset` has remainders. Of
-    values with the same size, the first one tells it.
+    several places of a size the first one tells it, but for those in values of nodes `without`.
     """
 
-    def __init__(self, values: Iterable[Value], opset: int = 0) -> None:
+    def __init__(
+        self, known: Places, opset: int = 0, without: Container[Node] = frozenset()
+    ) -> None:
+        self._known = known
         self._divides = opset >= WITH_REMAINDERS
-        self._places: dict[Size, tuple[Value, int]] = {}
-        for value in values:
-            for axis, size in enumerate(value.shape):
-                self._places.setdefault(size, (value, axis))
+        self._without = without
 
     def tell(self, sizes: Attribute) -> tuple[Size, ...] | None:
         """The sizes of a vector, if each is a number or follows from these dimensions."""
         if not isinstance(sizes, tuple):
             return None
-        found = [size for size in sizes if isinstance(size, int) or self._follows(size)]
+        found = [
+            size
+            for size in sizes
+            if isinstance(size, int | Expr) and self._way_to(size) is not None
+        ]
         return tuple(found) if len(found) == len(sizes) else None
 
     def read(self, sizes: Iterable[Size]) -> list[Value]:
         """The values whose dimensions are read for sizes that follow from them."""
-        parts = (self._parts(size) for size in sizes)
-        return [self._places[part][0] for found in parts for part in found or ()]
+        ways = map(self._way_to, sizes)
+        return [value for way in ways if way is not None for value in way[1]]
 
     def place(self, size: Size) -> tuple[Value, int] | None:
         """The value and the axis that have a size; None where it has to be computed."""
-        return self._places.get(size)
+        known = self._known.get(size, ())
+        return next((place for place in known if place[0].node not in self._without), None)
 
-    def _follows(self, size: object) -> bool:
-        if not isinstance(size, Expr):
-            return False
-        parts = self._parts(size)
-        return parts is not None and self._steps(size) <= STEPS
+    def _way_to(self, size: Size) -> tuple[int, list[Value]] | None:
+        """How many operators are written for a size, about, and the values that they read.
 
-    def _parts(self, size: Size) -> list[Size] | None:
-        """The sizes with a place that a size is computed from; None where they do not tell it."""
+        None where these dimensions do not tell it, or not in `STEPS`.
+        """
         if isinstance(size, int):
-            return []
-        if size in self._places:
-            return [size]
-        found: list[Size] = []
-        for atom in (atom for monomial, _ in size.terms for atom in monomial):
-            part = atom_size(atom)
-            parts = [part] if part in self._places else self._parts_of_quotient(atom)
-            if parts is None:
-                return None
-            found += parts
-        return found
+            return (0, []) if abs(size) <= LARGEST else None
+        if (place := self.place(size)) is not None:
+            return 1, [place[0]]
+        steps = 0
+        read: list[Value] = []
+        for monomial, factor in size.terms:
+            steps += len(monomial) + (factor != 1)
+            ways = [self._way_to(factor), *map(self._way_to_atom, monomial)]
+            for way in ways:
+                if way is None:
+                    return None
+                steps += way[0]
+                read += way[1]
+        return (steps, read) if steps <= STEPS else None
 
-    def _parts_of_quotient(self, atom: Atom) -> list[Size] | None:
-        return self._parts(atom.numerator) if self._divides and is_by_number(atom) else None
-
-    def _steps(self, size: Size) -> int:
-        """How many operators are written for a size, about."""
-        if isinstance(size, int) or size in self._places:
-            return 1
-        steps = sum(len(monomial) + (factor != 1) for monomial, factor in size.terms)
-        for atom in (atom for monomial, _ in size.terms for atom in monomial):
-            if isinstance(atom, Quotient) and atom_size(atom) not in self._places:
-                steps += DIVIDING + self._steps(atom.numerator)
-        return steps
+    def _way_to_atom(self, atom: Atom) -> tuple[int, list[Value]] | None:
+        if (place := self.place(atom_size(atom))) is not None:
+            return 0, [place[0]]
+        if not self._divides or not is_by_number(atom):
+            return None
+        way = self._way_to(atom.numerator)
+        return None if way is None else (way[0] + DIVIDING, way[1])
 
 
 def is_by_number(atom: Atom) -> TypeGuard[Quotient]:
     """Whether an atom is the floor of a quotient by a positive number."""
-    return isinstance(atom, Quotient) and isinstance(atom.denominator, int) and atom.denominator > 0
+    if not isinstance(atom, Quotient) or not isinstance(atom.denominator, int):
+        return False
+    return 0 < atom.denominator <= LARGEST
 
 
 class SizeWriter:
-    """Writes vectors of sizes that follow from dimensions, each size once."""
+    """Writes vectors of sizes that follow from dimensions: each vector and each size once."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._written: dict[Size, ir.Value] = {}
+        self._sizes: dict[Size, ir.Value] = {}
+        self._vectors: dict[tuple[Size, ...], ir.Value] = {}
 
-    def vector(self, sizes: Sequence[Size], dimensions: Dimensions) -> ir.Value:
-        """Write a vector of several sizes, or find what was written for the same ones."""
-        parts = [self._one(size, dimensions) for size in sizes]
-        return self._writer.put_integers("Concat", parts, [attribute("axis", 0)], len(parts))
+    def vector(self, sizes: tuple[Size, ...], dimensions: Dimensions) -> ir.Value:
+        """Write a vector of several sizes."""
+        if sizes not in self._vectors:
+            parts = [self._one(size, dimensions) for size in sizes]
+            joined = self._writer.put_integers("Concat", parts, [attribute("axis", 0)], len(parts))
+            self._vectors[sizes] = joined
+        return self._vectors[sizes]
 
     def _one(self, size: Size, dimensions: Dimensions) -> ir.Value:
         """Write a vector of one size."""
         if isinstance(size, int):
             return self._writer.parameter(np.asarray([size], np.int64), "xflow_size")
-        if size not in self._written:
+        if size not in self._sizes:
             place = dimensions.place(size)
-            self._written[size] = (
+            self._sizes[size] = (
                 self._computed(size, dimensions) if place is None else self._shape(*place)
             )
-        return self._written[size]
+        return self._sizes[size]
 
     def _shape(self, value: Value, axis: int) -> ir.Value:
         writer, source = self._writer, self._writer.made[value]
@@ -128,23 +147,27 @@ class SizeWriter:
         return writer.put_integers("Gather", [whole, place], [attribute("axis", 0)], 1)
 
     def _computed(self, size: Expr, dimensions: Dimensions) -> ir.Value:
-        if size.terms == atom_size(size.terms[0][0][0]).terms:
-            return self._floor(size.terms[0][0][0], dimensions)
         terms = []
         for monomial, factor in size.terms:
-            factors = [self._one(atom_size(atom), dimensions) for atom in monomial]
+            factors = [self._atom(atom, dimensions) for atom in monomial]
             if factor != 1 or not factors:
                 factors.append(self._one(factor, dimensions))
             terms.append(self._joined("Mul", factors))
         return self._joined("Add", terms)
 
-    def _floor(self, atom: Atom, dimensions: Dimensions) -> ir.Value:
-        """Write the floor of a quotient: ONNX's Div cuts off towards 0, so less the remainder."""
+    def _atom(self, atom: Atom, dimensions: Dimensions) -> ir.Value:
+        """Write an atom: read off a dimension, or the floor of a quotient."""
+        size = atom_size(atom)
+        if size in self._sizes or dimensions.place(size) is not None:
+            return self._one(size, dimensions)
         assert is_by_number(atom)
         numerator = self._one(atom.numerator, dimensions)
         denominator = self._one(atom.denominator, dimensions)
+        # ONNX's Div cuts off towards 0, so the remainder is taken away before.
         remainder = self._joined("Mod", [numerator, denominator])
-        return self._joined("Div", [self._joined("Sub", [numerator, remainder]), denominator])
+        exact = self._joined("Sub", [numerator, remainder])
+        self._sizes[size] = self._joined("Div", [exact, denominator])
+        return self._sizes[size]
 
     def _joined(self, op_type: str, parts: Sequence[ir.Value]) -> ir.Value:
         first, *others = parts

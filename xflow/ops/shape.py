@@ -86,6 +86,10 @@ class Transpose(Movement):
         return [arrays[0].transpose(integers(attributes, "perm"))]
 
 
+ALLOWZERO_SINCE = 14
+"""The first opset in which a 0 in a target can be a size."""
+
+
 @register
 class Reshape(Movement):
     """The same elements in the same order under another shape, given in explicit sizes."""
@@ -107,6 +111,11 @@ class Reshape(Movement):
         Example(((1, 4),), {"shape": (2, 1, 2)}),
         Example(((2, 0),), {"shape": (0, 3)}),
     )
+
+    def with_computed(self, attributes: Attributes, opset: int) -> OnnxCall | None:
+        # What is computed are sizes: 0 is one of them, and not that of the input there.
+        plain = {"allowzero": 1} if opset >= ALLOWZERO_SINCE else {}
+        return OnnxCall("Reshape", opset, "", plain)
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         result = sizes(attributes, "shape")
@@ -180,7 +189,7 @@ class Reshape(Movement):
         ]
         plain: dict[str, int] = {}
         if any(n == 0 and source[axis : axis + 1] != (0,) for axis, n in enumerate(target)):
-            if opset < 14 or not is_concrete(attributes):
+            if opset < ALLOWZERO_SINCE or not is_concrete(attributes):
                 return None
             plain["allowzero"] = 1
         if written.count(-1) > 1:
