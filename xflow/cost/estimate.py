@@ -214,6 +214,8 @@ class Estimator:
                 continue
             head, reached = chains[value]
             stage = self.target.fused.get(head, {}).get(name)
+            if stage is None and self.layouts.is_blocked(node):
+                stage = self.target.fused_in_layout.get(head, {}).get(name)
             if stage is None:
                 continue
             others = [v for i, v in enumerate(node.inputs) if i != position]

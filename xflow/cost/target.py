@@ -228,6 +228,14 @@ class TargetModel:
         }
     )  # fmt: skip
     """Operators that the runtime fuses into the one before, if no other operator reads that."""
+    fused_in_layout: Mapping[str, Mapping[str, Stage]] = field(
+        default_factory=lambda: {
+            "BatchNormalization": dict.fromkeys(
+                ("Relu", "Sigmoid", "Tanh", "HardSigmoid"), Stage.ACTIVATION
+            )
+        }
+    )
+    """The same in the layout of images alone, where a normalization is a convolution."""
     bounds: frozenset[str] = frozenset({"Relu", "Clip"})
     """Operators that take no time where they are fused, however slow they are by themselves."""
     summed: frozenset[tuple[str, str]] = frozenset({("Conv", "Add")})

@@ -14,13 +14,21 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.core.progress import Progress
 from xflow.core.registry import Operator
 from xflow.cost.calibration import peak_probes, probes
-from xflow.cost.calibration.numbers import ALIKE, BLOCKS, default_of, is_sane, with_numbers
+from xflow.cost.calibration.numbers import (
+    ALIKE,
+    BLOCKS,
+    default_of,
+    is_alike,
+    is_sane,
+    with_numbers,
+)
 from xflow.cost.calibration.probes import Constants, Probe
 from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
@@ -152,6 +160,10 @@ class _Calibrator:
         self.reference = probes.reference(self.constants)
         self.nothing = probes.nothing(self.constants)
         self.timings: dict[Graph, _Took | Failed] = {}
+        self.scale = 0.0
+        """The seconds of the first reference."""
+        self.batch_s = 0.0
+        """Seconds of running for a batch of models."""
         self.numbers: dict[str, Number] = {}
 
     def run(self) -> Calibration:
@@ -173,10 +185,8 @@ class _Calibrator:
             self.set(probe.name, [self.took(probe, per=_count)])
         self.overhead = self.value("overhead")
         self.set("bandwidth", [self.bandwidth(elementwise)])
-        for name, group in _by_name(moved).items():
-            self.set(name, [self.slowness(probe) for probe in group])
-        for name, group in _by_name(peaks).items():
-            self.set(name, [self.rate(probe, _flops) for probe in group])
+        self.set_alike(moved, self.slowness, 1.0)
+        self.set_alike(peaks, partial(self.rate, measure=_flops), None)
         if is_cpu:
             self.set_layout(layouts)
         else:  # the runtime's layout is one of its kernels for processors
@@ -192,16 +202,50 @@ class _Calibrator:
             if len(batches[-1]) + len(graphs) > BATCH:
                 batches.append([])
             batches[-1] += graphs
-        scale = 0.0
+        self.batch_s = self.batch_s or self.seconds / len(batches)
         for number, graphs in enumerate(batches):
             self.progress("calibrate", {"part": number + 1, "of": len(batches)})
-            timed = self.time_together([self.reference, *graphs], self.seconds / len(batches))
+            timed = self.time_together([self.reference, *graphs], self.batch_s)
             reference = timed[self.reference]
             if isinstance(reference, Timing):
-                scale = scale or reference.median
+                self.scale = self.scale or reference.median
             for graph, timing in timed.items():
                 if not isinstance(self.timings.get(graph), _Took):
-                    self.timings[graph] = _took(timing, reference, scale)
+                    self.timings[graph] = _took(timing, reference, self.scale)
+
+    def set_alike(
+        self,
+        wanted: Sequence[Probe],
+        value: Callable[[Probe], float | Failed],
+        usual: float | None,
+    ) -> None:
+        """Set numbers that are about `usual` times their defaults on most machines.
+
+        None: as many times as the one in the middle. Those that are not are timed once more, and
+        of both values the one that is nearer is believed: what else has the memory for a tenth of a
+        second makes a number or two wrong each time on a shared machine, and each time others.
+        """
+        for name, group in _by_name(wanted).items():
+            self.set(name, list(map(value, group)))
+        numbers = [self.numbers[name] for name in _by_name(wanted)]
+        factors = [each.measured / each.default for each in numbers if each.measured is not None]
+        factor = usual or (statistics.median(factors) if factors else 1.0)
+        odd = {each.name for each in numbers if not _is_usual(each, factor)}
+        doubtful = [probe for probe in wanted if probe.name in odd]
+        if not doubtful:
+            return
+        first, self.timings = self.timings, {}
+        self.time(doubtful)
+        for name, group in _by_name(doubtful).items():
+            before = self.numbers[name]
+            self.set(name, list(map(value, group)))
+            if self.numbers[name].measured is None:
+                reason = f"not confirmed: {self.numbers[name].reason}"
+                self.numbers[name] = replace(self.numbers[name], reason=reason)
+            self.numbers[name] = min(
+                before, self.numbers[name], key=lambda number: _surprise(number, factor)
+            )
+        self.timings = first
 
     def time_together(
         self, graphs: Sequence[Graph], seconds: float
@@ -347,6 +391,18 @@ def _took(timing: Timing | Failed, reference: Timing | Failed, scale: float) -> 
     factor = scale / reference.median
     error = timing.spread * timing.median / math.sqrt(len(timing.samples))
     return _Took(timing.median * factor, error * factor)
+
+
+def _is_usual(number: Number, factor: float) -> bool:
+    """Whether a number is about so many times its default."""
+    return number.measured is None or is_alike(factor * number.default, number.measured)
+
+
+def _surprise(number: Number, factor: float) -> float:
+    """How far a number is from so many times its default, as the logarithm of a quotient."""
+    if number.measured is None:
+        return 0.0
+    return abs(math.log(number.measured / (factor * number.default)))
 
 
 def _by_name(probes: Iterable[Probe]) -> dict[str, list[Probe]]:

@@ -46,7 +46,7 @@ def with_numbers(target: TargetModel, numbers: Mapping[str, float]) -> TargetMod
         field, _, key = name.partition(".")
         if field == "layout":
             layout[key] = value
-        elif field == "slow" and 1 / ALIKE < value / default_of(target, name) < ALIKE:
+        elif field == "slow" and is_alike(default_of(target, name), value):
             continue
         elif key:
             changes.setdefault(field, dict(getattr(target, field)))[key] = value
@@ -70,6 +70,11 @@ def _with_layout(layout: Layout | None, numbers: Mapping[str, float]) -> Layout 
         reorder=numbers.get("reorder", layout.reorder),
         outside={**layout.outside, **outside},
     )
+
+
+def is_alike(default: float, value: float) -> bool:
+    """Whether a kernel counts as no slower and no faster than by default."""
+    return 1 / ALIKE < value / default < ALIKE
 
 
 def is_sane(name: str, value: float) -> bool:
