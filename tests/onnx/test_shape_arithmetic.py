@@ -334,6 +334,26 @@ def test_sizes_are_read_off_nothing_that_waits_for_them() -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
+def test_sizes_are_read_off_constants_that_are_made_at_run_time() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1, 1, h, w] x) => (float[p, q] y)
+        <float[1, 1, 1, 1] k = {2}, float zero = {0}, float one = {1}, int64[1] three = {3},
+         int64[1] axis = {0}, int64 two = {2}, int64[2] column = {-1, 1}>
+        { a = Abs(x) b = Abs(a) c = Conv<strides = [1, 2]>(b, k) s = Shape(c)
+          n = Gather<axis = 0>(s, two) f = Cast<to = 1>(n) r2 = Range(zero, f, one)
+          t0 = Squeeze(three, axis) t1 = Cast<to = 1>(t0) r1 = Range(zero, t1, one)
+          n1 = Shape(r1) n2 = Shape(r2) t = Concat<axis = 0>(n1, n2) u = Reshape(r1, column)
+          e = Expand(u, t) y = Add(e, r2) }""")
+    source = imported(model)
+    first = next(n.outputs[0] for n in source.graph.nodes if operator_name(n) == "Abs")
+    (second,) = (n.outputs[0] for n in source.graph.users[first])
+    written = ir.to_proto(export_model(source, source.graph.replace({second: first})))
+    counts = Counter(node.op_type for node in written.graph.node)
+    assert (counts["Conv"], counts["Abs"], counts["Range"]) == (1, 1, 2)
+    given = {"x": np.ones((1, 1, 5, 4), np.float32)}
+    np.testing.assert_array_equal(run(written, given), run(model, given))
+
+
 def test_an_old_network_that_stays_for_its_sizes_is_walked_once() -> None:
     """It has as many paths as there are subsets of its blocks."""
     blocks = " ".join(f"a{n} = Abs(t{n}) t{n + 1} = Add(t{n}, a{n})" for n in range(60))

@@ -236,7 +236,7 @@ class _ModelWriter(Writer):
         for value, nodes in self.graph.users.items():
             readers[value] += len(nodes)
         values = (value for node in self.graph.nodes for value in node.outputs)
-        found = [value for value in values if not value.is_constant and readers[value]]
+        found = [value for value in values if readers[value] and not _is_concrete_constant(value)]
         return places([*self.given, *sorted(found, key=lambda value: readers[value] == 1)])
 
     def read_for(self, node: Node, values: Iterable[Value]) -> None:
@@ -519,6 +519,11 @@ class _ModelWriter(Writer):
 
     def dimension(self, size: Size) -> int | str | None:
         return self.imported.names.dimension(size)
+
+
+def _is_concrete_constant(value: Value) -> bool:
+    """Whether a value is a constant whose sizes are numbers, which nobody has to read off it."""
+    return value.is_constant and all(isinstance(size, int) for size in value.shape)
 
 
 def _is(array: Array, sizes: Attribute) -> bool:
