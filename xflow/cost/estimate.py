@@ -222,12 +222,12 @@ class Estimator:
             if not all(v.is_constant for v in others):
                 if (head, name) not in self.target.summed:
                     continue
-                if any(v.shape != value.shape for v in others) or not self._in_layout(node):
+                if any(v.shape != value.shape for v in others):
                     continue
                 stage = Stage.SUM
             elif stage == Stage.WEIGHTS and not self._suits_weights(node, others, head):
                 continue
-            if reached == Stage.SUM and not self._in_layout(node):
+            if Stage.SUM in (stage, reached) and not self._in_layout(node):
                 continue
             if stage > reached or stage == reached == Stage.WEIGHTS:
                 return head, stage

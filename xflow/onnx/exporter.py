@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +22,7 @@ from xflow.onnx.freeze import CONSTANTS
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
 from xflow.onnx.opset import Raising, current_opset
-from xflow.onnx.sizes import WITH_INTEGERS, Dimensions, Places, SizeWriter, places
+from xflow.onnx.sizes import WITH_INTEGERS, Dimensions, Places, SizeWriter, Told, places
 from xflow.onnx.types import UNKNOWN
 from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 
@@ -95,19 +94,6 @@ def _ir_version(source: ir.Model, opsets: Mapping[str, int]) -> int:
     return max(source.ir_version, int(onnx.helper.find_min_ir_version_for(own)))
 
 
-@dataclass(frozen=True)
-class _Told:
-    """A vector of sizes that follow from dimensions."""
-
-    sizes: tuple[Size, ...]
-    dimensions: Dimensions
-
-    @property
-    def read(self) -> list[Value]:
-        """The values whose dimensions tell them."""
-        return self.dimensions.read(self.sizes)
-
-
 class _ModelWriter(Writer):
     """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
 
@@ -135,7 +121,7 @@ class _ModelWriter(Writer):
         self.graph = graph
         self.places_of_inputs = places(self.given)
         self.size_writer = SizeWriter(self)
-        self.read_beside: dict[Value, list[Node]] = {}
+        self.read_beside: dict[Value, set[Node]] = {}
         """The nodes that are written with sizes of a value, beside their inputs."""
         self.copies: dict[ir.Value, ir.Value] = {}
         """Leaves of the model and their copies."""
@@ -196,18 +182,18 @@ class _ModelWriter(Writer):
         usable = (v for v in filter(self.is_at_hand, sources) if self.is_before(v, value.node))
         at_hand = next(usable, None)
         told = None if at_hand is not None else self.told(sizes, value.node)
-        if told is not None:
-            self.read_for(value.node, told.read)
-            inputs = (*value.node.inputs, *told.read)
-            return Plan(inputs, lambda: self.put_call(value.node, call, self.sized(told)))
-        if not sources:
+        if told is None and not sources:
             return None
-        source = at_hand or sources[0]
-        self.read_for(value.node, [source])
-        inputs = (*value.node.inputs, source)
-        return Plan(inputs, lambda: self.put_call(value.node, call, source))
+        beside = (at_hand or sources[0],) if told is None else told.read
+        self.read_for(value.node, beside)
 
-    def told(self, sizes: Attribute, node: Node) -> _Told | None:
+        def build() -> None:
+            computed = beside[0] if told is None else self.size_writer.vector(told)
+            self.put_call(value.node, call, computed)
+
+        return Plan((*value.node.inputs, *beside), build)
+
+    def told(self, sizes: Attribute, node: Node) -> Told | None:
         """Sizes of a node that follow from dimensions, if they can be written.
 
         From those of the model's inputs, or else of any value of the graph that is not computed
@@ -216,14 +202,10 @@ class _ModelWriter(Writer):
         opset = self.opsets.get("", 0)
         if opset < WITH_INTEGERS:
             return None
-        known = [Dimensions(self.places_of_inputs)]
-        if node in self.present and Dimensions(self.places, opset).tell(sizes) is not None:
-            known.append(Dimensions(self.places, opset, self.behind(node)))
-        for dimensions in known:
-            found = dimensions.tell(sizes)
-            if found is not None:
-                return _Told(found, dimensions)
-        return None
+        found = Dimensions(self.places_of_inputs).tell(sizes)
+        if found is None and node in self.present and Dimensions(self.places, opset).tell(sizes):
+            found = Dimensions(self.places, opset, self.behind(node)).tell(sizes)
+        return found
 
     @cached_property
     def places(self) -> Places:
@@ -242,7 +224,7 @@ class _ModelWriter(Writer):
     def read_for(self, node: Node, values: Iterable[Value]) -> None:
         """Keep in mind that a node is written with such values beside its inputs."""
         for value in self.under(values):
-            self.read_beside.setdefault(value, []).append(node)
+            self.read_beside.setdefault(value, set()).add(node)
 
     def under(self, values: Iterable[Value]) -> set[Value]:
         """Values, and what those that are not in the graph are computed from, up to the graph."""
@@ -290,10 +272,6 @@ class _ModelWriter(Writer):
                     stack.extend(self.read_beside.get(value, ()))
         return found
 
-    def sized(self, told: _Told) -> ir.Value:
-        """Write a vector of sizes that follow from dimensions."""
-        return self.size_writer.vector(told.sizes, told.dimensions)
-
     def is_at_hand(self, value: Value) -> bool:
         """Whether a value is computed from what the rewritten graph computes anyway.
 
@@ -313,12 +291,12 @@ class _ModelWriter(Writer):
             stack.pop()
         return self.remains[value]
 
-    def counted(self, node: Node, source: ir.Node, written: Container[int]) -> Mapping[int, _Told]:
+    def counted(self, node: Node, source: ir.Node, written: Container[int]) -> Mapping[int, Told]:
         """The parameters of a copy that are read off dimensions, as nobody needs them any more.
 
         By their positions, less those that are `written`. They are vectors of sizes.
         """
-        found: dict[int, _Told] = {}
+        found: dict[int, Told] = {}
         for position, value in self._sought(source).items():
             if position in written:
                 continue
@@ -343,7 +321,7 @@ class _ModelWriter(Writer):
         positions = self.imported.positions.get(source)
         parameters: list[Value] = []
         written: Mapping[int, Array] = {}
-        counted: Mapping[int, _Told] = {}
+        counted: Mapping[int, Told] = {}
         if positions is not None:
             written = self._written(node, source)
             counted = self.counted(node, source, written)
@@ -397,7 +375,7 @@ class _ModelWriter(Writer):
         source: ir.Node,
         inherit: bool,
         written: Mapping[int, Array],
-        counted: Mapping[int, _Told],
+        counted: Mapping[int, Told],
     ) -> None:
         """Write `node` as a copy of `source`; if it `inherits`, under its names, once.
 
@@ -421,7 +399,7 @@ class _ModelWriter(Writer):
             elif position in written:
                 inputs.append(self.parameter(written[position], f"{value.name}_written"))
             elif position in counted:
-                inputs.append(self.sized(counted[position]))
+                inputs.append(self.size_writer.vector(counted[position]))
             elif self._is_folded(value):
                 array = np.asarray(self.imported.known[value])
                 inputs.append(self.parameter(array, value.name or "parameter"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
 import numpy as np
@@ -11,6 +12,7 @@ import onnx_ir as ir
 from xflow.core.node import Node, Value
 from xflow.core.registry import Attribute
 from xflow.core.size import Atom, Expr, Quotient, Size, atom_size
+from xflow.core.sorts import integer_range
 from xflow.onnx.writer import Writer, attribute
 
 SHAPE_OF_AXES = 15
@@ -23,7 +25,8 @@ STEPS = 24
 """Most operators that are written for one size."""
 DIVIDING = 3
 """How many of them a quotient takes."""
-LARGEST = 2**63 - 1
+LARGEST = integer_range("INT64")[1]
+"""The largest number that can be written."""
 
 Places: TypeAlias = Mapping[Size, Sequence[tuple[Value, int]]]
 """For each size the dimensions that have it: values and their axes."""
@@ -36,6 +39,15 @@ def places(values: Iterable[Value]) -> Places:
         for axis, size in enumerate(value.shape):
             found.setdefault(size, []).append((value, axis))
     return found
+
+
+@dataclass(frozen=True)
+class Told:
+    """A vector of sizes that follow from dimensions, and the values that have these."""
+
+    sizes: tuple[Size, ...]
+    dimensions: Dimensions
+    read: tuple[Value, ...]
 
 
 class Dimensions:
@@ -52,21 +64,18 @@ class Dimensions:
         self._divides = opset >= WITH_REMAINDERS
         self._without = without
 
-    def tell(self, sizes: Attribute) -> tuple[Size, ...] | None:
+    def tell(self, sizes: Attribute) -> Told | None:
         """The sizes of a vector, if each is a number or follows from these dimensions."""
         if not isinstance(sizes, tuple):
             return None
-        found = [
-            size
-            for size in sizes
-            if isinstance(size, int | Expr) and self._way_to(size) is not None
-        ]
-        return tuple(found) if len(found) == len(sizes) else None
-
-    def read(self, sizes: Iterable[Size]) -> list[Value]:
-        """The values whose dimensions are read for sizes that follow from them."""
-        ways = map(self._way_to, sizes)
-        return [value for way in ways if way is not None for value in way[1]]
+        found: list[Size] = []
+        read: list[Value] = []
+        for size in sizes:
+            if not isinstance(size, int | Expr) or (way := self._way_to(size)) is None:
+                return None
+            found.append(size)
+            read += way[1]
+        return Told(tuple(found), self, tuple(read))
 
     def place(self, size: Size) -> tuple[Value, int] | None:
         """The value and the axis that have a size; None where it has to be computed."""
@@ -118,13 +127,13 @@ class SizeWriter:
         self._sizes: dict[Size, ir.Value] = {}
         self._vectors: dict[tuple[Size, ...], ir.Value] = {}
 
-    def vector(self, sizes: tuple[Size, ...], dimensions: Dimensions) -> ir.Value:
+    def vector(self, told: Told) -> ir.Value:
         """Write a vector of several sizes."""
-        if sizes not in self._vectors:
-            parts = [self._one(size, dimensions) for size in sizes]
+        if told.sizes not in self._vectors:
+            parts = [self._one(size, told.dimensions) for size in told.sizes]
             joined = self._writer.put_integers("Concat", parts, [attribute("axis", 0)], len(parts))
-            self._vectors[sizes] = joined
-        return self._vectors[sizes]
+            self._vectors[told.sizes] = joined
+        return self._vectors[told.sizes]
 
     def _one(self, size: Size, dimensions: Dimensions) -> ir.Value:
         """Write a vector of one size."""
