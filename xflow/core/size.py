@@ -515,19 +515,30 @@ def _evaluated(size: Expr, values: Mapping[str, int], tensors: Mapping[str, Any]
     return total
 
 
+def factor_of(size: Size, name: str) -> tuple[Size, Size] | None:
+    """``(factor, rest)`` with ``size = factor * name + rest``, which are without `name`.
+
+    None where it occurs in any other way.
+    """
+    atom = Symbol(name)
+    factor: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, coefficient in _terms(size):
+        others = list(monomial)
+        if atom in others:
+            others.remove(atom)
+        if any(name in free_symbols(_single(other)) for other in others):
+            return None
+        (rest if len(others) == len(monomial) else factor)[tuple(others)] = coefficient
+    return _make(factor), _make(rest)
+
+
 def coefficient_of(size: Size, name: str) -> tuple[int, Size] | None:
     """``(c, rest)`` with ``size = c * name + rest``; None where `name` occurs in any other way."""
-    atom = Symbol(name)
-    coefficient = 0
-    rest: dict[Monomial, int] = {}
-    for monomial, c in _terms(size):
-        if monomial == (atom,):
-            coefficient = c
-        elif any(name in free_symbols(_single(other)) for other in monomial):
-            return None
-        else:
-            rest[monomial] = c
-    return coefficient, _make(rest)
+    found = factor_of(size, name)
+    if found is None or not isinstance(found[0], int):
+        return None
+    return found[0], found[1]
 
 
 def product(sizes: Iterable[Size]) -> Size:

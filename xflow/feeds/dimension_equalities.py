@@ -25,18 +25,23 @@ MASK = re.compile(r"^(decoder_)?(attention|attn)_?mask$", re.IGNORECASE)
 def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
     """The given shapes, and those of inputs whose default sizes would not agree with the others.
 
-    A dimension is tied where an operator requires it to be a sum or product of others, and that of
-    an attention mask where names of inputs tell that there are caches.
+    A dimension is tied where an operator requires it to be a sum or product of others, or some
+    number, and that of an attention mask where names of inputs tell that there are caches.
     Inputs that are given a shape keep it. Raises what `default_shapes` raises.
     """
     proto = interface(imported.model)
     inputs = required_inputs(proto)
-    ties = {**_of_masks(inputs), **_ties(imported, inputs)}
+    fixed = {name: str(size) for name, size in imported.names.fixed.items()}
+    ties = {**_of_masks(inputs), **_ties(imported, inputs), **fixed}
     tied = set()
     for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
             if dim.dim_param in ties and item.name not in shapes:
-                dim.dim_param = ties[dim.dim_param]
+                text = ties[dim.dim_param]
+                if text.isdecimal():
+                    dim.dim_value = int(text)
+                else:
+                    dim.dim_param = text
                 tied.add(item.name)
     if not tied:
         return shapes
