@@ -483,3 +483,33 @@ def test_constants_that_wrap_around_are_left_to_the_runtime() -> None:
     result = xflow.optimize(model, cost="estimated", budget=2, check=1)
     (found,) = run_model(ir.to_proto(result.model), {"x": np.array([1, 2], np.uint8)})
     assert found.tolist() == [45, 5]
+
+
+FLOATING = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[batch, 6, 7] x) => (float[a, b, c] y)
+    <int64[1] start = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] end = {3},
+     int64[1] rest = {-1}, float[1] patch = {2.0}, int64[6] pads = {0, 0, 0, 0, 0, 1}> {
+        sizes = Shape(x) size = Slice(sizes, two, end) real = Cast<to=1>(size)
+        parts = Div(real, patch) whole = Ceil(parts) count = Cast<to=7>(whole)
+        batch = Slice(sizes, start, one) target = Concat<axis=0>(batch, count, rest)
+        padded = Pad(x, pads) y = Reshape(padded, target) }"""
+"""As exports of `ceil(width / patch)` compute a size, of which ONNX's inference knows nothing."""
+
+
+def test_numbers_of_sizes_are_computed_through_floats() -> None:
+    model = onnx.parser.parse_model(FLOATING)
+    imported = import_model(ir.from_proto(model))
+    batch = symbol("batch")
+    assert imported.graph.outputs[0].shape == (batch, 4, 12)
+    x = np.random.default_rng(0).random((5, 6, 7), np.float32)
+    assert run_model(model, {"x": x})[0].shape == (5, 4, 12)
+
+
+@pytest.mark.parametrize("divisor", ["0.0", "1e-30", "-0.0", "nan"])
+def test_casts_of_what_is_no_size_are_left_to_the_runtime(divisor: str) -> None:
+    model = onnx.parser.parse_model(FLOATING)
+    (patch,) = (each for each in model.graph.initializer if each.name == "patch")
+    patch.CopyFrom(numpy_helper.from_array(np.asarray([float(divisor)], np.float32), "patch"))
+    imported = import_model(ir.from_proto(model))
+    (count,) = (value for value in imported.values if value.name == "count")
+    assert count not in imported.known

@@ -1,4 +1,4 @@
-"""What an import knows of small tensors of integers: numbers, or sizes computed from shapes."""
+"""What an import knows of small tensors: numbers, and sizes computed from shapes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ from xflow.ops import by_onnx
 
 SMALL = 1024
 """Elements up to which a constant may be a parameter, and equal constants are one leaf."""
+
+WHOLE = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
+FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+EXACT = frozenset(
+    ("Abs", "Add", "Cast", "Ceil", "Div", "Floor", "Max", "Min", "Mul", "Neg", "Sqrt", "Sub")
+)
+"""Operators of floats that give the same numbers everywhere: their results are exact, or rounded
+as IEEE 754 says. Exporters compute sizes by them, as `ceil(height / 2.0)`."""
 
 
 class KnownIntegers:
@@ -128,7 +136,7 @@ class KnownIntegers:
             self.known[output] = found.astype(dtype.numpy())
 
     def _note_known(self, node: ir.Node) -> None:
-        """Compute a small integer result of constants: it may be a shape for somebody."""
+        """Compute a small result of constants: it may be a shape for somebody, or lead to one."""
         opset = self.opsets.get("")
         if node.domain or opset is None or len(node.outputs) != 1 or node.op_type in RANDOM:
             return
@@ -146,13 +154,20 @@ class KnownIntegers:
             not inputs
             or any(a is None and v is not None for a, v in zip(inputs, node.inputs, strict=True))
             or inferred is None
-            or inferred.dtype not in (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
+            or inferred.dtype not in (FLOATS if node.op_type in EXACT else ()) + WHOLE
             or inferred.shape is None
             or not inferred.shape.is_static()
             or math.prod(inferred.shape.numpy()) > SMALL
             or any(a.type not in HASHED for a in node.attributes.values())
         ):
             return
+        if not all(a is None or _is_moderate(a) for a in inputs):
+            return  # no size, and a cast of it may be anything
         array = evaluate_node(node, opset, inputs)
         if array is not None:
             self.known[output] = array
+
+
+def _is_moderate(array: Array) -> bool:
+    """Whether floats are numbers that all types of integers hold."""
+    return array.dtype.kind != "f" or bool((np.abs(array) < 2**31).all())
