@@ -964,7 +964,38 @@ def test_only_what_was_cut_short_is_searched_again_with_more_effort(
     assert sorted(map(hash, asked[high])) == sorted(hash(key) for key in ended if not ended[key])
     asked.clear()
     found(network(12))
-    assert list(asked) == [low]  # where nothing is measured there is one effort
+    assert len(asked) == 1  # where nothing is measured there is one effort
+    (effort,) = asked
+    assert effort == high, "in a model as small as this there is work for more"
+    asked.clear()
+    found(network(12), policy=replace(POLICY, region_work=1e9))
+    assert list(asked) == [low]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "operator", "measured"),
+    [(1.03, "Relu", True), (1.2, "Relu", False), (1.2, "Gemm", True), (1.3, "Gemm", False)],
+)
+def test_other_kernels_are_measured_though_the_estimate_calls_them_slower(
+    ratio: float, operator: str, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, w = leaf("x", TensorType("FLOAT", (64, 64))), leaf("w", TensorType("FLOAT", (64, 64)))
+    cost = Stopwatch([1.0])
+
+    def explore(
+        self: Explorers, regions: Sequence[Region], *_: object, **__: object
+    ) -> Iterator[tuple[int, Exploration]]:
+        for number, region in enumerate(regions):
+            own = cost.estimate(region.graph)
+            (root,) = region.graph.outputs
+            inputs = root.node.inputs if operator == "Gemm" else (root,)
+            other = Graph((call(operator, *inputs),))
+            states = [State(region.graph, own), State(other, own * ratio, ("rule",))]
+            yield number, Exploration(states, exhausted=True)
+
+    monkeypatch.setattr(Explorers, "explore", explore)
+    found(Graph((call("MatMul", x, w),)), cost)
+    assert bool(cost.graphs) == measured
 
 
 def test_regions_of_the_second_cut_have_no_less_time_than_those_of_the_first(

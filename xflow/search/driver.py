@@ -304,6 +304,8 @@ class _Search:
         share of the time that remains.
         """
         regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
+        if self.work is not None:
+            self.effort = self.policy.effort(self.work, len(regions))
         if near is not None:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
         new = self.solve(regions, share, number)
@@ -364,7 +366,7 @@ class _Search:
                 if result.starved or (self.by_time and result.late):
                     self.starved.add(key)
             original = result.states[0]
-            forms[key] = [s for s in result.states if s.cost < self.policy.hope * original.cost]
+            forms[key] = [s for s in result.states if self.is_hopeful(s, original)]
         found: list[tuple[float, Region, list[State]]] = []
         for key in filter(forms.__contains__, keys):  # not in the order in which they came
             region, (original, *others) = groups[key][0], forms[key]
@@ -395,6 +397,12 @@ class _Search:
             self.keep(region, known)
             self.settle(region, known)
         return len(groups) + recalled
+
+    def is_hopeful(self, state: State, original: State) -> bool:
+        """Whether a form costs so little by the estimate that it may be the faster one."""
+        policy = self.policy
+        other = self.cost.measures and state.has_other_kernels(original)
+        return state.cost < original.cost * (policy.kernels_hope if other else policy.hope)
 
     def keep(self, region: Region, known: Remembered) -> None:
         """Keep the entry of a region for later runs, unless its search was stopped or cut short."""

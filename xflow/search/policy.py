@@ -76,6 +76,9 @@ class Policy:
     """Nodes of graphs that are priced for each second of the budget, where nothing is measured. It
     is less than what two cores can do, so that a search ends by its work and not by time, and so at
     the same place on any machine."""
+    region_work: float = 30_000
+    """Nodes of graphs that are priced in a region with an effort of 1, about: in a small model
+    there is work for more effort at once."""
     deepening: tuple[float, ...] = (0.25, 0.75)
     """Parts of the work, one after the other, where time may cut the search short: all regions,
     and what lies across their seams, have been searched a little by then."""
@@ -121,6 +124,9 @@ class Policy:
     does not tell apart."""
     hope: float = 1.05
     """Forms are measured up to this estimated cost, relative to the original's."""
+    kernels_hope: float = 1.25
+    """The same for forms with their products in other kernels, whose peaks the estimate may have
+    taken for that much higher than they are."""
     measure_s: tuple[float, float] = (0.2, 1.0)
     """Least and most seconds for measuring one region."""
     worth: float = 0.005
@@ -142,6 +148,11 @@ class Policy:
     enough: float = 0.9
     """A stored solution counts if its search had at least this part of the time that there is now;
     that of a shorter search may not be the best."""
+
+    def effort(self, work: float, regions: int) -> int:
+        """The most effort with which so many regions can be searched with so much work."""
+        each = work / max(1, regions) / self.region_work
+        return max((e for e in self.efforts if e <= each), default=self.efforts[0])
 
 
 POLICY = Policy()
