@@ -8,8 +8,10 @@ import pytest
 
 import xflow
 from xflow.cli import entry
-from xflow.core.errors import ExitCode
+from xflow.core.errors import ExitCode, UsageError
 from xflow.feeds.dimension_equalities import with_ties
+from xflow.feeds.edge_cases import other_sizes
+from xflow.feeds.inputs import DEFAULT, OPEN, default_shapes, free_dimensions
 from xflow.onnx.importer import import_model
 
 GROWING = """<ir_version: 8, opset_import: ["" : 17]>
@@ -28,6 +30,16 @@ DECODER = """<ir_version: 8, opset_import: ["" : 17]>
        float[batch, 2, past, 8] past_key_0) => (int64[] y) {
         y = Size(attention_mask) }"""
 """Nothing but the names of inputs tells how long the mask is."""
+
+
+TRACED = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[batch, time, 64] x, float[time] z) => (float[a, b, c] y)
+    <int64[1] first = {0}, int64[1] heads = {4}, int64[1] length = {12}, int64[1] rest = {16}> {
+        sizes = Shape(x) size = Gather(sizes, first) groups = Mul(size, heads)
+        t = Transpose<perm=[1, 0, 2]>(x)
+        target = Concat<axis=0>(length, groups, rest) copy = Concat<axis=0>(target)
+        v = Reshape(t, copy) w = Transpose<perm=[1, 0, 2]>(v) r = Relu(w) y = Relu(r) }"""
+"""As tracing exports heads: the length of the example, 12, stands in the target of a Reshape."""
 
 
 def shapes_of(text: str, **given: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -96,3 +108,54 @@ def test_check_chooses_such_sizes_and_asks_for_others_where_they_fail(
     assert entry.main(command) == ExitCode.ERROR
     assert "does not run" in (said := capfd.readouterr().err)
     assert "--input-shapes" in said
+
+
+def test_a_size_that_tracing_has_left_in_the_model_is_fed() -> None:
+    assert shapes_of(TRACED) == {"x": (OPEN, 12, OPEN), "z": (12,)}
+    model = onnx.parser.parse_model(TRACED)
+    assert default_shapes(model, shapes_of(TRACED)) == {"x": (1, 12, 64), "z": (12,)}
+
+
+def test_other_dimensions_than_such_a_one_stay_free() -> None:
+    model = onnx.parser.parse_model(TRACED)
+    shapes = shapes_of(TRACED)
+    assert free_dimensions(model, shapes) == ["batch"]
+    chosen = default_shapes(model, shapes)
+    others = [made for _, made in other_sizes(model, shapes, chosen, DEFAULT, empty=True)]
+    assert {made["x"][0] for made in others} == {0, 2, 3}
+    assert all(made["x"][1:] == (12, 64) and made["z"] == (12,) for made in others)
+
+
+def test_a_given_size_counts_more_than_one_that_tracing_has_left() -> None:
+    assert shapes_of(TRACED, x=(1, 7, 64)) == {"x": (1, 7, 64)}
+    model = onnx.parser.parse_model(TRACED)
+    assert default_shapes(model, shapes_of(TRACED, x=(1, 7, 64)))["z"] == (7,)
+
+
+def test_sums_over_such_a_size_follow_it() -> None:
+    traced = """=> (int64[] y, int64[a, b] ids)
+        <int64[1] first = {0}, int64[1] length = {3}> {
+            sizes = Shape(input_ids) size = Gather(sizes, first)
+            target = Concat<axis=0>(size, length) ids = Reshape(input_ids, target)"""
+    assert shapes_of(DECODER.replace("=> (int64[] y) {", traced)) == {
+        "input_ids": (OPEN, 3),
+        "attention_mask": (1, 19),
+    }
+
+
+def test_a_traced_model_is_optimized_at_the_size_at_which_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    text = TRACED.replace(", float[time] z", "")
+    onnx.save(onnx.parser.parse_model(text), path)
+    result = xflow.optimize(path, cost="estimated", budget=2)
+    assert result.report.shapes == {"x": (1, 12, 64)}
+    assert result.report.after.operators["Relu"] < result.report.before.operators["Relu"]
+    (x,) = result.model.graph.inputs
+    assert [str(size) for size in x.shape or ()] == ["batch", "time", "64"]
+
+
+def test_a_negative_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(EQUAL), path)
+    with pytest.raises(UsageError, match="negative"):
+        xflow.optimize(path, input_shapes={"x": (OPEN, 4)})

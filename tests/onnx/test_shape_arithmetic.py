@@ -513,3 +513,12 @@ def test_casts_of_what_is_no_size_are_left_to_the_runtime(divisor: str) -> None:
     imported = import_model(ir.from_proto(model))
     (count,) = (value for value in imported.values if value.name == "count")
     assert count not in imported.known
+
+
+def test_products_of_floats_are_left_to_the_runtime() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[206] x) => (float[n] y) <float[3] v = {6.0, 4.6, 7.5}> {
+            p = ReduceProd(v) f = Floor(p) target = Cast<to=7>(f) y = Reshape(x, target) }"""
+    imported = import_model(ir.from_proto(onnx.parser.parse_model(text)))
+    (target,) = (value for value in imported.values if value.name == "target")
+    assert target not in imported.known  # 207 in double precision, and 206 in single

@@ -9,8 +9,8 @@ import onnx_ir as ir
 from onnx import ValueInfoProto
 
 from xflow.core.errors import ModelError
-from xflow.core.size import Size, coefficient_of, free_symbols
-from xflow.feeds.inputs import Shapes, default_shapes
+from xflow.core.size import Size, divide, factor_of, free_symbols
+from xflow.feeds.inputs import OPEN, Shapes, default_shapes
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.interface import required_inputs
@@ -22,31 +22,55 @@ MASK = re.compile(r"^(decoder_)?(attention|attn)_?mask$", re.IGNORECASE)
 """Names of inputs of decoders by what they hold."""
 
 
-def with_ties(imported: Imported, shapes: Shapes) -> Shapes:
+def with_ties(imported: Imported, given: Shapes) -> Shapes:
     """The given shapes, and those of inputs whose default sizes would not agree with the others.
 
-    A dimension is tied where an operator requires it to be a sum or product of others, or some
-    number, and that of an attention mask where names of inputs tell that there are caches.
+    A dimension is tied where an operator requires it to be a sum or product of others, and that of
+    an attention mask where names of inputs tell that there are caches. Where an operator requires
+    it to be one number, other dimensions of the input stay `OPEN`: an export by tracing has the
+    sizes of its example in the targets of some Reshapes, whatever it declares. That is good enough
+    to feed the model, and for no rewrite: the runtime puts -1 into some targets, and runs at other
+    sizes, too.
     Inputs that are given a shape keep it. Raises what `default_shapes` raises.
     """
     proto = interface(imported.model)
     inputs = required_inputs(proto)
-    fixed = {name: str(size) for name, size in imported.names.fixed.items()}
-    ties = {**_of_masks(inputs), **_ties(imported, inputs), **fixed}
+    ties = {**_of_masks(inputs), **_ties(imported, inputs)}
+    shapes = {**_with_numbers(inputs, given, ties), **given}
     tied = set()
     for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
-            if dim.dim_param in ties and item.name not in shapes:
-                text = ties[dim.dim_param]
-                if text.isdecimal():
-                    dim.dim_value = int(text)
-                else:
-                    dim.dim_param = text
+            text = ties.get(dim.dim_param, "")
+            if text and not text.isdecimal() and item.name not in given:
+                dim.dim_param = text
                 tied.add(item.name)
     if not tied:
         return shapes
     chosen = default_shapes(proto, shapes)
     return {**shapes, **{name: chosen[name] for name in tied}}
+
+
+def _with_numbers(
+    inputs: Sequence[ValueInfoProto], given: Shapes, ties: Mapping[str, str]
+) -> Shapes:
+    """The shapes of inputs with dimensions that are tied to numbers; all others are `OPEN`.
+
+    A dimension of the same name as one of a given shape has its size.
+    """
+    taken = {
+        dim.dim_param
+        for item in inputs
+        if item.name in given
+        for dim in item.type.tensor_type.shape.dim
+    }
+    found = {}
+    for item in inputs:
+        names = [dim.dim_param for dim in item.type.tensor_type.shape.dim]
+        texts = ["" if name in taken else ties.get(name, "") for name in names]
+        sizes = tuple(int(text) if text.isdecimal() else OPEN for text in texts)
+        if item.name not in given and any(size != OPEN for size in sizes):
+            found[item.name] = sizes
+    return found
 
 
 def tied_settings(model: ir.Model, settings: Sequence[Shapes]) -> Sequence[Shapes]:
@@ -108,8 +132,8 @@ def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, 
 
 def _solved(difference: Size, symbol: str) -> Size | None:
     """The value of a symbol where the difference is 0, if that is a sum of positive terms."""
-    linear = coefficient_of(difference, symbol)
-    if linear is None or linear[0] not in (1, -1):
+    linear = factor_of(difference, symbol)
+    if linear is None or linear[0] == 0:
         return None
-    value = -linear[0] * linear[1]
-    return None if "-" in str(value) or value == 0 else value
+    value, rest = divide(-linear[1], linear[0])
+    return None if rest != 0 or "-" in str(value) or value == 0 else value

@@ -32,6 +32,8 @@ FLOAT_MASK = re.compile(r"(attention|attn|padding)_?mask")
 """Names of inputs that are masks although they are real numbers."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
 Shapes = Mapping[str, Sequence[int]]
+OPEN = -1
+"""The size in a given shape that stays open, since another one of the shape alone is known."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,14 @@ def default_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape at which every required input is fed.
 
-    `shapes` decides where it names an input.  Other dynamic dimensions: the first one is 1 (a
-    batch), height and width of images are 224, all others 16, and so is the first one of a table
-    that another input indexes; a named dimension is the same everywhere, and a sum such as
-    `past + 1` follows from its parts.  Variant 1 differs wherever a size is free: 2, 256 and 24;
-    `sizes` gives others.  `tables` are the model's `indexed_dimensions`, if they are known.  All
-    tensors of a sequence have one shape.  Raises `UsageError` if `shapes` names an unknown input or
-    contradicts the model, `UnfeedableInput` if an input has no rank, `ModelError` if the inputs are
-    too large for any machine.
+    `shapes` decides where it names an input, but for sizes that are `OPEN`. Other dynamic
+    dimensions: the first one is 1 (a batch), height and width of images are 224, all others 16, and
+    so is the first one of a table that another input indexes; a named dimension is the same
+    everywhere, and a sum such as `past + 1` follows from its parts. Variant 1 differs wherever a
+    size is free: 2, 256 and 24; `sizes` gives others. `tables` are the model's
+    `indexed_dimensions`, if they are known. All tensors of a sequence have one shape. Raises
+    `UsageError` if `shapes` names an unknown input or contradicts the model, `UnfeedableInput` if
+    an input has no rank, `ModelError` if the inputs are too large for any machine.
     """
     shapes = shapes or {}
     sizes = sizes or (DEFAULT, OTHER)[variant]
@@ -138,7 +140,7 @@ def default_shapes(
         given = shapes.get(item.name)
         result[item.name] = tuple(
             given[axis]
-            if given is not None
+            if given is not None and given[axis] != OPEN
             else _size(dim, bound, _default(item, axis, sizes, tables), sizes)
             for axis, dim in enumerate(_dims(item, shapes))
         )
@@ -164,12 +166,14 @@ def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str
             _bind(item, tuple(given[item.name]), fixed)
     found: dict[str, None] = {}
     for item in inputs:
-        if item.name not in given:
-            for axis, dim in enumerate(_dims(item, given)):
-                if not is_fixed(dim) and dim.dim_param not in fixed:
-                    tree = _parts(dim.dim_param) if is_dimension_name(dim.dim_param) else None
-                    names = _names_in(tree) if tree is not None else [_key(item, axis)]
-                    found.update(dict.fromkeys(name for name in names if name not in fixed))
+        known = given.get(item.name)
+        for axis, dim in enumerate(_dims(item, given)):
+            if known is not None and known[axis] != OPEN:
+                continue
+            if not is_fixed(dim) and dim.dim_param not in fixed:
+                tree = _parts(dim.dim_param) if is_dimension_name(dim.dim_param) else None
+                names = _names_in(tree) if tree is not None else [_key(item, axis)]
+                found.update(dict.fromkeys(name for name in names if name not in fixed))
     return list(found)
 
 
@@ -189,7 +193,7 @@ def contradicted(model: ModelProto, shapes: Shapes) -> set[str]:
     for item in map(element, required_inputs(model)):
         given = shapes.get(item.name, ())
         for dim, size in zip(item.type.tensor_type.shape.dim, given, strict=False):
-            if is_dimension_name(dim.dim_param):
+            if is_dimension_name(dim.dim_param) and size != OPEN:
                 sizes.setdefault(dim.dim_param, set()).add(size)
     return {name for name, found in sizes.items() if len(found) > 1}
 
@@ -279,6 +283,8 @@ def _bind(item: ValueInfoProto, given: tuple[int, ...], sizes: dict[str, int]) -
         raise UsageError(f"input {item.name!r} has {len(dims)} dimensions, not those of {said}")
     for axis, (dim, size) in enumerate(zip(dims, given, strict=True)):
         where = f"dimension {axis} of input {item.name!r}"
+        if size == OPEN:
+            continue
         if size < 0:
             raise UsageError(f"{where} cannot be {size}")
         if is_fixed(dim) and dim.dim_value != size:

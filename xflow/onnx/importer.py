@@ -16,9 +16,8 @@ from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import CONTRIB, Need, OnnxCall
-from xflow.core.size import Expr, Size, TooLargeSize, free_symbols
+from xflow.core.size import Expr, Size, TooLargeSize
 from xflow.core.sorts import INT, sort_of
-from xflow.onnx.fixed_dimensions import fixed_dimensions
 from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.imported import Imported
 from xflow.onnx.known_integers import SMALL, KnownIntegers
@@ -26,7 +25,6 @@ from xflow.onnx.nodes import PLAIN, captured_values, computation_key, constant_t
 from xflow.onnx.schema import without_defaults
 from xflow.onnx.types import (
     DISTRUSTED,
-    INVENTED,
     UNKNOWN,
     SymbolNames,
     infer_types,
@@ -88,31 +86,18 @@ def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
 
     The inputs of a graph that is `inner` to an operator are computed, and may be anything.
     """
-    first = _Importer(model, inner)
-    imported = first.run()
-    fixed = first.fixed_dimensions()
-    if fixed:
-        imported = _Importer(model, inner, fixed=fixed).run()
+    imported = _Importer(model, inner, {}).run()
     special = {} if inner else special_inputs(imported.graph, imported.constants)
-    return _Importer(model, inner, special, fixed).run() if special else imported
+    return _Importer(model, inner, special).run() if special else imported
 
 
 class _Importer:
-    def __init__(
-        self,
-        model: ir.Model,
-        inner: bool,
-        special: Mapping[str, MayBe] | None = None,
-        fixed: Mapping[str, tuple[int, ir.Node]] | None = None,
-    ) -> None:
+    def __init__(self, model: ir.Model, inner: bool, special: Mapping[str, MayBe]) -> None:
         self.model = model
         self.others = MayBe.ANYTHING if inner else MayBe.NUMBERS
-        self.special = special or {}
+        self.special = special
         """What inputs may be, by their names, where that is not what others may be."""
-        self.fixed = fixed or {}
-        """Dimensions of which only one size runs, by name, each with a node that tells."""
-        only = {name: size for name, (size, _) in self.fixed.items()}
-        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()), fixed=only)
+        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()))
         self.values: dict[ir.Value, Value] = {}
         self.origin: dict[Value, ir.Value] = {}
         self.opaque_nodes: dict[str, ir.Node] = {}
@@ -121,8 +106,6 @@ class _Importer:
         self.small: dict[object, Value] = {}
         self.warnings: list[str] = []
         self.equations: dict[Size, None] = {}
-        self.counts: dict[ir.Node, Size] = {}
-        """For views, how many more elements there are before than after them."""
 
     def run(self) -> Imported:
         graph = self.model.graph
@@ -135,7 +118,6 @@ class _Importer:
             kind = self.type(value)
             name = value.name or ""
             self.put(value, leaf(name, kind, may_be=self.special.get(name, self.others)))
-        self.warnings += map(self.only, self.fixed)
         names = overridable(self.model)
         if names:
             self.warnings.append(
@@ -165,23 +147,6 @@ class _Importer:
             tuple(self.warnings),
             tuple(self.equations),
             self.tensors,
-        )
-
-    def fixed_dimensions(self) -> dict[str, tuple[int, ir.Node]]:
-        """Dimensions of inputs of which only one size runs, by name, with a node that tells."""
-        shapes = (self.values[value].shape for value in self.model.graph.inputs)
-        given = {name for shape in shapes for size in shape for name in free_symbols(size)}
-        found = fixed_dimensions(self.model.graph, self.counts, given)
-        names = {symbol: name for name, symbol in self.names.of_dimension.items()}
-        return {names[symbol]: known for symbol, known in found.items() if symbol in names}
-
-    def only(self, name: str) -> str:
-        """The sentence about a dimension of which only one size runs."""
-        size, node = self.fixed[name]
-        which = "" if name.startswith(INVENTED) else f" {name}"
-        return (
-            f"A dimension{which} of the inputs is dynamic, but only {size} runs: {node.op_type} "
-            f"{node.name} gives a tensor a shape of that many elements."
         )
 
     def put(self, source: ir.Value, value: Value) -> None:
@@ -267,8 +232,6 @@ class _Importer:
             equal = [each for each in need.conditions if each.relation is Relation.EQUAL]
             self.equations |= dict.fromkeys(condition.difference for condition in equal)
             if equal:
-                if op.role == "view":
-                    self.counts[node] = equal[0].difference
                 continue
             if self.agrees(node, made):
                 self.positions[node] = positions

@@ -40,7 +40,7 @@ as IEEE 754 says. Exporters compute sizes by them, as `ceil(height / 2.0)`."""
 
 
 class KnownIntegers:
-    """The numbers and sizes in small tensors of integers of a model that is being imported.
+    """The numbers in small tensors of a model that is being imported, and sizes among integers.
 
     `values` are those of the import, and grow with it; `inferred` are the model's values by name,
     with the types that inference gives them.
@@ -62,6 +62,11 @@ class KnownIntegers:
     def of(self, value: ir.Value) -> Array | None:
         """What is known of a tensor of integers: numbers, or sizes."""
         return self.known.get(value, self.computed.get(value))
+
+    def is_whole(self, value: ir.Value) -> bool:
+        """Whether something is known of a tensor of integers or truth values."""
+        array = self.of(value)
+        return array is not None and array.dtype.kind != "f"
 
     def vectors(self, node: ir.Node) -> dict[int, Shape]:
         """The inputs of a node that are vectors of sizes, some of which are symbols."""
@@ -118,7 +123,7 @@ class KnownIntegers:
         if node.op_type == "Shape" and node.inputs[0] is not None:
             source = self.values[node.inputs[0]].type
             found = shape_of(node, source.shape) if source.dtype != UNKNOWN.dtype else None
-        elif all(v is None or self.of(v) is not None for v in node.inputs):
+        elif all(v is None or self.is_whole(v) for v in node.inputs):
             inputs = [self.of(v) for v in node.inputs if v is not None]
             with contextlib.suppress(TooLargeSize):
                 found = computed(node, inputs) if len(inputs) == len(node.inputs) else None

@@ -30,7 +30,7 @@ _SMALL = 1024
 LONGEST = 60
 """Characters of a dimension's name that its size symbol has: sizes are told in texts."""
 
-INVENTED = "unk__"
+_INVENTED = "unk__"
 """How the names begin that inference invents for dimensions."""
 
 DISTRUSTED = "xflow.distrusted"
@@ -44,8 +44,6 @@ class SymbolNames:
     of_dimension: dict[str, str] = field(default_factory=dict)
     distrusted: Collection[str] = ()
     """Names that stand for dimensions which differ: each of them gets a new symbol, too."""
-    fixed: Mapping[str, int] = field(default_factory=dict)
-    """The size of dimensions that can have no other, by their names."""
     _names: dict[Size, str] = field(default_factory=dict)
     """The names of dimensions by their symbols."""
     _taken: dict[str, int] = field(default_factory=dict)
@@ -58,8 +56,6 @@ class SymbolNames:
         name = None if isinstance(dimension, int) else dimension.value
         if name is None or name in self.distrusted or not is_dimension_name(name):
             return symbol(self._fresh("unknown"))
-        if name in self.fixed:
-            return self.fixed[name]
         if name not in self.of_dimension:
             self.of_dimension[name] = own = self._fresh(name)
             self._names[symbol(own)] = name
@@ -84,7 +80,7 @@ class SymbolNames:
         if isinstance(size, int):
             return size
         name = self._names.get(size)
-        return None if name is None or name.startswith(INVENTED) else name
+        return None if name is None or name.startswith(_INVENTED) else name
 
 
 def distrust(model: ir.Model, names: Iterable[str]) -> frozenset[str]:
@@ -174,7 +170,7 @@ def _skeleton(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
         if (value.name or "") in shapes:
             value.shape = ir.Shape(shapes[value.name or ""])
         elif value.shape is not None:
-            value.shape = _told_apart(value.shape, f"{INVENTED}input_{number}", distrusted)
+            value.shape = _told_apart(value.shape, f"{_INVENTED}input_{number}", distrusted)
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
         if tensor is not None:

@@ -185,6 +185,8 @@ def _plain_shapes(given: Shapes) -> Shapes:
         except TypeError as error:
             what = f"the shape {sizes!r} of input {name!r} is no sequence of whole numbers"
             raise UsageError(what, do=advice) from error
+        if any(size < 0 for size in shapes[name]):
+            raise UsageError(f"the shape {sizes!r} of input {name!r} has a negative size")
     return shapes
 
 

@@ -193,6 +193,8 @@ class _Search:
                 graph = self.search_again(graph, self.unfinished)
         else:
             whole, self.work = self.work, 0.0
+            regions = cut(graph, self.constants, layouts=self.cost.layouts)
+            self.effort = self.policy.effort(whole, len(regions))
             parts = self.policy.deepening if self.by_time else (1.0,)
             for number, share in enumerate(parts, 1):
                 self.work += share * whole
@@ -304,8 +306,6 @@ class _Search:
         share of the time that remains.
         """
         regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
-        if self.work is not None:
-            self.effort = self.policy.effort(self.work, len(regions))
         if near is not None:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
         new = self.solve(regions, share, number)
@@ -376,9 +376,10 @@ class _Search:
             else:
                 self.keep(region, self.remembered(region, None))
         found.sort(key=lambda item: -item[0])
+        promising = sum(hope > 0 for hope, *_ in found)
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
-            seconds = until.left / (len(found) - done)
+            seconds = until.left / ((promising if hope > 0 else len(found)) - done)
             low, high = self.policy.measure_s
             if self.cost.measures and hope <= 0 and seconds < low:
                 continue

@@ -69,9 +69,9 @@ class Policy:
     near_share: float = 0.3
     """The same for one over the neighbourhood of changes."""
     efforts: tuple[int, ...] = (1, 10)
-    """Multiples of the limits, one after the other, where results are measured. Small gains are
-    lost in the noise, so that a deep search pays; but only after all regions, and their forms
-    after the first rewrites, have been searched a little."""
+    """Multiples of the limits: one after the other where results are measured, else one of them,
+    see `effort`. Small gains are lost in the noise, so that a deep search pays; but only after all
+    regions, and their forms after the first rewrites, have been searched a little."""
     work_per_s: float = 100_000
     """Nodes of graphs that are priced for each second of the budget, where nothing is measured. It
     is less than what two cores can do, so that a search ends by its work and not by time, and so at
@@ -150,7 +150,7 @@ class Policy:
     that of a shorter search may not be the best."""
 
     def effort(self, work: float, regions: int) -> int:
-        """The most effort with which so many regions can be searched with so much work."""
+        """The most effort for which so much work is enough in a graph of so many regions."""
         each = work / max(1, regions) / self.region_work
         return max((e for e in self.efforts if e <= each), default=self.efforts[0])
 
