@@ -326,6 +326,14 @@ class TestTiming:
         assert isinstance(results[1], Lost)
         assert "SIGFPE" in results[1].reason
 
+    def test_a_model_that_declares_another_output_than_it_gives_is_timed(
+        self, measurer: Measurer
+    ) -> None:
+        """The runtime refuses to write into the output of the run before, which has two axes."""
+        text = model("g (float[2, n, m] x) => (float[k] y) { r = Relu(x) y = Squeeze(r) }")
+        (result,) = measurer.time_together([text.SerializeToString()], 0.05)
+        assert isinstance(result, Timing)
+
     def test_an_accident_between_two_requests_is_noted(self, measurer: Measurer) -> None:
         measurer.time_together([SMALL], 0.01)
         process = measurer.worker._process

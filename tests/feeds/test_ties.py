@@ -126,6 +126,26 @@ def test_other_dimensions_than_such_a_one_stay_free() -> None:
     assert all(made["x"][1:] == (12, 64) and made["z"] == (12,) for made in others)
 
 
+def test_features_of_a_recurrent_network_are_those_of_its_weights() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[time, batch, features] x, float[1, 20, 7] w, float[1, 20, 5] r)
+            => (float[t, d, b, h] y) { y = LSTM<hidden_size=5>(x, w, r) }"""
+    assert shapes_of(text) == {"x": (OPEN, OPEN, 7)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "height"),
+    [(1060, 144), (1061, OPEN), (-1, OPEN)],  # of the second, no height makes whole rows
+)
+def test_what_is_flattened_to_rows_has_as_many_elements(rows: int, height: int) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[batch, 10, height, 39] x) => (float[a, b] y)
+        <int64[2] target = {-1, ROWS}> { p = AveragePool<kernel_shape=[39, 39]>(x)
+        y = Reshape(p, target) }"""
+    wanted = {} if height == OPEN else {"x": (OPEN, OPEN, height, OPEN)}
+    assert shapes_of(text.replace("ROWS", str(rows))) == wanted
+
+
 def test_a_given_size_counts_more_than_one_that_tracing_has_left() -> None:
     assert shapes_of(TRACED, x=(1, 7, 64)) == {"x": (1, 7, 64)}
     model = onnx.parser.parse_model(TRACED)

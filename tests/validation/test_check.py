@@ -1,5 +1,6 @@
 """The check of a rewritten model: equal ones pass, and nothing else does."""
 
+import platform
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -282,3 +283,18 @@ class TestInterface:
             each.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(2), "w"))
         before.graph.input.append(onnx.helper.make_tensor_value_info("w", 11, [2]))
         assert check_interface(before, after) == "the optional inputs were 'w' and are now none"
+
+
+@pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"), reason="divides without a trap"
+)
+def test_a_model_is_checked_at_sizes_at_which_it_runs_though_others_end_the_process() -> None:
+    """It divides by zero at 24 and at 256, and reads an element that only longer inputs have."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[batch, n] x) => (float[batch] y, int64[] r)
+        <int64 one = {1}, int64 a = {24}, int64 b = {256}, int64 last = {1000}> {
+            shape = Shape(x) size = Gather(shape, one) c = Sub(size, a) d = Sub(size, b)
+            e = Mul(c, d) r = Mod(size, e) y = Gather<axis=1>(x, last) }"""
+    model = onnx.parser.parse_model(text).SerializeToString()
+    result = check_equivalent(model, model, samples=2, seed=0)
+    assert result.ok, result.reason

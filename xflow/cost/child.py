@@ -170,13 +170,30 @@ class Runner:
         for name, array in feeds.items():
             device = "cpu" if isinstance(array, tuple) else self.device
             binding.bind_ortvalue_input(name, self.value(array, device))
-        for output in self.session.get_outputs():
-            binding.bind_output(output.name, self.device)
+        keeps = True
+
+        def bind_outputs() -> None:
+            binding.clear_binding_outputs()
+            for output in self.session.get_outputs():
+                binding.bind_output(output.name, self.device)
 
         def run() -> None:
-            self.session.run_with_iobinding(binding)
+            nonlocal keeps
+            if not keeps:
+                bind_outputs()
+            try:
+                self.session.run_with_iobinding(binding)
+            except Exception as error:
+                # The outputs of one run are where the next one writes, unless the model gives other
+                # shapes than it declares: then the runtime refuses its own.
+                if not keeps or "for output" not in str(error):
+                    raise
+                keeps = False
+                bind_outputs()
+                self.session.run_with_iobinding(binding)
             binding.synchronize_outputs()
 
+        bind_outputs()
         return run
 
     def outputs(self, feeds: dict[str, Any], limit_s: float | None = None) -> dict[str, Any]:

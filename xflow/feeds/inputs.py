@@ -32,7 +32,7 @@ FLOAT_MASK = re.compile(r"(attention|attn|padding)_?mask")
 """Names of inputs that are masks although they are real numbers."""
 UNPACKED_TYPES = "int4, uint4, float4, int2 and uint2"
 Shapes = Mapping[str, Sequence[int]]
-OPEN = -1
+OPEN = -(2**31)
 """The size in a given shape that stays open, since another one of the shape alone is known."""
 
 

@@ -35,7 +35,8 @@ class Imported:
     """What small tensors of integers are that are computed from shapes: arrays of sizes."""
     warnings: tuple[str, ...] = ()
     equations: tuple[Size, ...] = ()
-    """What operators of the model need to be zero, or else a size to be 1."""
+    """What operators of the model need to be zero, or else a size to be 1; or what likely is so.
+    Inputs are fed accordingly, and nothing else is concluded from it."""
     _tensors: Mapping[str, ir.TensorProtocol] = field(default_factory=dict)
 
     def constants(self, value: Value) -> Array | None:

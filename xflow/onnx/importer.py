@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -16,7 +16,7 @@ from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import CONTRIB, Need, OnnxCall
-from xflow.core.size import Expr, Size, TooLargeSize
+from xflow.core.size import Expr, Size, TooLargeSize, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.imported import Imported
@@ -34,6 +34,7 @@ from xflow.onnx.types import (
 )
 from xflow.ops import by_onnx
 
+RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 MOST_TERMS = 30
 """Terms of the number of elements of a tensor, multiplied out, from which on its sizes are not
 told by those of others."""
@@ -287,6 +288,7 @@ class _Importer:
         captured = captured_values(node)
         inputs = [self.values[v] for v in node.inputs if v is not None]
         inputs += [self.values[v] for v in captured]
+        self.equations |= dict.fromkeys(self.expected(node))
         known_key = computation_key(node, self.model)
         key = known_key or f"{node.domain}::{node.op_type}#{number}"
         self.opaque_nodes.setdefault(key, node)
@@ -308,6 +310,28 @@ class _Importer:
             op_type = f"{CONTRIB}::{node.op_type}"
         known = _filled_with(node) if plain else None
         return opaque(key, inputs, types, op_type, pure=known_key is not None, known=known)
+
+    def expected(self, node: ir.Node) -> Iterator[Expr]:
+        """Differences of sizes that are 0 where a node runs, or most likely so.
+
+        A recurrent network has weights for each of its features. What is flattened to rows of a
+        given length, `view(-1, 9216)`, has one row for each element of the batch.
+        """
+        values = [value for value in node.inputs[:2] if value is not None]
+        types = [self.values[value].type for value in values]
+        if node.domain or len(values) < 2 or not all(map(is_tractable, types)):
+            return
+        first, second = (kind.shape for kind in types)
+        difference: Size = 0
+        if node.op_type in RECURRENT and len(first) == len(second) == 3:
+            difference = first[2] - second[2]
+        elif node.op_type == "Reshape":
+            target = self.integers.known.get(values[1])
+            if target is not None and target.ndim == 1 and target.size > 1 and target[0] == -1:
+                rows = math.prod(target[1:].tolist())
+                difference = product(first[1:]) - rows if rows > 0 else 0
+        if isinstance(difference, Expr):
+            yield difference
 
     def types_of(self, node: ir.Node, captured: Sequence[ir.Value]) -> list[TensorType]:
         """The types of a node's outputs, with sizes that follow from others where they do."""

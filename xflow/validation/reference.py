@@ -161,7 +161,7 @@ class Reference:
                 raise
             base = None  # there are the real ones alone
         failed = self._attempt(model, given, base, deadline)
-        if failed is not None and not real and not isinstance(failed, Lost):
+        if failed is not None and not real and not deadline.passed:
             runner = self.runner(self.model)
             found = runnable(runner, model, given, seed=self.plan.seed, deadline=deadline)
             if found is not None:
@@ -630,7 +630,8 @@ def runnable(
             if small and all(shapes != each for _, each in found):
                 found.append((sizes, shapes))
                 sets.append(InputSet("sizes", Feeder.of(model, shapes).random(seed), shapes))
-    answers = runner.each(sets, len(sets), 0.0, deadline, until_one=True)
+    # None of them is needed: one that ends the process costs itself alone.
+    answers = runner.each(sets, 0, deadline.left, deadline, until_one=True)
     if isinstance(answers, Failed):
         return None
     works = [number for number, each in answers.items() if not isinstance(each, Failed)]
