@@ -73,13 +73,16 @@ def _with_numbers(
     return found
 
 
-def tied_settings(model: ir.Model, settings: Sequence[Shapes]) -> Sequence[Shapes]:
-    """The settings of the input shapes `with_ties`; unchanged if the import fails."""
+def tied_settings(model: ir.Model, settings: Sequence[Shapes], *, sized: bool) -> Sequence[Shapes]:
+    """The settings of the input shapes `with_ties`; unchanged if the import fails.
+
+    So are settings without any shape where real inputs have theirs, if the model is `sized`.
+    """
     try:
         imported = import_model(model)
     except ModelError:
         return settings
-    return [with_ties(imported, shapes) for shapes in settings]
+    return [shapes if sized and not shapes else with_ties(imported, shapes) for shapes in settings]
 
 
 def _of_masks(inputs: Sequence[ValueInfoProto]) -> Mapping[str, str]:

@@ -62,17 +62,18 @@ def check(
             return CheckResult(False, fault)
         given = settings_of(input_shapes)
         settings = [default_shapes(models[0], shapes) if shapes else {} for shapes in given]
+        real = real_inputs(models[0], inputs)
         limit = machine.free_memory() if provider == "cpu" else None
         with Worker(limit) as worker:
             return compare(
                 (old, new),
-                tied_settings(source, settings),
+                tied_settings(source, settings, sized=bool(real)),
                 tolerance=tolerance,
                 target=target,
                 worker=worker,
                 deadline=Deadline.after(LIMIT_S),
                 name="" if not isinstance(before, str | os.PathLike) else str(before),
-                inputs=real_inputs(models[0], inputs),
+                inputs=real,
             )
 
 

@@ -162,8 +162,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     if fault is not None:
         raise Different(fault, str(after))
     settings: Sequence[Shapes] = [default_shapes(old, shapes) if shapes else {} for shapes in given]
-    settings = tied_settings(loaded, settings)
     real = real_inputs(old, options.inputs)
+    settings = tied_settings(loaded, settings, sized=bool(real))
     target = Target(options.provider, options.threads or machine.usable_cores())
     limit = machine.free_memory() if options.provider == "cpu" else None
     with Worker(limit) as worker:
