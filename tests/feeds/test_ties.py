@@ -9,7 +9,7 @@ import pytest
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode, UsageError
-from xflow.feeds.dimension_equalities import with_ties
+from xflow.feeds.dimension_equalities import fitting, with_ties
 from xflow.feeds.edge_cases import other_sizes
 from xflow.feeds.inputs import DEFAULT, OPEN, default_shapes, free_dimensions
 from xflow.onnx.importer import import_model
@@ -45,6 +45,13 @@ TRACED = """<ir_version: 8, opset_import: ["" : 17]>
 def shapes_of(text: str, **given: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     imported = import_model(ir.from_proto(onnx.parser.parse_model(text)))
     return {name: tuple(shape) for name, shape in with_ties(imported, given).items()}
+
+
+def fed(text: str, **given: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model that runs at no sizes but those that its operators tell."""
+    imported = import_model(ir.from_proto(onnx.parser.parse_model(text)))
+    shapes = fitting(imported, given, lambda tried: any(OPEN in each for each in tried.values()))
+    return {name: tuple(shape) for name, shape in shapes.items()}
 
 
 def test_a_mask_is_as_long_as_past_and_new_tokens() -> None:
@@ -111,14 +118,20 @@ def test_check_chooses_such_sizes_and_asks_for_others_where_they_fail(
 
 
 def test_a_size_that_tracing_has_left_in_the_model_is_fed() -> None:
-    assert shapes_of(TRACED) == {"x": (OPEN, 12, OPEN), "z": (12,)}
+    assert fed(TRACED) == {"x": (OPEN, 12, OPEN), "z": (12,)}
     model = onnx.parser.parse_model(TRACED)
-    assert default_shapes(model, shapes_of(TRACED)) == {"x": (1, 12, 64), "z": (12,)}
+    assert default_shapes(model, fed(TRACED)) == {"x": (1, 12, 64), "z": (12,)}
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_such_a_size_is_not_fed_where_the_model_runs_without_or_not_with_it(runs: bool) -> None:
+    imported = import_model(ir.from_proto(onnx.parser.parse_model(TRACED)))
+    assert fitting(imported, {}, lambda _: runs) == {}
 
 
 def test_other_dimensions_than_such_a_one_stay_free() -> None:
     model = onnx.parser.parse_model(TRACED)
-    shapes = shapes_of(TRACED)
+    shapes = fed(TRACED)
     assert free_dimensions(model, shapes) == ["batch"]
     chosen = default_shapes(model, shapes)
     others = [made for _, made in other_sizes(model, shapes, chosen, DEFAULT, empty=True)]
@@ -130,7 +143,7 @@ def test_features_of_a_recurrent_network_are_those_of_its_weights() -> None:
     text = """<ir_version: 8, opset_import: ["" : 17]>
         g (float[time, batch, features] x, float[1, 20, 7] w, float[1, 20, 5] r)
             => (float[t, d, b, h] y) { y = LSTM<hidden_size=5>(x, w, r) }"""
-    assert shapes_of(text) == {"x": (OPEN, OPEN, 7)}
+    assert fed(text) == {"x": (OPEN, OPEN, 7)}
 
 
 @pytest.mark.parametrize(
@@ -143,13 +156,13 @@ def test_what_is_flattened_to_rows_has_as_many_elements(rows: int, height: int) 
         <int64[2] target = {-1, ROWS}> { p = AveragePool<kernel_shape=[39, 39]>(x)
         y = Reshape(p, target) }"""
     wanted = {} if height == OPEN else {"x": (OPEN, OPEN, height, OPEN)}
-    assert shapes_of(text.replace("ROWS", str(rows))) == wanted
+    assert fed(text.replace("ROWS", str(rows))) == wanted
 
 
 def test_a_given_size_counts_more_than_one_that_tracing_has_left() -> None:
-    assert shapes_of(TRACED, x=(1, 7, 64)) == {"x": (1, 7, 64)}
+    assert fed(TRACED, x=(1, 7, 64)) == {"x": (1, 7, 64)}
     model = onnx.parser.parse_model(TRACED)
-    assert default_shapes(model, shapes_of(TRACED, x=(1, 7, 64)))["z"] == (7,)
+    assert default_shapes(model, fed(TRACED, x=(1, 7, 64)))["z"] == (7,)
 
 
 def test_sums_over_such_a_size_follow_it() -> None:
@@ -157,7 +170,7 @@ def test_sums_over_such_a_size_follow_it() -> None:
         <int64[1] first = {0}, int64[1] length = {3}> {
             sizes = Shape(input_ids) size = Gather(sizes, first)
             target = Concat<axis=0>(size, length) ids = Reshape(input_ids, target)"""
-    assert shapes_of(DECODER.replace("=> (int64[] y) {", traced)) == {
+    assert fed(DECODER.replace("=> (int64[] y) {", traced)) == {
         "input_ids": (OPEN, 3),
         "attention_mask": (1, 19),
     }
@@ -179,3 +192,17 @@ def test_a_negative_size_is_refused(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(EQUAL), path)
     with pytest.raises(UsageError, match="negative"):
         xflow.optimize(path, input_shapes={"x": (OPEN, 4)})
+
+
+LOOSELY = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[rows, n] x) => (float[a, b] y, float[rows] z)
+    <int64[2] target = {-1, 8}, int64 last = {10}> {
+        z = Gather<axis=1>(x, last) u = Neg(x) y = Reshape(u, target) }"""
+"""It runs at 16, though rows are 8 long."""
+
+
+def test_a_model_that_runs_is_compared_at_the_sizes_at_which_it_does() -> None:
+    wrong = LOOSELY.replace("u = Neg(x)", "s = Size(x) f = Cast<to=1>(s) m = Neg(x) u = Mul(m, f)")
+    models = [onnx.parser.parse_model(each) for each in (LOOSELY, wrong)]
+    assert xflow.check(models[0], models[0]).shapes == {"x": (1, 16)}
+    assert not xflow.check(*models).ok

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 from onnx import ValueInfoProto
@@ -26,17 +26,12 @@ def with_ties(imported: Imported, given: Shapes) -> Shapes:
     """The given shapes, and those of inputs whose default sizes would not agree with the others.
 
     A dimension is tied where an operator requires it to be a sum or product of others, and that of
-    an attention mask where names of inputs tell that there are caches. Where an operator requires
-    it to be one number, other dimensions of the input stay `OPEN`: an export by tracing has the
-    sizes of its example in the targets of some Reshapes, whatever it declares. That is good enough
-    to feed the model, and for no rewrite: the runtime puts -1 into some targets, and runs at other
-    sizes, too.
+    an attention mask where names of inputs tell that there are caches.
     Inputs that are given a shape keep it. Raises what `default_shapes` raises.
     """
     proto = interface(imported.model)
     inputs = required_inputs(proto)
     ties = {**_of_masks(inputs), **_ties(imported, inputs)}
-    shapes = {**_with_numbers(inputs, given, ties), **given}
     tied = set()
     for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
@@ -45,25 +40,29 @@ def with_ties(imported: Imported, given: Shapes) -> Shapes:
                 dim.dim_param = text
                 tied.add(item.name)
     if not tied:
-        return shapes
-    chosen = default_shapes(proto, shapes)
-    return {**shapes, **{name: chosen[name] for name in tied}}
+        return given
+    chosen = default_shapes(proto, given)
+    return {**given, **{name: chosen[name] for name in tied}}
 
 
-def _with_numbers(
-    inputs: Sequence[ValueInfoProto], given: Shapes, ties: Mapping[str, str]
-) -> Shapes:
-    """The shapes of inputs with dimensions that are tied to numbers; all others are `OPEN`.
+def with_numbers(imported: Imported, given: Shapes) -> Shapes:
+    """The given shapes, and those of inputs with dimensions that operators want to be numbers.
 
+    All others of their dimensions are `OPEN`. An export by tracing has the sizes of its example in
+    the targets of some Reshapes, whatever it declares, and an LSTM has weights for so many
+    features. That is good enough to feed a model that does not run at the default sizes, and for
+    nothing else: the runtime puts -1 into some targets, and runs at other sizes, too.
     A dimension of the same name as one of a given shape has its size.
     """
+    inputs = required_inputs(interface(imported.model))
+    ties = _ties(imported, inputs)
     taken = {
         dim.dim_param
         for item in inputs
         if item.name in given
         for dim in item.type.tensor_type.shape.dim
     }
-    found = {}
+    found = dict(given)
     for item in inputs:
         names = [dim.dim_param for dim in item.type.tensor_type.shape.dim]
         texts = ["" if name in taken else ties.get(name, "") for name in names]
@@ -73,8 +72,24 @@ def _with_numbers(
     return found
 
 
-def tied_settings(model: ir.Model, settings: Sequence[Shapes], *, sized: bool) -> Sequence[Shapes]:
-    """The settings of the input shapes `with_ties`; unchanged if the import fails.
+def fitting(imported: Imported, given: Shapes, runs: Callable[[Shapes], bool]) -> Shapes:
+    """The given shapes `with_ties`, and `with_numbers` if the model runs with these alone.
+
+    `runs` says whether it does at some sizes of what stays free.
+    """
+    likely = with_ties(imported, with_numbers(imported, given))
+    tied = with_ties(imported, given)
+    return tied if likely == tied or runs(tied) or not runs(likely) else likely
+
+
+def fitting_settings(
+    model: ir.Model,
+    settings: Sequence[Shapes],
+    runs: Callable[[Shapes], bool],
+    *,
+    sized: bool,
+) -> Sequence[Shapes]:
+    """The settings of the input shapes as `fitting` has them; unchanged if the import fails.
 
     So are settings without any shape where real inputs have theirs, if the model is `sized`.
     """
@@ -82,7 +97,9 @@ def tied_settings(model: ir.Model, settings: Sequence[Shapes], *, sized: bool) -
         imported = import_model(model)
     except ModelError:
         return settings
-    return [shapes if sized and not shapes else with_ties(imported, shapes) for shapes in settings]
+    return [
+        shapes if sized and not shapes else fitting(imported, shapes, runs) for shapes in settings
+    ]
 
 
 def _of_masks(inputs: Sequence[ValueInfoProto]) -> Mapping[str, str]:

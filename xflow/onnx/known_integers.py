@@ -175,4 +175,4 @@ class KnownIntegers:
 
 def _is_moderate(array: Array) -> bool:
     """Whether floats are numbers that all types of integers hold."""
-    return array.dtype.kind != "f" or bool((np.abs(array) < 2**31).all())
+    return array.dtype.kind != "f" or bool((np.abs(array.astype(np.float64)) < 2**31).all())

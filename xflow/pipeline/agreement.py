@@ -13,13 +13,14 @@ from xflow.core.errors import ModelError
 from xflow.cost import machine
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
-from xflow.feeds.dimension_equalities import tied_settings
+from xflow.feeds.dimension_equalities import fitting_settings
 from xflow.feeds.edge_cases import InputSet
 from xflow.feeds.inputs import AT_OTHER_SIZES, Shapes, default_shapes, load_proto
 from xflow.feeds.real_inputs import Given, real_inputs
 from xflow.onnx.interface import check_interface
 from xflow.pipeline.api import Model, load_copy, settings_of
 from xflow.validation.equivalence import CheckResult, check_equivalent
+from xflow.validation.reference import runs_at
 from xflow.validation.validate import Tolerance
 
 LIMIT_S = 600.0
@@ -65,13 +66,15 @@ def check(
         real = real_inputs(models[0], inputs)
         limit = machine.free_memory() if provider == "cpu" else None
         with Worker(limit) as worker:
+            deadline = Deadline.after(LIMIT_S)
+            runs = runs_at(old, target, worker, deadline)
             return compare(
                 (old, new),
-                tied_settings(source, settings, sized=bool(real)),
+                fitting_settings(source, settings, runs, sized=bool(real)),
                 tolerance=tolerance,
                 target=target,
                 worker=worker,
-                deadline=Deadline.after(LIMIT_S),
+                deadline=deadline,
                 name="" if not isinstance(before, str | os.PathLike) else str(before),
                 inputs=real,
             )

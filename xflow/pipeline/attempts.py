@@ -28,7 +28,7 @@ from xflow.cost.objectives import EXACT, ExactCost
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
-from xflow.feeds.dimension_equalities import with_ties
+from xflow.feeds.dimension_equalities import fitting
 from xflow.feeds.inputs import Shapes, default_shapes, free_dimensions
 from xflow.onnx.external_data import Externalized
 from xflow.onnx.imported import Imported
@@ -137,7 +137,7 @@ class Finder:
     obstacle: str
     inside: Inside
     before: Path
-    _runnable: dict[str, Shapes] = field(default_factory=dict)
+    _runnable: dict[str, Shapes | None] = field(default_factory=dict)
     _run_s: dict[str, float] = field(default_factory=dict)
 
     def found(self, rules: Sequence[Rule]) -> SearchedModel | Unsearched:
@@ -223,7 +223,7 @@ class Finder:
         """
         if self.run.sized_by_inputs:
             return settings
-        given = [with_ties(imported, each) for each in settings.given]
+        given = [fitting(imported, each, self.runs) for each in settings.given]
         proto = interface(self.source)
         return Settings(given, [default_shapes(proto, self.sized(each, proto)) for each in given])
 
@@ -235,6 +235,19 @@ class Finder:
         large = Externalized.weight_bytes(self.source) > LARGE
         if not self.run.measured or large or not free_dimensions(proto, shapes):
             return shapes
+        found = self.at_which_it_runs(shapes)
+        return shapes if found is None else found
+
+    def runs(self, shapes: Shapes) -> bool:
+        """Whether the model runs at some sizes of what the shapes leave free.
+
+        A large one is not loaded once more for that, and taken to.
+        """
+        large = Externalized.weight_bytes(self.source) > LARGE
+        return large or self.at_which_it_runs(shapes) is not None
+
+    def at_which_it_runs(self, shapes: Shapes) -> Shapes | None:
+        """The shapes with sizes of what is free at which the model runs; None if none is found."""
         key = repr(sorted(shapes.items()))
         if key not in self._runnable:
             with self.run.phase("sizes"):
@@ -245,7 +258,7 @@ class Finder:
                     seed=self.run.tolerance.seed,
                     deadline=Deadline.after(max(TRIAL_S, TRIAL * self.run.clock.budget)),
                 )
-            self._runnable[key] = shapes if found is None else found[1]
+            self._runnable[key] = None if found is None else found[1]
         return self._runnable[key]
 
     def search(

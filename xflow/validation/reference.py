@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -636,6 +636,16 @@ def runnable(
         return None
     works = [number for number, each in answers.items() if not isinstance(each, Failed)]
     return found[works[0]] if works else None
+
+
+def runs_at(
+    model: Path, target: Target, worker: Worker, deadline: Deadline
+) -> Callable[[Shapes], bool]:
+    """Whether a model runs at some sizes of what given shapes leave free."""
+    runner = Runner.of(model, target, worker, large=False)
+    return lambda given: (
+        runnable(runner, outline(model), given, seed=0, deadline=deadline) is not None
+    )
 
 
 def _with_elements_at_hand(model: ModelSource) -> ModelProto:

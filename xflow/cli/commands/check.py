@@ -147,12 +147,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     from xflow.cost import machine
     from xflow.cost.measure import Target
     from xflow.cost.worker import Worker
-    from xflow.feeds.dimension_equalities import tied_settings
+    from xflow.feeds.dimension_equalities import fitting_settings
     from xflow.feeds.inputs import default_shapes, load_proto
     from xflow.feeds.real_inputs import real_inputs
     from xflow.onnx import files
     from xflow.onnx.interface import check_interface
     from xflow.pipeline.agreement import LIMIT_S
+    from xflow.validation.reference import runs_at
 
     given = input_settings(options.input_shapes)
     before, after = Path(options.before), Path(options.after)
@@ -163,11 +164,12 @@ def run(options: argparse.Namespace) -> ExitCode:
         raise Different(fault, str(after))
     settings: Sequence[Shapes] = [default_shapes(old, shapes) if shapes else {} for shapes in given]
     real = real_inputs(old, options.inputs)
-    settings = tied_settings(loaded, settings, sized=bool(real))
     target = Target(options.provider, options.threads or machine.usable_cores())
     limit = machine.free_memory() if options.provider == "cpu" else None
     with Worker(limit) as worker:
         deadline = Deadline.after(LIMIT_S)
+        runs = runs_at(before, target, worker, deadline)
+        settings = fitting_settings(loaded, settings, runs, sized=bool(real))
         question = Question(before, after, settings, options, target, worker, deadline, real)
         with ProgressDisplay(options.quiet, options.verbose) as progress:
             progress("compare", {})
