@@ -964,12 +964,7 @@ def test_only_what_was_cut_short_is_searched_again_with_more_effort(
     assert sorted(map(hash, asked[high])) == sorted(hash(key) for key in ended if not ended[key])
     asked.clear()
     found(network(12))
-    assert len(asked) == 1  # where nothing is measured there is one effort
-    (effort,) = asked
-    assert effort == high, "in a model as small as this there is work for more"
-    asked.clear()
-    found(network(12), policy=replace(POLICY, region_work=1e9))
-    assert list(asked) == [low]
+    assert list(asked) == [low]  # where nothing is measured there is one effort
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,6 @@ class _Search:
                 graph = self.search_again(graph, self.unfinished)
         else:
             whole, self.work = self.work, 0.0
-            regions = cut(graph, self.constants, layouts=self.cost.layouts)
-            self.effort = self.policy.effort(whole, len(regions))
             parts = self.policy.deepening if self.by_time else (1.0,)
             for number, share in enumerate(parts, 1):
                 self.work += share * whole

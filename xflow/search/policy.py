@@ -69,16 +69,13 @@ class Policy:
     near_share: float = 0.3
     """The same for one over the neighbourhood of changes."""
     efforts: tuple[int, ...] = (1, 10)
-    """Multiples of the limits: one after the other where results are measured, else one of them,
-    see `effort`. Small gains are lost in the noise, so that a deep search pays; but only after all
-    regions, and their forms after the first rewrites, have been searched a little."""
+    """Multiples of the limits, one after the other, where results are measured. Small gains are
+    lost in the noise, so that a deep search pays; but only after all regions, and their forms
+    after the first rewrites, have been searched a little."""
     work_per_s: float = 100_000
     """Nodes of graphs that are priced for each second of the budget, where nothing is measured. It
     is less than what two cores can do, so that a search ends by its work and not by time, and so at
     the same place on any machine."""
-    region_work: float = 30_000
-    """Nodes of graphs that are priced in a region with an effort of 1, about: in a small model
-    there is work for more effort at once."""
     deepening: tuple[float, ...] = (0.25, 0.75)
     """Parts of the work, one after the other, where time may cut the search short: all regions,
     and what lies across their seams, have been searched a little by then."""
@@ -148,11 +145,6 @@ class Policy:
     enough: float = 0.9
     """A stored solution counts if its search had at least this part of the time that there is now;
     that of a shorter search may not be the best."""
-
-    def effort(self, work: float, regions: int) -> int:
-        """The most effort for which so much work is enough in a graph of so many regions."""
-        each = work / max(1, regions) / self.region_work
-        return max((e for e in self.efforts if e <= each), default=self.efforts[0])
 
 
 POLICY = Policy()
