@@ -35,9 +35,9 @@ def with_ties(imported: Imported, given: Shapes) -> Shapes:
     tied = set()
     for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
-            text = ties.get(dim.dim_param, "")
-            if text and not text.isdecimal() and item.name not in given:
-                dim.dim_param = text
+            tie = ties.get(dim.dim_param)
+            if isinstance(tie, str) and item.name not in given:
+                dim.dim_param = tie
                 tied.add(item.name)
     if not tied:
         return given
@@ -56,17 +56,11 @@ def with_numbers(imported: Imported, given: Shapes) -> Shapes:
     """
     inputs = required_inputs(interface(imported.model))
     ties = _ties(imported, inputs)
-    taken = {
-        dim.dim_param
-        for item in inputs
-        if item.name in given
-        for dim in item.type.tensor_type.shape.dim
-    }
+    numbers = {name: tie for name, tie in ties.items() if isinstance(tie, int)}
+    taken = {name for item in inputs if item.name in given for name in _names(item)}
     found = dict(given)
     for item in inputs:
-        names = [dim.dim_param for dim in item.type.tensor_type.shape.dim]
-        texts = ["" if name in taken else ties.get(name, "") for name in names]
-        sizes = tuple(int(text) if text.isdecimal() else OPEN for text in texts)
+        sizes = tuple(OPEN if name in taken else numbers.get(name, OPEN) for name in _names(item))
         if item.name not in given and any(size != OPEN for size in sizes):
             found[item.name] = sizes
     return found
@@ -77,9 +71,11 @@ def fitting(imported: Imported, given: Shapes, runs: Callable[[Shapes], bool]) -
 
     `runs` says whether it does at some sizes of what stays free.
     """
-    likely = with_ties(imported, with_numbers(imported, given))
-    tied = with_ties(imported, given)
-    return tied if likely == tied or runs(tied) or not runs(likely) else likely
+    tied, numbers = with_ties(imported, given), with_numbers(imported, given)
+    if numbers == given or runs(tied):
+        return tied
+    likely = with_ties(imported, numbers)
+    return likely if runs(likely) else tied
 
 
 def fitting_settings(
@@ -125,15 +121,15 @@ def _names(item: ValueInfoProto) -> list[str]:
     return [dim.dim_param for dim in item.type.tensor_type.shape.dim]
 
 
-def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, str]:
-    """Dimensions of inputs by name, each with the expression over others that it must equal."""
+def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, str | int]:
+    """Dimensions of inputs by name, each with the number, or expression over others, that it is."""
     names = {}
     for item in inputs:
         for dim in item.type.tensor_type.shape.dim:
             own = imported.names.of_dimension.get(dim.dim_param)
             if own is not None and re.fullmatch(r"\w+", dim.dim_param):
                 names[own] = dim.dim_param
-    found: dict[str, str] = {}
+    found: dict[str, str | int] = {}
     used: set[str] = set()
     for difference in imported.equations:
         if not free_symbols(difference) <= set(names):
@@ -144,7 +140,10 @@ def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, 
             name = names[symbol]
             if value is None or name in found or name in used or taken & set(found):
                 continue
-            found[name] = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(value))
+            if isinstance(value, int):
+                found[name] = value
+            else:
+                found[name] = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(value))
             used |= taken
             break
     return found
