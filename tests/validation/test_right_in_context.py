@@ -67,6 +67,7 @@ TOTALS = {"part": floats(np.ones((4, 3))), "total": floats([[0], [1], [2], [0]])
 LOST_ROWS = floats([[0, 0, 0], [1, 2, 3], [-4, 5, 6], [0, 0, 0]])
 ODD = floats([NAN, 7, 5, -1, INF, -INF])
 COUNTS = floats(np.arange(64))
+KERNEL = ", ".join(f"{k / 16:.4f}" for k in range(1, 17))
 
 GUARDS = [
     Case(
@@ -928,6 +929,30 @@ def test_nothing_discrete_sees_where_an_element_was_computed(
     model, report = optimized(case.model, "latency")
     assert any("slice" in use.name for use in report.rules) == moves
     assert_right(case, model)
+
+
+@pytest.mark.parametrize(
+    ("between", "kept"),
+    [
+        ("p = AveragePool<kernel_shape = [2, 2]>(n)", True),
+        ("p = GlobalAveragePool(n)", True),
+        ("p = Softmax<axis = -1>(n)", True),
+        ("p = Conv(n, w)", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "codes", ["y = QuantizeLinear(p, a, u)", "y, s, z = DynamicQuantizeLinear(p)"]
+)
+def test_codes_are_the_same_behind_sums_unless_these_are_of_products_with_weights(
+    between: str, kept: bool, codes: str
+) -> None:
+    """A quantized network shows which code it was, and a pool does not hide the last digit."""
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+    g (float[1, 4, 8, 8] x) => (uint8[N, C, H, W] y)
+    <float a = {{0.1}}, float b = {{10}}, uint8 u = {{7}}, float[4, 4, 1, 1] w = {{{KERNEL}}}>
+    {{ m = Mul(x, a) n = Mul(m, b) {between} {codes} }}"""
+    model, _ = optimized(onnx.parser.parse_model(text), "nodes")
+    assert (operators(model).count("Mul") == 2) == kept
 
 
 def test_what_may_overflow_as_much_as_before_is_rewritten_without_assumptions() -> None:

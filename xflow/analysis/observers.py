@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from xflow.analysis.elements import element_of, names_of, orders
-from xflow.analysis.opaque import ACCUMULATING, MOVES, decides_by, is_steady
+from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZING, decides_by, is_steady
 from xflow.analysis.ranges import sums
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
@@ -52,9 +52,15 @@ class Observed(IntFlag):
     small where it is, so that its error counts relative to itself, however small it is."""
     HIDDEN = 8
     """Some operator may give a number for NaN."""
+    CODED = 16
+    """Something makes codes of it, as of a quantized network, with no product with weights between.
+    One code more or less is seen in the results: what lies between is to be the same to the bit,
+    sums of a pool or of a softmax included."""
 
 
-EVERYWHERE = Observed.LOST | Observed.DISCRETE | Observed.RELATIVE | Observed.HIDDEN
+TO_THE_BIT = Observed.DISCRETE | Observed.CODED
+"""Where no bit of a value may change."""
+EVERYWHERE = Observed.LOST | TO_THE_BIT | Observed.RELATIVE | Observed.HIDDEN
 
 
 class Way(NamedTuple):
@@ -94,6 +100,8 @@ UNKNOWN = Way(
     hides=True,
 )
 _ways: dict[object, Mapping[str, Way]] = {}
+CODES = frozenset({"INT8", "UINT8", "INT4", "UINT4", "INT2", "UINT2"})
+"""The types of codes. Those of 16 bits are as fine as roundings of half precision."""
 MOST_BEHIND = 256
 """Values before a factor that are searched for a divisor; behind more, there may be one."""
 MAX_KEPT = 20_000
@@ -206,9 +214,24 @@ def _contracts(node: Node) -> bool:
     return _accumulates(node) and not reduces
 
 
+def _codes(node: Node) -> bool:
+    """Whether an operator rounds floats to codes, of 8 bits or less, or computes with such."""
+    if isinstance(node.op, Opaque) and node.op.op_type in QUANTIZING:
+        return True
+    if isinstance(node.op, Operator) and node.op.name == "Round":
+        return True
+    return any(kind.dtype in CODES for kind in node.types)
+
+
+def _weighs(node: Node) -> bool:
+    """Whether an operator sums products with weights, in an order of the kernel's own."""
+    floats = [value for value in node.inputs if value.type.dtype in FLOATS]
+    return _contracts(node) and any(value.is_constant for value in floats[1:2])
+
+
 def observes(node: Node, what: Observed) -> bool:
     """Whether an operator compares an input of floats or makes integers of it, or divides by it."""
-    asked = decides if what == Observed.DISCRETE else divides
+    asked = divides if what == Observed.RELATIVE else decides
     return any(
         value.type.dtype in FLOATS and not value.is_constant and asked(node, position)
         for position, value in enumerate(node.inputs)
@@ -239,6 +262,10 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
         own |= Observed.DISCRETE
     elif not _accumulates(node):
         own |= behind & Observed.DISCRETE
+    if decides(node, position) and _codes(node):
+        own |= Observed.CODED
+    elif not _weighs(node):
+        own |= behind & Observed.CODED
     if divides(node, position):
         own |= Observed.RELATIVE
     elif _keeps(node, position):

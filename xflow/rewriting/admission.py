@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 
 from xflow.analysis.elements import approximates
 from xflow.analysis.nan_spread import reads_no_more
-from xflow.analysis.observers import Observed, contexts, observes
+from xflow.analysis.observers import TO_THE_BIT, Observed, contexts, observes
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
@@ -63,7 +63,7 @@ class Places:
 
     def allows(self, forbidden: Observed, values: Iterable[Value], graph: Graph) -> bool:
         """Whether nothing of what is forbidden is sensitive to these values of a graph."""
-        seldom = forbidden in (Observed.DISCRETE, Observed.RELATIVE)
+        seldom = forbidden in (TO_THE_BIT, Observed.RELATIVE)
         if seldom and not self._may_observe(graph, forbidden):
             return True
         known = self._contexts.get(graph)
@@ -95,14 +95,14 @@ class Places:
         if match.dtype not in FLOATS:
             return Observed.NOWHERE
         if instance.exact == BITS:
-            return Observed.DISCRETE if any(map(_may_differ, match.nodes)) else Observed.NOWHERE
+            return TO_THE_BIT if any(map(_may_differ, match.nodes)) else Observed.NOWHERE
         for fact in instance.facts:
             source = match.bindings.get(fact.name)
             if source is None or self.holds(fact, source):
                 continue
             if fact.relation != FINITE or not self._spreads_no_nan(match, after, source):
                 return f"it is not known whether {fact}"
-        forbidden = Observed.NOWHERE if instance.exact else Observed.DISCRETE
+        forbidden = Observed.NOWHERE if instance.exact else TO_THE_BIT
         for old, new in zip(match.roots, after, strict=True):
             if old.type.dtype in FLOATS:
                 found = self._of_result(instance, match, old, new)
