@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from graphs import call, tensor
 from noting import Noting
@@ -20,12 +21,14 @@ from xflow.core.deadline import Deadline
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Value, apply
+from xflow.core.registry import Array
 from xflow.cost.model import StoredNotes
 from xflow.cost.store import SOLUTIONS, Platform, Store
 from xflow.rewriting.admission import Places
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
 from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.rewriting.text import parse_rules
 from xflow.search.constants import Constants
 from xflow.search.context import Context
@@ -124,6 +127,30 @@ def test_other_rules_seeds_and_budgets_are_other_searches() -> None:
     asked = cost.asked
     search(network(), RULES, cost, deadline=Deadline.after(10.0), context=Context(seed=1))
     assert cost.asked > asked
+
+
+FLOATS_FROM_CODES = [
+    rule for rule in load_rules(default_directory()) if rule.name.startswith("conv-sub-cast-cast")
+]
+
+
+def test_a_solution_that_rests_on_exact_sums_of_weights_is_used_again() -> None:
+    """Regions do not show the data of weights, only whether their sums are exact."""
+    x, z = tensor("x", 1, 64, 32, 32, dtype="UINT8"), tensor("z", dtype="UINT8")
+    weights = tensor("w", 64, 64, 3, 3, dtype="INT8", constant=True)
+    zero = tensor("v", dtype="INT8", constant=True)
+    sums = call("ConvInteger", x, weights, z, zero, pads=(1, 1, 1, 1))
+    graph = Graph((call("Relu", call("NearestFloat", sums)),))
+    codes = np.random.default_rng(0).integers(-9, 9, (64, 64, 3, 3)).astype(np.int8)
+    data: dict[Value, Array] = {weights: codes, zero: np.array(1, np.int8)}
+    cost = Noting()
+    first, second = (
+        search(graph, FLOATS_FROM_CODES, cost, deadline=Deadline.after(30.0), constants=data.get)
+        for _ in range(2)
+    )
+    assert first.replacements
+    assert second.graph == first.graph
+    assert second.warnings == ()
 
 
 def test_what_was_found_with_less_effort_is_not_the_last_word() -> None:

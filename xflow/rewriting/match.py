@@ -394,10 +394,7 @@ class Matcher:
         known = [array for array in arrays if array is not None]
         if len(known) == len(arrays):
             return fact.holds(*known)
-        op = None if value is None else value.node.op
-        if fact.relation == EXACT_SUMS:
-            return isinstance(op, Leaf) and op.exact_sums
-        return fact.relation in NEEDS
+        return is_told(fact, value) or (fact.relation != EXACT_SUMS and fact.relation in NEEDS)
 
     def same_data(self, node: Node, target: Value, match: Match) -> bool:
         """Whether a constant of the graph holds what the constant expression `node` is."""
@@ -411,6 +408,12 @@ class Matcher:
             if array.dtype.kind in "biu" and not is_exact(outputs[0], expected):
                 return False
             return bool(np.all(array == expected))
+
+
+def is_told(fact: Fact, value: Value | None) -> bool:
+    """Whether the leaf of a region says that its sums are exact, which only data can tell."""
+    op = None if value is None else value.node.op
+    return fact.relation == EXACT_SUMS and isinstance(op, Leaf) and op.exact_sums
 
 
 def fits(pattern: Node, other: Node) -> bool:

@@ -37,7 +37,7 @@ from xflow.rewriting.derivation import Application, ValueNumber, abstract, local
 from xflow.rewriting.folding import NO_NUMBERS, loses_numbers
 from xflow.rewriting.index import refused_types
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, StandIn, computed, fits
+from xflow.rewriting.match import MAX_PERMUTED, Match, NoMatch, StandIn, computed, fits, is_told
 from xflow.rewriting.rewrite import replacement
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.unify import instantiate, same_literal, same_shape
@@ -491,7 +491,10 @@ class _Check:
             known = [data for data in given if data is not None]
             if not known and fact.relation in NEEDS:
                 continue  # whether they are numbers, the place tells
-            if len(known) < len(given) or not fact.holds(*known):
+            if len(known) < len(given):
+                if not is_told(fact, match.bindings.get(fact.name)):
+                    return f"it is not known whether {fact}"
+            elif not fact.holds(*known):
                 return f"it is not known whether {fact}"
         return ""
 
