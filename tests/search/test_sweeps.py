@@ -11,6 +11,7 @@ from graphs import call, tensor
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
+from xflow.core.node import apply
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
@@ -134,3 +135,21 @@ def test_where_the_estimate_may_be_wrong_another_rule_is_swept_as_well(doubt: bo
     states = explored(doubled(4), [*DOUBLE, *OTHERWISE], price, doubt=doubt)
     assert names(states[1].graph) == {"Mul"}
     assert any(names(state.graph) == {"Div"} for state in states) == doubt
+
+
+def test_a_step_that_changes_nothing_ends_a_sweep() -> None:
+    """The first output of a Split, once it is a Slice, is read by nobody, and still matches."""
+    rules = parse_rules("""
+rule slice-to-split
+  in       x[N, C]
+  param    j
+  from     Split(x, axis=1, split=[j, C - j])[0]
+  to       Slice(x, starts=[0], ends=[j], axes=[1], steps=[1])
+""")
+    outputs = []
+    for number in range(3):
+        both = apply("Split", [tensor(f"x{number}", 4, 8)], {"axis": 1, "split": (3, 5)})
+        outputs += [call("Relu", value) for value in both]
+    explorer = Explorer(RuleIndex(rules), lambda graph: 1.0, no_constants, NOTHING)
+    explorer.explore(Graph(tuple(outputs)), keep=3)
+    assert explorer.work < 200

@@ -225,9 +225,15 @@ class Explorer:
             yield state
 
     def _swept(self, state: State, rule: str, limits: Limits, doubted: Sequence[Step]) -> State:
-        """The state after a rule is applied wherever it can be, but not to what it has made."""
+        """The state after a rule is applied wherever it can be, but not to what it has made.
+
+        Nor where that changes nothing, as a step may that makes what is there already; and no more
+        often than there were operators.
+        """
         made: set[Node] = set()
-        while not self._is_over(limits):
+        for _ in range(len(state.graph.nodes)):
+            if self._is_over(limits):
+                break
             for candidate in self.steps.candidates_by(rule, state.graph):
                 step = candidate.step
                 if not made.isdisjoint(step.match.nodes):
@@ -235,11 +241,13 @@ class Explorer:
                 if any(map(step.is_like, doubted)):
                     continue
                 admitted = self.steps.admitted(candidate, state.graph)
-                if admitted is not None:
+                if admitted is None:
+                    continue
+                after, moved = replaced(state.graph, admitted)
+                if after != state.graph:
                     break
             else:
                 break
-            after, moved = replaced(state.graph, admitted)
             made = {moved.get(node, node) for node in made} | set(admitted.made)
             path = (*state.path, rule)
             cost = self._price(after) + self.policy.step_s * len(path)
