@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isclose
+from math import inf, isclose
 
 from xflow.blocks.functions import Functions
 from xflow.core.fold import ConstantLookup
@@ -32,6 +32,9 @@ KINDS = ("attention", "normalization", "activation", "softmax")
 
 FARTHEST = 12
 """Operators between a softmax and a contraction, and between others that belong together."""
+
+LARGE = 3
+"""Operators of an activation from which the way to one operator may be longer than one step."""
 
 UNIT_LENGTH = "LpNormalization"
 """A tensor over the root of the sum of its squares; over that of their mean, it is an RMSNorm."""
@@ -77,19 +80,35 @@ def find_blocks(
 
 
 def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
-    """The nodes of each attention and each normalization that is written in several operators.
+    """The nodes of each block that is written in several operators: in `LARGE` if an activation.
 
     Each attention once more with the scales of inputs of its products, which belong to it but may
-    stand far before. Blocks that `find_blocks` takes more time for are left out.
+    stand far before. A softmax is none by itself.
     """
     finder = _Finder(graph, constants, {})
     attentions = [*filter(None, map(finder.attention_around, finder.softmaxes()))]
     normalizations = filter(None, map(finder.normalization_by, finder.nodes))
-    return [
+    found = [
         *(block.nodes for block in attentions),
         *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
         *(block.nodes for block in normalizations),
     ]
+    for node in reversed(finder.nodes):
+        finder.add(finder.activation_at(node))
+    activations = (block for block in finder.found if block.name and not block.is_operator)
+    return [*found, *(block.nodes for block in activations if len(block.nodes) >= LARGE)]
+
+
+def may_be_operators(graph: Graph, constants: ConstantLookup, opset: int | None) -> bool:
+    """Whether a block of a graph is written in several operators, and could be one.
+
+    That is one that the registry has, and ONNX up to that opset (None: any).
+    """
+    since = {op.name: op.since for op in operators()}
+    return any(
+        not block.is_operator and since.get(block.name, inf) <= (inf if opset is None else opset)
+        for block in find_blocks(graph, constants, {})
+    )
 
 
 def _scales_before(node: Node) -> frozenset[Node]:

@@ -15,14 +15,14 @@ from xflow.analysis.observers import Observed
 from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.basis import confirmed
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
-from xflow.blocks.find import find_larger
+from xflow.blocks.find import find_larger, may_be_operators
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Node
 from xflow.core.progress import Progress
 from xflow.core.wording import counted
-from xflow.cost import CostModel
+from xflow.cost import CostModel, Use
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.folding import loses_numbers
 from xflow.rewriting.numerics import Hazard
@@ -108,10 +108,20 @@ def search(
             known,
             deadline=deadline,
             work=work,
+            opset=context.opset,
             progress=progress,
             only_proved=only_proved,
         )
         return job.run(graph, origin or graph)
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """Where a search is: the graph, the replacements that led there, and what they gain."""
+
+    graph: Graph
+    replacements: tuple[Replacement, ...]
+    gained: float
 
 
 class _Search:
@@ -127,6 +137,7 @@ class _Search:
         *,
         deadline: Deadline,
         work: float | None,
+        opset: int | None,
         progress: Progress | None,
         only_proved: bool,
     ) -> None:
@@ -136,11 +147,14 @@ class _Search:
         self.memory_of_waves = memory_of_waves
         self.policy = constants.policy
         self.only_proved = only_proved
+        self.opset = opset
         self.deadline = deadline
         self.decider = Decider(cost, self.policy, deadline)
         self.constants = constants
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
+        self.cuts: dict[tuple[object, ...], Region] = {}
+        """The regions of passes over the whole graph, where the estimate decides."""
         self.effort = 1
         self.by_time = cost.measures or work is not None
         """Whether a pass may only take its share of the time."""
@@ -192,6 +206,7 @@ class _Search:
                 self.effort = effort
                 graph = self.search_again(graph, self.unfinished)
         else:
+            start = _Reached(graph, tuple(self.replacements), self.gained)
             whole, self.work = self.work, 0.0
             parts = self.policy.deepening if self.by_time else (1.0,)
             for number, share in enumerate(parts, 1):
@@ -201,6 +216,7 @@ class _Search:
             for _ in range(self.policy.rounds):
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
+            graph = self.search_deeper(start, graph)
         if self.decider.timed and not self.replacements:
             forms = counted(self.decider.timed, "other form")
             self.notes.append(f"{forms} of its parts were timed, and none was faster for certain")
@@ -248,6 +264,43 @@ class _Search:
                 before, follow = graph, follow + 1
                 _, graph = self.search_pass(graph, follow, near, self.policy.near_share)
         return graph
+
+    def search_deeper(self, start: _Reached, graph: Graph) -> Graph:
+        """`graph`, or what more effort leads to from `start` where blocks are still spelled out.
+
+        The way to an operator may be long, and longer still behind what gained a little before. So
+        regions in which a block is left are searched once more as they were before any rewrite;
+        what is known of the others is used again.
+        """
+        if self.is_over or not may_be_operators(graph, self.constants.lookup, self.opset):
+            return graph
+        keys = [key for key, region in self.cuts.items() if self.is_left_spelled(region)]
+        if not keys:
+            return graph
+        before = _Reached(graph, tuple(self.replacements), self.gained)
+        self.replacements, self.gained = list(start.replacements), start.gained
+        self.effort = self.policy.efforts[-1]
+        self.been.clear()
+        for key in keys:
+            self.solved.pop(key, None)
+        graph = self.search_passes(start.graph)
+        if self.price(graph) < self.price(before.graph):
+            return graph
+        self.replacements, self.gained = list(before.replacements), before.gained
+        return before.graph
+
+    def price(self, graph: Graph) -> float:
+        """The estimated cost of the whole graph, whose outputs are results of the model."""
+        if self.cost.layouts is None:
+            return self.cost.estimate(graph)
+        return self.cost.layouts(graph, uses=[Use.RESULT] * len(graph.outputs))
+
+    def is_left_spelled(self, region: Region) -> bool:
+        """Whether a block that may be one operator is none in a region and in its solution."""
+        solution = self.solved.get(region.key)
+        forms = [region.graph, *([Graph(solution.outputs)] if solution else [])]
+        constants = self.constants.of(region)
+        return all(may_be_operators(form, constants, self.opset) for form in forms)
 
     def search_waves(self, graph: Graph) -> Graph:
         """`graph` with the waves that gain, which come first."""
@@ -304,7 +357,10 @@ class _Search:
         share of the time that remains.
         """
         regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
-        if near is not None:
+        if near is None:
+            if self.work is not None:
+                self.cuts.update((region.key, region) for region in regions)
+        else:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
         new = self.solve(regions, share, number)
         return new, self.rewrite(graph, regions, self.solved)
