@@ -938,10 +938,16 @@ def test_nothing_discrete_sees_where_an_element_was_computed(
         ("p = GlobalAveragePool(n)", True),
         ("p = Softmax<axis = -1>(n)", True),
         ("p = Conv(n, w)", False),
+        ("p = MatMul(v, n)", False),
+        ("p = MatMul(n, n)", True),
     ],
 )
 @pytest.mark.parametrize(
-    "codes", ["y = QuantizeLinear(p, a, u)", "y, s, z = DynamicQuantizeLinear(p)"]
+    "codes",
+    [
+        "y = QuantizeLinear(p, a, u)",
+        "y, s, z = DynamicQuantizeLinear(p)",
+    ],
 )
 def test_codes_are_the_same_behind_sums_unless_these_are_of_products_with_weights(
     between: str, kept: bool, codes: str
@@ -949,7 +955,8 @@ def test_codes_are_the_same_behind_sums_unless_these_are_of_products_with_weight
     """A quantized network shows which code it was, and a pool does not hide the last digit."""
     text = f"""<ir_version: 10, opset_import: ["" : 20]>
     g (float[1, 4, 8, 8] x) => (uint8[N, C, H, W] y)
-    <float a = {{0.1}}, float b = {{10}}, uint8 u = {{7}}, float[4, 4, 1, 1] w = {{{KERNEL}}}>
+    <float a = {{0.1}}, float b = {{10}}, uint8 u = {{7}}, float[4, 4, 1, 1] w = {{{KERNEL}}},
+     float[1, 1, 2, 8] v = {{{KERNEL}}}>
     {{ m = Mul(x, a) n = Mul(m, b) {between} {codes} }}"""
     model, _ = optimized(onnx.parser.parse_model(text), "nodes")
     assert (operators(model).count("Mul") == 2) == kept

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from xflow.analysis.elements import element_of, names_of, orders
-from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZING, decides_by, is_steady
+from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZERS, QUANTIZING, decides_by, is_steady
 from xflow.analysis.ranges import sums
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
@@ -100,8 +100,15 @@ UNKNOWN = Way(
     hides=True,
 )
 _ways: dict[object, Mapping[str, Way]] = {}
-CODES = frozenset({"INT8", "UINT8", "INT4", "UINT4", "INT2", "UINT2"})
+CODES = frozenset(
+    (
+        *("INT8", "UINT8", "INT4", "UINT4", "INT2", "UINT2"),
+        *("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"),
+    )
+)
 """The types of codes. Those of 16 bits are as fine as roundings of half precision."""
+STEPWISE = frozenset({"Ceil", "Floor", "Round"})
+"""Operators that round to integers, of which codes may be made."""
 MOST_BEHIND = 256
 """Values before a factor that are searched for a divisor; behind more, there may be one."""
 MAX_KEPT = 20_000
@@ -215,18 +222,28 @@ def _contracts(node: Node) -> bool:
 
 
 def _codes(node: Node) -> bool:
-    """Whether an operator rounds floats to codes, of 8 bits or less, or computes with such."""
-    if isinstance(node.op, Opaque) and node.op.op_type in QUANTIZING:
-        return True
-    if isinstance(node.op, Operator) and node.op.name == "Round":
-        return True
-    return any(kind.dtype in CODES for kind in node.types)
+    """Whether an operator rounds floats to codes, or to integers, or may do so within."""
+    if isinstance(node.op, Opaque):
+        name = node.op.op_type
+        if not name or name in QUANTIZING:
+            return True
+    else:
+        name = node.op.op_type if isinstance(node.op, Operator) else ""
+    types = {kind.dtype for kind in node.types}
+    whole = name == "Cast" and not types <= set(FLOATS)
+    return whole or name in STEPWISE or not CODES.isdisjoint(types)
 
 
 def _weighs(node: Node) -> bool:
     """Whether an operator sums products with weights, in an order of the kernel's own."""
-    floats = [value for value in node.inputs if value.type.dtype in FLOATS]
-    return _contracts(node) and any(value.is_constant for value in floats[1:2])
+    factors = [value.is_constant for value in node.inputs if value.type.dtype in FLOATS][:2]
+    return _contracts(node) and any(factors) and not all(factors)
+
+
+def around_body(op_types: Iterable[str]) -> Observed:
+    """How the outputs of a graph inside an operator are observed in a model of such operators."""
+    makes_codes = not {*QUANTIZERS, *QUANTIZING, *STEPWISE}.isdisjoint(op_types)
+    return EVERYWHERE if makes_codes else EVERYWHERE & ~Observed.CODED
 
 
 def observes(node: Node, what: Observed) -> bool:

@@ -21,6 +21,8 @@ class Made(Enum):
     NUMBERS = "numbers, whatever the inputs are"
 
 
+QUANTIZERS: Final = ("QuantizeLinear", "DynamicQuantizeLinear")
+"""Operators of ONNX that make codes of floats."""
 QUANTIZING: Final = tuple(
     f"{CONTRIB}::{name}"
     for name in ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")

@@ -18,7 +18,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from xflow.analysis.observers import EVERYWHERE, Observed
+from xflow.analysis.observers import Observed, around_body
 from xflow.analysis.value_rewrites.basis import Basis, bases_of
 from xflow.core.assumptions import Assumption
 from xflow.core.errors import ModelError, NotCertified, ShapeError, SizeError
@@ -85,23 +85,27 @@ def same_digest(path: Path, log: Log) -> bool:
 
 
 def replayed(
-    model: ir.Model, log: Log, assumption: Assumption | None = None, *, inner: bool = False
+    model: ir.Model,
+    log: Log,
+    assumption: Assumption | None = None,
+    *,
+    around: Observed = Observed.NOWHERE,
 ) -> Replayed:
     """The model that the log speaks of as a graph, and what the log makes of it.
 
     `assumption` is what may be taken for granted of its values; by default what the run took. The
-    model may be a graph that is `inner` to an operator.
+    model may be a graph inside an operator, `around` which its outputs are observed.
 
     Raises NotCertified with the first step that does not follow, and ModelError.
     """
     assumption = log.assumption if assumption is None else assumption
-    prepared, assumed = _prepared(model, log, assumption)
-    imported = import_model(prepared, inner=inner)
+    prepared, assumed = _prepared(model, log, assumption, around)
+    imported = import_model(prepared, inner=bool(around))
     again = Replay(
         log.directions,
         imported.constants,
         assumption=assumption,
-        outside=EVERYWHERE if inner else Observed.NOWHERE,
+        outside=around,
     )
     graph = imported.graph
     try:
@@ -118,7 +122,7 @@ def replayed(
 
 
 def _prepared(
-    model: ir.Model, log: Log, assumption: Assumption
+    model: ir.Model, log: Log, assumption: Assumption, around: Observed
 ) -> tuple[ir.Model, Counter[Assumption]]:
     """The model with what the log says was done to it before any rewrite of its main graph.
 
@@ -131,13 +135,14 @@ def _prepared(
         model = _with_calls(model, log.inlined)
     if not log.bodies:
         return model, assumed
+    around |= around_body(node.op_type for node in model.graph.all_nodes())
 
     def again(place: BodyKey, body: ir.Model, _: float) -> tuple[ir.Model, Sequence[str]] | None:
         inner = log.bodies.get(place)
         if inner is None:
             return None
         try:
-            made = replayed(body, inner, assumption, inner=True)
+            made = replayed(body, inner, assumption, around=around)
         except (NotCertified, ModelError) as error:
             raise NotCertified(str(error), f"in the {place[1]} of operator {place[0]}") from None
         assumed.update(made.assumed)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xflow.analysis.observers import EVERYWHERE, Observed
+from xflow.analysis.observers import Observed
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.deadline import Deadline
 from xflow.core.limits import GROWTH
@@ -108,6 +108,8 @@ class Run:
     keep_initializer_inputs: bool = False
     size_threshold: int = GROWTH
     inner: int = 0
+    around: Observed = Observed.NOWHERE
+    """What may be sensitive to the outputs of a graph inside an operator."""
     save_repro: Path | None = None
     assumption: Assumption = DEFAULT
     """What is taken for granted of the values of the model."""
@@ -122,8 +124,8 @@ class Run:
 
     @property
     def outside(self) -> Observed:
-        """What may be sensitive to the outputs: of a graph inside an operator, anything."""
-        return EVERYWHERE if self.inner else Observed.NOWHERE
+        """What may be sensitive to the outputs, as far as a model of its operators has it."""
+        return self.around
 
     @property
     def sized_by_inputs(self) -> bool:
@@ -146,8 +148,11 @@ class Run:
         self.tell(name, {})
         return self.clock.phase(name)
 
-    def inside(self, folder: Path, budget: float) -> Run:
-        """A run on a graph inside an operator, with the same settings and a share of the time."""
+    def inside(self, folder: Path, budget: float, around: Observed) -> Run:
+        """A run on a graph inside an operator, with the same settings and a share of the time.
+
+        Its outputs are observed as `around` says.
+        """
         return replace(
             self,
             folder=folder,
@@ -159,4 +164,5 @@ class Run:
             target_opset=None,
             domains="onnx",  # likewise
             inner=self.inner + 1,
+            around=self.outside | around,
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from xflow.analysis.observers import around_body
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
 from xflow.feeds.inputs import contradicted
@@ -80,6 +81,7 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     if run.inner >= DEPTH or not has_bodies(model):
         return prepared
     deadline = Deadline.after(BODIES * seconds, run.stop)
+    around = around_body(node.op_type for node in model.graph.all_nodes())
     logs: dict[BodyKey, Mapping[str, Any] | None] = {}
 
     def optimize(place: BodyKey, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
@@ -90,7 +92,7 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
             before = Path(folder) / "before.onnx"
             write_temporary(body, before)
             try:
-                better, report = inside(run.inside(Path(folder), budget), body, before)
+                better, report = inside(run.inside(Path(folder), budget, around), body, before)
             except NotReplayed:
                 raise
             except (ModelError, ValidationFailed):  # it does not run by itself

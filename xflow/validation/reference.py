@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from xflow.analysis.opaque import QUANTIZERS
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UnfeedableInput
 from xflow.cost.measure import Target
@@ -73,9 +74,6 @@ OPERATOR_FAILED = re.compile(
     r"while running (?P<op>\S+) node\. Name:'(?P<name>[^']*)' Status Message: (?P<why>.*)"
 )
 """The runtime's message that an operator failed."""
-
-CODED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
-"""Operators that make codes."""
 
 FLOAT64, UNOPTIMIZED = "float64", "the model without optimizations"
 """The names of the sources of more exact results."""
@@ -351,7 +349,7 @@ class Reference:
     @cached_property
     def has_codes(self) -> bool:
         """Whether the model computes with codes of quantized numbers."""
-        return any(node.op_type in CODED for node in outline(self.model).graph.node)
+        return any(node.op_type in QUANTIZERS for node in outline(self.model).graph.node)
 
     def _run_exactly(
         self, runner: Runner, numbers: Sequence[int], deadline: Deadline, *, wide: bool
