@@ -14,7 +14,12 @@ from rich.console import Console
 from spellings import COMPOSITES, rules_over
 
 import xflow
-from xflow.blocks.find import FoundBlock, find_blocks
+from xflow.blocks.find import (
+    FoundBlock,
+    find_blocks,
+    find_long_activations,
+    may_be_operators,
+)
 from xflow.blocks.functions import FURTHEST
 from xflow.onnx.importer import import_model
 from xflow.ops.functions import Tanh
@@ -98,6 +103,40 @@ def test_the_nodes_of_an_attention_are_those_between_its_products() -> None:
     ]
 
 
+GELU = "a = Mul(x, over) e = Erf(a) s = Add(e, one) h = Mul(x, half) y = Mul(h, s)"
+OVER_ROWS = """m = ReduceMean(x, rows) d = Sub(x, m) q = Mul(d, d) v = ReduceMean(q, rows)
+    w = Add(v, eps) r = Sqrt(w) y = Div(d, r)"""
+
+
+@pytest.mark.parametrize(
+    ("body", "opset", "may_be"),
+    [
+        (GELU, None, True),
+        (GELU, 20, True),
+        (GELU, 19, False),
+        (OVER_ROWS, None, False),
+        (OVER_ROWS.replace("rows", "last"), 17, True),
+        ("s = Sigmoid(x) t = Sin(s) y = Mul(x, t)", None, False),
+        ("y = Gelu(x)", None, False),
+    ],
+)
+def test_what_may_become_an_operator_is_what_one_computes_up_to_the_opset(
+    body: str, opset: int | None, may_be: bool
+) -> None:
+    imported = import_model(ir.from_proto(graph(body)))
+    assert may_be_operators(imported.graph, imported.constants, opset) == may_be
+
+
+@pytest.mark.parametrize(("opset", "count"), [(None, 1), (20, 1), (19, 0)])
+def test_an_activation_of_many_operators_is_found_where_it_may_be_one(
+    opset: int | None, count: int
+) -> None:
+    model = graph(f"{GELU} t = Sigmoid(x) z = Mul(x, t)", outputs="y z")
+    imported = import_model(ir.from_proto(model))
+    found = find_long_activations(imported.graph, imported.constants, opset)
+    assert [len(nodes) for nodes in found] == [5] * count
+
+
 def test_axes_other_than_the_last_are_the_reason() -> None:
     model = graph(
         """m = ReduceMean(x, rows) d = Sub(x, m) q = Mul(d, d) v = ReduceMean(q, rows)
@@ -107,9 +146,6 @@ def test_axes_other_than_the_last_are_the_reason() -> None:
     (block,) = report.blocks
     assert not block.recognised
     assert "normalizes axes -2" in block.reason
-
-
-GELU = "a = Mul(x, over) e = Erf(a) s = Add(e, one) h = Mul(x, half) y = Mul(h, s)"
 
 
 def test_a_block_whose_inside_is_read_says_by_whom() -> None:

@@ -115,6 +115,7 @@ def runner() -> Runner:
         "layer-norm-by-product",
         "instance-norm-by-mean",
         "gelu-tanh-cube",
+        "gelu-tanh-products",
     ],
 )
 def test_the_search_finds_it(name: str, runner: Runner) -> None:

@@ -39,6 +39,9 @@ LARGE = 3
 UNIT_LENGTH = "LpNormalization"
 """A tensor over the root of the sum of its squares; over that of their mean, it is an RMSNorm."""
 
+OF_LAST_AXES = ("LayerNormalization", "RMSNormalization")
+"""Normalizations whose operators take the last axes alone."""
+
 UNDECLARED = {
     "attention": ("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention",
                   "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention"),
@@ -68,6 +71,20 @@ class FoundBlock:
     is_operator: bool = False
     """Whether it is one operator of that role."""
 
+    @property
+    def is_over_last_axes(self) -> bool:
+        """Whether it normalizes the last axes, as most operators do, or is no normalization."""
+        return self.axes == tuple(range(-len(self.axes), 0))
+
+    def may_be_operator(self, opset: int | None) -> bool:
+        """Whether it is none, and ONNX has an operator for it up to that version (None: ever)."""
+        if self.is_operator or self.products > 1 or not self.name:
+            return False
+        if self.name in OF_LAST_AXES and not self.is_over_last_axes:
+            return False
+        newest = inf if opset is None else opset
+        return any(op.name == self.name and op.since <= newest for op in operators())
+
 
 def find_blocks(
     graph: Graph, constants: ConstantLookup, passed_through: Mapping[str, str]
@@ -80,35 +97,44 @@ def find_blocks(
 
 
 def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
-    """The nodes of each block that is written in several operators: in `LARGE` if an activation.
+    """The nodes of each attention and each normalization that is written in several operators.
 
     Each attention once more with the scales of inputs of its products, which belong to it but may
-    stand far before. A softmax is none by itself.
+    stand far before.
     """
     finder = _Finder(graph, constants, {})
     attentions = [*filter(None, map(finder.attention_around, finder.softmaxes()))]
     normalizations = filter(None, map(finder.normalization_by, finder.nodes))
-    found = [
+    return [
         *(block.nodes for block in attentions),
         *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
         *(block.nodes for block in normalizations),
     ]
+
+
+def find_long_activations(
+    graph: Graph, constants: ConstantLookup, opset: int | None = None
+) -> list[frozenset[Node]]:
+    """The nodes of each activation of `LARGE` operators or more that could be one, up to an opset.
+
+    None: in any opset.
+    """
+    finder = _Finder(graph, constants, {})
     for node in reversed(finder.nodes):
         finder.add(finder.activation_at(node))
-    activations = (block for block in finder.found if block.name and not block.is_operator)
-    return [*found, *(block.nodes for block in activations if len(block.nodes) >= LARGE)]
+    return [
+        block.nodes
+        for block in finder.found
+        if len(block.nodes) >= LARGE and block.may_be_operator(opset)
+    ]
 
 
 def may_be_operators(graph: Graph, constants: ConstantLookup, opset: int | None) -> bool:
-    """Whether a block of a graph is written in several operators, and could be one.
+    """Whether a block of a graph is written in several operators, and could be one, up to an opset.
 
-    That is one that the registry has, and ONNX up to that opset (None: any).
+    None: in any opset.
     """
-    since = {op.name: op.since for op in operators()}
-    return any(
-        not block.is_operator and since.get(block.name, inf) <= (inf if opset is None else opset)
-        for block in find_blocks(graph, constants, {})
-    )
+    return any(block.may_be_operator(opset) for block in find_blocks(graph, constants, {}))
 
 
 def _scales_before(node: Node) -> frozenset[Node]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xflow.blocks.find import FoundBlock, find_blocks
+from xflow.blocks.find import OF_LAST_AXES, FoundBlock, find_blocks
 from xflow.core.graph import Graph
 from xflow.core.node import Node
 from xflow.cost.estimate import Estimator
@@ -92,10 +92,9 @@ class _Side:
             return "it is a function of one tensor for which there is no operator"
         if found.products > 1:
             return f"its scores are the sum of {found.products} products"
-        axes = found.axes
-        last = axes == tuple(range(-len(axes), 0))
-        if found.name in ("LayerNormalization", "RMSNormalization") and not last:
-            return f"it normalizes axes {', '.join(map(str, axes))}, and the operator the last ones"
+        if found.name in OF_LAST_AXES and not found.is_over_last_axes:
+            axes = ", ".join(map(str, found.axes))
+            return f"it normalizes axes {axes}, and the operator the last ones"
         if all(op.name != found.name for op in operators()):
             return f"no rule speaks of {found.name}"
         op = operator(found.name)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
-from xflow.blocks.find import find_larger
+from xflow.blocks.find import find_larger, find_long_activations
 from xflow.core.deadline import NEVER, Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
@@ -89,7 +89,7 @@ class Explorer:
         self.masks = 0
         """How many operators of the given graph have a mask, see `masks.count`."""
         self.blocks: Sequence[frozenset[Node]] = ()
-        """The attentions and normalizations that the given graph spells out."""
+        """The attentions, normalizations and long activations that the given graph spells out."""
         self.doubt = doubt
 
     @without_collector
@@ -106,7 +106,10 @@ class Explorer:
         cost = self._price(graph)
         self.masks = least_float_masks.count(graph)
         root = State(graph, cost, hope=cost)
-        self.blocks = find_larger(graph, self.constants)
+        self.blocks = [
+            *find_larger(graph, self.constants),
+            *find_long_activations(graph, self.constants, self.opset),
+        ]
         states, self.exhausted = self._explored(root, self.limits)
         bests = [cheapest(states.values())]
         doubted: list[Step] = []
@@ -240,11 +243,9 @@ class Explorer:
                     continue
                 if any(map(step.is_like, doubted)):
                     continue
+                after, moved = replaced(state.graph, step)
                 admitted = self.steps.admitted(candidate, state.graph)
-                if admitted is None:
-                    continue
-                after, moved = replaced(state.graph, admitted)
-                if after != state.graph:
+                if after != state.graph and admitted is not None:
                     break
             else:
                 break

@@ -154,7 +154,9 @@ class _Search:
         self.progress = progress
         self.solved: dict[tuple[object, ...], Solution | None] = {}
         self.cuts: dict[tuple[object, ...], Region] = {}
-        """The regions of passes over the whole graph, where the estimate decides."""
+        """The regions so far, where the estimate decides."""
+        self.held: list[tuple[Region, Remembered]] | None = None
+        """What may be kept of them, while it is open whether that leads to something better."""
         self.effort = 1
         self.by_time = cost.measures or work is not None
         """Whether a pass may only take its share of the time."""
@@ -205,6 +207,7 @@ class _Search:
             for effort in self.policy.efforts:
                 self.effort = effort
                 graph = self.search_again(graph, self.unfinished)
+            over = self.over
         else:
             start = _Reached(graph, tuple(self.replacements), self.gained)
             whole, self.work = self.work, 0.0
@@ -216,14 +219,15 @@ class _Search:
             for _ in range(self.policy.rounds):
                 if self.starved and not self.is_over:
                     graph = self.search_again(graph, self.starved)
+            over = self.over
             graph = self.search_deeper(start, graph)
         if self.decider.timed and not self.replacements:
             forms = counted(self.decider.timed, "other form")
             self.notes.append(f"{forms} of its parts were timed, and none was faster for certain")
         if self.deadline.stopped:
             self.notes.append(STOPPED)
-        elif self.is_over:
-            self.notes.append(OVER if self.work is None or self.work <= 0 else SLOW)
+        elif over:
+            self.notes.append(over)
         return SearchResult(
             graph, tuple(self.replacements), tuple(self.notes), tuple(self.warnings())
         )
@@ -270,21 +274,31 @@ class _Search:
 
         The way to an operator may be long, and longer still behind what gained a little before. So
         regions in which a block is left are searched once more as they were before any rewrite;
-        what is known of the others is used again.
+        what is known of the others is used again. Nothing of it is kept unless it is better.
         """
-        if self.is_over or not may_be_operators(graph, self.constants.lookup, self.opset):
+        if self.work is None or self.is_over:
             return graph
-        keys = [key for key, region in self.cuts.items() if self.is_left_spelled(region)]
+        if not may_be_operators(graph, self.constants.lookup, self.opset):
+            return graph
+        keys = [key for key in self.unfinished if self.is_left_spelled(key)]
         if not keys:
             return graph
         before = _Reached(graph, tuple(self.replacements), self.gained)
         self.replacements, self.gained = list(start.replacements), start.gained
+        deadline = self.deadline
+        if self.by_time:
+            self.deadline = deadline.part(self.policy.deeper)
+        self.work *= self.policy.deeper
         self.effort = self.policy.efforts[-1]
+        self.held = []
         self.been.clear()
         for key in keys:
             self.solved.pop(key, None)
         graph = self.search_passes(start.graph)
+        self.deadline, held, self.held = deadline, self.held, None
         if self.price(graph) < self.price(before.graph):
+            for region, known in held:
+                self.keep(region, known)
             return graph
         self.replacements, self.gained = list(before.replacements), before.gained
         return before.graph
@@ -295,9 +309,11 @@ class _Search:
             return self.cost.estimate(graph)
         return self.cost.layouts(graph, uses=[Use.RESULT] * len(graph.outputs))
 
-    def is_left_spelled(self, region: Region) -> bool:
+    def is_left_spelled(self, key: tuple[object, ...]) -> bool:
         """Whether a block that may be one operator is none in a region and in its solution."""
-        solution = self.solved.get(region.key)
+        region, solution = self.cuts.get(key), self.solved.get(key)
+        if region is None or self.is_over:
+            return False
         forms = [region.graph, *([Graph(solution.outputs)] if solution else [])]
         constants = self.constants.of(region)
         return all(may_be_operators(form, constants, self.opset) for form in forms)
@@ -357,11 +373,10 @@ class _Search:
         share of the time that remains.
         """
         regions = cut(graph, self.constants, number % 2 == 1, self.cost.layouts)
-        if near is None:
-            if self.work is not None:
-                self.cuts.update((region.key, region) for region in regions)
-        else:
+        if near is not None:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
+        if self.work is not None:
+            self.cuts.update((region.key, region) for region in regions)
         new = self.solve(regions, share, number)
         return new, self.rewrite(graph, regions, self.solved)
 
@@ -369,6 +384,13 @@ class _Search:
     def is_over(self) -> bool:
         """Whether the budget is spent."""
         return self.deadline.passed or (self.work is not None and self.work <= 0)
+
+    @property
+    def over(self) -> str:
+        """What there is to say of a budget that is spent; nothing otherwise."""
+        if not self.is_over:
+            return ""
+        return OVER if self.work is None or self.work <= 0 else SLOW
 
     def tell(self, phase: str, **details: object) -> None:
         """Report progress."""
@@ -411,11 +433,10 @@ class _Search:
             self.tell("search", **{"pass": pass_number + 1, "region": done + 1, "of": len(keys)})
             key = keys[number]
             self.solved[key] = None
-            if not result.exhausted:
-                self.unfinished.add(key)
+            (self.unfinished.discard if result.exhausted else self.unfinished.add)(key)
             if self.work is not None:
                 self.work -= result.work
-                is_short = result.late or (result.starved and self.deepens)
+                is_short = result.late or (result.starved and (self.deepens or self.effort > 1))
                 (self.cut_short.add if is_short else self.cut_short.discard)(key)
                 if result.starved or (self.by_time and result.late):
                     self.starved.add(key)
@@ -461,7 +482,9 @@ class _Search:
 
     def keep(self, region: Region, known: Remembered) -> None:
         """Keep the entry of a region for later runs, unless its search was stopped or cut short."""
-        if not self.deadline.stopped and region.key not in self.cut_short:
+        if self.held is not None:
+            self.held.append((region, known))
+        elif not self.deadline.stopped and region.key not in self.cut_short:
             self.memory.put(region, known)
 
     def weight(self, region: Region, number: int) -> float:
