@@ -141,6 +141,38 @@ GROUPED = Vocabulary(
 )
 
 
+ONE_HEAD = Vocabulary(
+    "one head of keys",
+    (
+        HEADS_FIRST[0],
+        Input("k", KEY, "B 1 L D", (BATCH, 1, KEYS, DEPTH)),
+        Input("v", VALUE, "B 1 L E", (BATCH, 1, KEYS, WIDTH)),
+        *(MASKS[number] for number in (0, 3, 4, 6)),
+        *LINES[2:4],
+    ),
+    (
+        Production("Transpose", (KEY,), "columns", FLIP),
+        applied("MatMul", QUERY, "columns", "scores"),
+        *(applied("Add", "scores", mask, "masked scores") for mask in (MASK, "line")),
+        *(
+            Production("Softmax", (scores,), "weights", choices(axis=[3]))
+            for scores in ("scores", "masked scores")
+        ),
+        applied("MatMul", "weights", VALUE, OUT),
+        Production("Expand", ("line",), "lines", choices(shape=[(1, 1, QUERIES, KEYS)])),
+        *(
+            Production("Attention", (QUERY, KEY, VALUE, *mask), OUT, choices(scale=[Fraction(1)]))
+            for mask in ((), (MASK,), ("lines",))
+        ),
+    ),
+    (1,) * 8,
+    roots=frozenset({OUT}),
+    exact=False,
+    chain=True,
+)
+"""Keys and values of one head that all heads of queries share, by broadcasting."""
+
+
 def _merged(name: str, groups: int) -> Vocabulary:
     """Heads that lie side by side in rows, split and put first, and what was made of them back.
 
@@ -396,6 +428,7 @@ ATTENTION = Family(
     (
         SPELLED_OUT,
         GROUPED,
+        ONE_HEAD,
         _merged("merged heads", 1),
         _merged("merged heads of grouped queries", SHARED),
         COLUMNS,

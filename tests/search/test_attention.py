@@ -73,6 +73,26 @@ def test_attention_is_recognised_however_it_is_spelled(name: str) -> None:
     assert attention.attributes["q_num_heads"] == 3
 
 
+@pytest.mark.parametrize(("batch", "heads", "wanted"), [(4, 1, True), (1, 12, False)])
+@pytest.mark.parametrize("mask", ["", "b", "l"])
+def test_one_head_of_keys_and_values_is_shared_by_all_of_queries(
+    batch: int, heads: int, wanted: bool, mask: str
+) -> None:
+    """A product broadcasts one batch as well, and the operator does not."""
+    cheap = EstimatedCost(Estimator(TargetModel(peak={**TargetModel().peak, "Attention": 1e13})))
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+    g (float[4, 12, 64, 32] q, float[{batch}, {heads}, 64, 32] k,
+       float[{batch}, {heads}, 64, 48] v, float[4, 1, 64, 64] b, float[4, 1, 1, 64] l)
+      => (float[4, 12, 64, 48] y)
+    <float scale = {{0.125}}>
+    {{ c = Mul(q, scale) kt = Transpose<perm = [0, 1, 3, 2]>(k) s = MatMul(c, kt)
+      {f"m = Add(s, {mask})" if mask else ""} p = Softmax<axis = -1>({"m" if mask else "s"})
+      y = MatMul(p, v) }}"""
+    source = import_model(ir.from_proto(onnx.parser.parse_model(text)))
+    found = operators(searched(source, rules_over(*CONCERNED, "Expand"), cheap).graph)
+    assert ("Attention" in found) == wanted == ("Softmax" not in found)
+
+
 def test_with_a_mask_it_is_not_spelled_out() -> None:
     """In a row that is masked as a whole the kernel gives zeros, and the operators none."""
     dear = EstimatedCost(Estimator(TargetModel(peak={**TargetModel().peak, "Attention": 1e6})))
