@@ -947,6 +947,7 @@ def test_nothing_discrete_sees_where_an_element_was_computed(
     [
         "y = QuantizeLinear(p, a, u)",
         "y, s, z = DynamicQuantizeLinear(p)",
+        "r = Cast<to = 6>(p) y = Cast<to = 2>(r)",
     ],
 )
 def test_codes_are_the_same_behind_sums_unless_these_are_of_products_with_weights(
