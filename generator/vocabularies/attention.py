@@ -171,6 +171,23 @@ ONE_HEAD = Vocabulary(
     chain=True,
 )
 """Keys and values of one head that all heads of queries share, by broadcasting."""
+SCALED_ONE_HEAD = Vocabulary(
+    "scaled scores of one head of keys",
+    (HEADS_FIRST[0], Input("k", "columns", "B 1 D L", (BATCH, 1, DEPTH, KEYS))),
+    (
+        numbers("scale", SYMBOL),
+        applied("Mul", QUERY, "scale", "scaled query"),
+        applied("MatMul", QUERY, "columns", "scores"),
+        applied("MatMul", "scaled query", "columns", OUT),
+        applied("Mul", "scores", "scale", OUT),
+    ),
+    (1,) * 4,
+    free=frozenset({"scale"}),
+    roots=frozenset({OUT}),
+    exact=False,
+    reals={SYMBOL: "s"},
+    chain=True,
+)
 
 
 def _merged(name: str, groups: int) -> Vocabulary:
@@ -429,6 +446,7 @@ ATTENTION = Family(
         SPELLED_OUT,
         GROUPED,
         ONE_HEAD,
+        SCALED_ONE_HEAD,
         _merged("merged heads", 1),
         _merged("merged heads of grouped queries", SHARED),
         COLUMNS,

@@ -147,7 +147,8 @@ def _aims(
 
 def _scaled(base: InputSet, name: str, factor: float) -> InputSet:
     value = base.values[name]
-    scaled = np.asarray(value.astype(np.float64) * factor).astype(value.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # such are inputs as well
+        scaled = np.asarray(value.astype(np.float64) * factor).astype(value.dtype)
     return replace(base, what=WHAT, values={**base.values, name: scaled}, ordinary=False)
 
 
