@@ -73,10 +73,25 @@ def test_attention_is_recognised_however_it_is_spelled(name: str) -> None:
     assert attention.attributes["q_num_heads"] == 3
 
 
-@pytest.mark.parametrize(("batch", "heads", "wanted"), [(4, 1, True), (1, 12, False)])
-@pytest.mark.parametrize("mask", ["", "b", "l"])
+BEFORE, BEHIND, DIVIDED = (
+    "c = Mul(q, scale) s = MatMul(c, kt)",
+    "c = MatMul(q, kt) s = Mul(c, scale)",
+    "c = MatMul(q, kt) s = Div(c, eight)",
+)
+
+
+@pytest.mark.parametrize(
+    ("mask", "scores", "batch", "heads", "wanted"),
+    [
+        ("", BEFORE, 4, 1, True),
+        ("", BEHIND, 4, 1, True),
+        ("b", DIVIDED, 4, 1, True),
+        ("l", BEFORE, 4, 1, True),
+        ("b", BEHIND, 1, 12, False),
+    ],
+)
 def test_one_head_of_keys_and_values_is_shared_by_all_of_queries(
-    batch: int, heads: int, wanted: bool, mask: str
+    mask: str, scores: str, batch: int, heads: int, wanted: bool
 ) -> None:
     """A product broadcasts one batch as well, and the operator does not."""
     cheap = EstimatedCost(Estimator(TargetModel(peak={**TargetModel().peak, "Attention": 1e13})))
@@ -84,8 +99,8 @@ def test_one_head_of_keys_and_values_is_shared_by_all_of_queries(
     g (float[4, 12, 64, 32] q, float[{batch}, {heads}, 64, 32] k,
        float[{batch}, {heads}, 64, 48] v, float[4, 1, 64, 64] b, float[4, 1, 1, 64] l)
       => (float[4, 12, 64, 48] y)
-    <float scale = {{0.125}}>
-    {{ c = Mul(q, scale) kt = Transpose<perm = [0, 1, 3, 2]>(k) s = MatMul(c, kt)
+    <float scale = {{0.125}}, float eight = {{8}}>
+    {{ kt = Transpose<perm = [0, 1, 3, 2]>(k) {scores}
       {f"m = Add(s, {mask})" if mask else ""} p = Softmax<axis = -1>({"m" if mask else "s"})
       y = MatMul(p, v) }}"""
     source = import_model(ir.from_proto(onnx.parser.parse_model(text)))
