@@ -81,7 +81,7 @@ class Policy:
     and what lies across their seams, have been searched a little by then."""
     rounds: int = 3
     """How often regions for which the work did not suffice are searched again."""
-    deeper: float = 0.25
+    deeper: float = 0.5
     """The part of the work, or of the time, that is left then for regions in which a block is still
     spelled out: of some there is no operator that is faster, and measurements want their time."""
     searching: float = 0.6
