@@ -52,9 +52,9 @@ LINES = (
 """Masks that say the same of every query; the operator has them expanded."""
 
 
-def _weighted() -> Iterator[Production]:
-    """From scores, scaled or not, to the weighted values."""
-    for scores in ("scores", "scaled scores"):
+def _weighted(*kinds: str) -> Iterator[Production]:
+    """From scores, of these kinds, to the weighted values."""
+    for scores in kinds:
         yield Production("Softmax", (scores,), "weights", choices(axis=[3]))
         for mask in (MASK, "line"):
             yield applied("Add", scores, mask, "masked scores")
@@ -78,7 +78,7 @@ SPELLED_OUT = Vocabulary(
         applied("MatMul", "scaled query", "columns", "scaled scores"),
         applied("MatMul", QUERY, "scaled columns", "scaled scores"),
         applied("Mul", "scores", "scale", "scaled scores"),
-        *_weighted(),
+        *_weighted("scores", "scaled scores"),
         Production("Attention", (QUERY, KEY, VALUE), OUT, SCALES),
         *(
             Production("Attention", (*heads, VALUE, *mask), OUT, choices(scale=[Fraction(1)]))
@@ -153,12 +153,7 @@ ONE_HEAD = Vocabulary(
     (
         Production("Transpose", (KEY,), "columns", FLIP),
         applied("MatMul", QUERY, "columns", "scores"),
-        *(applied("Add", "scores", mask, "masked scores") for mask in (MASK, "line")),
-        *(
-            Production("Softmax", (scores,), "weights", choices(axis=[3]))
-            for scores in ("scores", "masked scores")
-        ),
-        applied("MatMul", "weights", VALUE, OUT),
+        *_weighted("scores"),
         Production("Expand", ("line",), "lines", choices(shape=[(1, 1, QUERIES, KEYS)])),
         *(
             Production("Attention", (QUERY, KEY, VALUE, *mask), OUT, choices(scale=[Fraction(1)]))

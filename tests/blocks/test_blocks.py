@@ -17,7 +17,7 @@ import xflow
 from xflow.blocks.find import (
     FoundBlock,
     find_blocks,
-    find_long_activations,
+    find_spelled_out,
     may_be_operators,
 )
 from xflow.blocks.functions import FURTHEST
@@ -133,7 +133,7 @@ def test_an_activation_of_many_operators_is_found_where_it_may_be_one(
 ) -> None:
     model = graph(f"{GELU} t = Sigmoid(x) z = Mul(x, t)", outputs="y z")
     imported = import_model(ir.from_proto(model))
-    found = find_long_activations(imported.graph, imported.constants, opset)
+    found = find_spelled_out(imported.graph, imported.constants, opset)
     assert [len(nodes) for nodes in found] == [5] * count
 
 

@@ -19,9 +19,9 @@ from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZERS, QUANTIZING, d
 from xflow.analysis.ranges import sums
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
-from xflow.core.node import Node, Opaque, Value
+from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
-from xflow.core.sorts import FLOATS
+from xflow.core.sorts import CODES, FLOATS
 from xflow.core.spec import (
     ARBITRARY,
     LOSING,
@@ -100,9 +100,9 @@ UNKNOWN = Way(
     hides=True,
 )
 _ways: dict[object, Mapping[str, Way]] = {}
-CODES = frozenset(
+NARROW = frozenset(
     (
-        *("INT8", "UINT8", "INT4", "UINT4", "INT2", "UINT2"),
+        *(*CODES, "INT4", "UINT4", "INT2", "UINT2"),
         *("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"),
     )
 )
@@ -223,15 +223,14 @@ def _contracts(node: Node) -> bool:
 
 def _codes(node: Node) -> bool:
     """Whether an operator rounds floats to codes, or to integers, or may do so within."""
-    if isinstance(node.op, Opaque):
-        name = node.op.op_type
-        if not name or name in QUANTIZING:
-            return True
-    else:
-        name = node.op.op_type if isinstance(node.op, Operator) else ""
+    if isinstance(node.op, Leaf):
+        return False
+    name = node.op.op_type
+    if isinstance(node.op, Opaque) and (not name or name in QUANTIZING):
+        return True
     types = {kind.dtype for kind in node.types}
     whole = name == "Cast" and not types <= set(FLOATS)
-    return whole or name in STEPWISE or not CODES.isdisjoint(types)
+    return whole or name in STEPWISE or not NARROW.isdisjoint(types)
 
 
 def _weighs(node: Node) -> bool:
@@ -275,14 +274,13 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
         behind |= known.get(value, Observed.NOWHERE)
     own |= Observed.LOST if loses(node, position) else behind & Observed.LOST
     own |= Observed.HIDDEN if hides(node, position) else behind & Observed.HIDDEN
-    if decides(node, position):
+    decided = decides(node, position)
+    if decided:
         own |= Observed.DISCRETE
     elif not _accumulates(node):
         own |= behind & Observed.DISCRETE
-    if decides(node, position) and _codes(node):
+    if (decided and _codes(node)) or (behind & Observed.CODED and not _weighs(node)):
         own |= Observed.CODED
-    elif not _weighs(node):
-        own |= behind & Observed.CODED
     if divides(node, position):
         own |= Observed.RELATIVE
     elif _keeps(node, position):

@@ -102,30 +102,33 @@ def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]
     Each attention once more with the scales of inputs of its products, which belong to it but may
     stand far before.
     """
+    return _larger(_Finder(graph, constants, {}))
+
+
+def find_spelled_out(
+    graph: Graph, constants: ConstantLookup, opset: int | None = None
+) -> list[frozenset[Node]]:
+    """The same, and the nodes of each activation of `LARGE` operators or more that could be one.
+
+    Up to that opset; None: in any.
+    """
     finder = _Finder(graph, constants, {})
+    for node in reversed(finder.nodes):
+        finder.add(finder.activation_at(node))
+    activations = (block for block in finder.found if block.may_be_operator(opset))
+    return [
+        *_larger(finder),
+        *(block.nodes for block in activations if len(block.nodes) >= LARGE),
+    ]
+
+
+def _larger(finder: _Finder) -> list[frozenset[Node]]:
     attentions = [*filter(None, map(finder.attention_around, finder.softmaxes()))]
     normalizations = filter(None, map(finder.normalization_by, finder.nodes))
     return [
         *(block.nodes for block in attentions),
         *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
         *(block.nodes for block in normalizations),
-    ]
-
-
-def find_long_activations(
-    graph: Graph, constants: ConstantLookup, opset: int | None = None
-) -> list[frozenset[Node]]:
-    """The nodes of each activation of `LARGE` operators or more that could be one, up to an opset.
-
-    None: in any opset.
-    """
-    finder = _Finder(graph, constants, {})
-    for node in reversed(finder.nodes):
-        finder.add(finder.activation_at(node))
-    return [
-        block.nodes
-        for block in finder.found
-        if len(block.nodes) >= LARGE and block.may_be_operator(opset)
     ]
 
 

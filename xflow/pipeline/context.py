@@ -108,8 +108,8 @@ class Run:
     keep_initializer_inputs: bool = False
     size_threshold: int = GROWTH
     inner: int = 0
-    around: Observed = Observed.NOWHERE
-    """What may be sensitive to the outputs of a graph inside an operator."""
+    outside: Observed = Observed.NOWHERE
+    """What may be sensitive to the outputs, of a graph inside an operator."""
     save_repro: Path | None = None
     assumption: Assumption = DEFAULT
     """What is taken for granted of the values of the model."""
@@ -121,11 +121,6 @@ class Run:
     """Whether the input model is profiled whatever is gained."""
     stop: Callable[[], bool] | None = None
     """What says whether the search is to end at once, with what it has found."""
-
-    @property
-    def outside(self) -> Observed:
-        """What may be sensitive to the outputs, as far as a model of its operators has it."""
-        return self.around
 
     @property
     def sized_by_inputs(self) -> bool:
@@ -164,5 +159,5 @@ class Run:
             target_opset=None,
             domains="onnx",  # likewise
             inner=self.inner + 1,
-            around=self.outside | around,
+            outside=self.outside | around,
         )

@@ -394,7 +394,7 @@ class Matcher:
         known = [array for array in arrays if array is not None]
         if len(known) == len(arrays):
             return fact.holds(*known)
-        return is_told(fact, value) or (fact.relation != EXACT_SUMS and fact.relation in NEEDS)
+        return is_told(fact, value) or fact.relation in NEEDS
 
     def same_data(self, node: Node, target: Value, match: Match) -> bool:
         """Whether a constant of the graph holds what the constant expression `node` is."""

@@ -491,10 +491,8 @@ class _Check:
             known = [data for data in given if data is not None]
             if not known and fact.relation in NEEDS:
                 continue  # whether they are numbers, the place tells
-            if len(known) < len(given):
-                if not is_told(fact, match.bindings.get(fact.name)):
-                    return f"it is not known whether {fact}"
-            elif not fact.holds(*known):
+            hidden = len(known) < len(given)
+            if not (is_told(fact, match.bindings.get(fact.name)) if hidden else fact.holds(*known)):
                 return f"it is not known whether {fact}"
         return ""
 

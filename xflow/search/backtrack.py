@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from xflow.analysis.observers import Observed
 from xflow.analysis.value_rewrites import least_float_masks
-from xflow.blocks.find import find_larger, find_long_activations
+from xflow.blocks.find import find_spelled_out
 from xflow.core.deadline import NEVER, Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
@@ -106,10 +106,7 @@ class Explorer:
         cost = self._price(graph)
         self.masks = least_float_masks.count(graph)
         root = State(graph, cost, hope=cost)
-        self.blocks = [
-            *find_larger(graph, self.constants),
-            *find_long_activations(graph, self.constants, self.opset),
-        ]
+        self.blocks = find_spelled_out(graph, self.constants, self.opset)
         states, self.exhausted = self._explored(root, self.limits)
         bests = [cheapest(states.values())]
         doubted: list[Step] = []
@@ -244,8 +241,9 @@ class Explorer:
                 if any(map(step.is_like, doubted)):
                     continue
                 after, moved = replaced(state.graph, step)
-                admitted = self.steps.admitted(candidate, state.graph)
-                if after != state.graph and admitted is not None:
+                same = after == state.graph
+                admitted = None if same else self.steps.admitted(candidate, state.graph)
+                if admitted is not None:
                     break
             else:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.analysis.observers import Observed, sensitive_outside
-from xflow.blocks.find import find_larger, find_long_activations
+from xflow.blocks.find import find_spelled_out
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value, apply
 from xflow.core.registry import Operator
@@ -28,8 +28,7 @@ def cut(
     """
     regions: list[Region] = []
     sensitive = constants.contexts(graph)
-    larger = find_larger(graph, constants.lookup)
-    larger += find_long_activations(graph, constants.lookup)
+    larger = find_spelled_out(graph, constants.lookup)
     kernels = larger + ([] if layouts is None else [*layouts.fused(graph)]) + [*_parted(graph)]
     for nodes in levels_of(graph, late=not shifted):
         for component in components_of(nodes):
