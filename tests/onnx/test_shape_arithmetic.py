@@ -522,3 +522,18 @@ def test_products_of_floats_are_left_to_the_runtime() -> None:
     imported = import_model(ir.from_proto(onnx.parser.parse_model(text)))
     (target,) = (value for value in imported.values if value.name == "target")
     assert target not in imported.known  # 207 in double precision, and 206 in single
+
+
+def test_positions_that_are_repeated_for_each_text_have_known_sizes() -> None:
+    """Whisper repeats positions for each text of the batch, and gathers rows of a table by them."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, s, 4] x, float[8, 4] table) => (float[n, s, 4] y)
+        <int64 first = {0}, int64 step = {1}, int64[1] one = {1}>
+        { batch = Shape<start = 0, end = 1>(x) length = Shape<start = 1, end = 2>(x)
+          end = Squeeze(length) r = Range(first, end, step)
+          zero = Constant<value_ints = [0]>() row = Unsqueeze(r, zero)
+          times = Concat<axis = 0>(batch, one) rows = Tile(row, times)
+          last = Constant<value_ints = [-1]>() at = Unsqueeze(rows, last)
+          part = GatherND(table, at) y = Add(x, part) }""")
+    assert operators(imported(model))["Add"] == 1
+    assert imported(model).graph.outputs[0].shape == (symbol("n"), symbol("s"), 4)

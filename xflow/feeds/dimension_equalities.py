@@ -9,11 +9,12 @@ import onnx_ir as ir
 from onnx import ValueInfoProto
 
 from xflow.core.errors import ModelError
-from xflow.core.size import Size, divide, factor_of, free_symbols
+from xflow.core.size import free_symbols
 from xflow.feeds.inputs import OPEN, Shapes, default_shapes
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.interface import required_inputs
+from xflow.onnx.told_sizes import solved
 from xflow.onnx.types import interface
 
 CACHE = re.compile(r"past|cache", re.IGNORECASE)
@@ -135,7 +136,7 @@ def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, 
         if not free_symbols(difference) <= set(names):
             continue
         for symbol in sorted(free_symbols(difference)):
-            value = _solved(difference, symbol)
+            value = solved(difference, symbol)
             taken = {names[each] for each in free_symbols(value)} if value is not None else set()
             name = names[symbol]
             if value is None or name in found or name in used or taken & set(found):
@@ -147,12 +148,3 @@ def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, 
             used |= taken
             break
     return found
-
-
-def _solved(difference: Size, symbol: str) -> Size | None:
-    """The value of a symbol where the difference is 0, if that is a sum of positive terms."""
-    linear = factor_of(difference, symbol)
-    if linear is None or linear[0] == 0:
-        return None
-    value, rest = divide(-linear[1], linear[0])
-    return None if rest != 0 or "-" in str(value) or value == 0 else value

@@ -16,13 +16,14 @@ from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Opaque, TensorType, Value, apply, leaf, opaque
 from xflow.core.registry import CONTRIB, Need, OnnxCall
-from xflow.core.size import Expr, Size, TooLargeSize, product
+from xflow.core.size import Expr, Size, TooLargeSize, free_symbols, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.imported import Imported
 from xflow.onnx.known_integers import SMALL, KnownIntegers
 from xflow.onnx.nodes import PLAIN, captured_values, computation_key, constant_tensor
 from xflow.onnx.schema import without_defaults
+from xflow.onnx.told_sizes import SizeOrder
 from xflow.onnx.types import (
     DISTRUSTED,
     UNKNOWN,
@@ -38,6 +39,8 @@ RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 MOST_TERMS = 30
 """Terms of the number of elements of a tensor, multiplied out, from which on its sizes are not
 told by those of others."""
+ROUNDS = 3
+"""How often a model is read again where sizes have become known."""
 
 
 def _check_order(graph: ir.Graph) -> None:
@@ -87,18 +90,34 @@ def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
 
     The inputs of a graph that is `inner` to an operator are computed, and may be anything.
     """
-    imported = _Importer(model, inner, {}).run()
+    importer = _Importer(model, inner, {}, {})
+    imported = importer.run()
     special = {} if inner else special_inputs(imported.graph, imported.constants)
-    return _Importer(model, inner, special).run() if special else imported
+    sizes: Mapping[str, Size] = {}
+    again = bool(special)
+    for _ in range(ROUNDS):
+        found = {**importer.told(), **sizes}
+        if len(found) == len(sizes) and not again:
+            break
+        sizes, again = found, False
+        importer = _Importer(model, inner, special, sizes)
+        imported = importer.run()
+    return imported
 
 
 class _Importer:
-    def __init__(self, model: ir.Model, inner: bool, special: Mapping[str, MayBe]) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        inner: bool,
+        special: Mapping[str, MayBe],
+        sizes: Mapping[str, Size],
+    ) -> None:
         self.model = model
         self.others = MayBe.ANYTHING if inner else MayBe.NUMBERS
         self.special = special
         """What inputs may be, by their names, where that is not what others may be."""
-        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()))
+        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()), told=sizes)
         self.values: dict[ir.Value, Value] = {}
         self.origin: dict[Value, ir.Value] = {}
         self.opaque_nodes: dict[str, ir.Node] = {}
@@ -107,6 +126,9 @@ class _Importer:
         self.small: dict[object, Value] = {}
         self.warnings: list[str] = []
         self.equations: dict[Size, None] = {}
+        self.order = SizeOrder()
+        self.reshapes: dict[ir.Value, list[Size]] = {}
+        """What Reshapes need to be zero, by what they make."""
 
     def run(self) -> Imported:
         graph = self.model.graph
@@ -134,10 +156,10 @@ class _Importer:
                 self.put(value, self.constant(name, value.const_value, value))
         for number, node in enumerate(graph):
             self.node(node, number)
-        outputs = tuple(self.values[value] for value in graph.outputs)
+        self.graph = Graph(tuple(self.values[value] for value in graph.outputs))
         return Imported(
             self.model,
-            Graph(outputs),
+            self.graph,
             self.values,
             self.origin,
             self.opaque_nodes,
@@ -149,6 +171,18 @@ class _Importer:
             tuple(self.equations),
             self.tensors,
         )
+
+    def told(self) -> Mapping[str, Size]:
+        """Sizes for names that inference invented, over those of the inputs, after `run`."""
+        run = set(self.graph.nodes)
+        for value, differences in self.reshapes.items():
+            if self.values[value].node in run:
+                self.order.zero(differences)
+        inputs = (self.values[value].type.shape for value in self.model.graph.inputs)
+        given = {name for shape in inputs for size in shape for name in free_symbols(size)}
+        names = self.names.invented()
+        found = self.order.told(names.keys() - given, given)
+        return {names[own]: size for own, size in found.items()}
 
     def put(self, source: ir.Value, value: Value) -> None:
         self.values[source] = value
@@ -231,7 +265,10 @@ class _Importer:
                 continue
             # In ONNX a dimension of unknown size may be 1 and broadcast.
             equal = [each for each in need.conditions if each.relation is Relation.EQUAL]
-            self.equations |= dict.fromkeys(condition.difference for condition in equal)
+            differences = dict.fromkeys(condition.difference for condition in equal)
+            self.equations |= differences
+            if op.name == "Reshape":
+                self.reshapes[node.outputs[0]] = list(differences)
             if equal:
                 continue
             if self.agrees(node, made):
@@ -301,6 +338,9 @@ class _Importer:
             for known, output in zip(types, node.outputs, strict=True)
         ]
         plain = node.domain == "" and node.op_identifier() not in self.model.functions
+        if plain and self.integers.stretches(node):
+            shapes = [self.values[v].shape for v in node.inputs if v is not None]
+            self.order.stretched(shapes, types[0].shape)
         # What scatters by a reduction computes with elements, and does not only move them.
         reduces = "reduction" in node.attributes and (
             node.attributes["reduction"].as_string() != "none"

@@ -23,6 +23,7 @@ from xflow.onnx.shape_arithmetic import (
     joined_shape,
     reshaped,
     shape_of,
+    tiled,
 )
 from xflow.onnx.types import UNKNOWN
 from xflow.ops import by_onnx
@@ -98,6 +99,9 @@ class KnownIntegers:
         if node.op_type == "Reshape" and len(inputs) == 2 and arrays[1] is not None:
             target = reshaped(node, shapes[0], arrays[1])
             return inferred if target is None else target
+        if node.op_type == "Tile" and len(inputs) == 2 and arrays[1] is not None:
+            target = tiled(shapes[0], arrays[1])
+            return inferred if target is None else target
         if node.op_type == "Concat":
             joined = concatenated(node, shapes)
             return inferred if joined is None else joined
@@ -105,10 +109,12 @@ class KnownIntegers:
             target = as_shape(arrays[1])
             if target is not None:
                 return joined_shape([shapes[0], target], inferred, self.clipped)
+        return joined_shape(shapes, inferred, self.clipped) if self.stretches(node) else inferred
+
+    def stretches(self, node: ir.Node) -> bool:
+        """Whether an operator takes its inputs element by element, stretched to one shape."""
         version = node.version or self.opsets.get("") or 1
-        if any(op.elementwise for op in by_onnx(node.op_type, "", version)):
-            return joined_shape(shapes, inferred, self.clipped)
-        return inferred
+        return any(op.elementwise for op in by_onnx(node.op_type, "", version))
 
     def note(self, node: ir.Node) -> None:
         """Compute a small integer result, as far as it is determined: it may be a shape."""

@@ -149,6 +149,14 @@ def concatenated(node: ir.Node, shapes: Sequence[Shape]) -> Shape | None:
     return tuple(result)
 
 
+def tiled(shape: Shape, repeats: Array) -> Shape | None:
+    """The shape of a tensor that is repeated so often along each axis."""
+    times = as_shape(repeats)
+    if times is None or len(times) != len(shape):
+        return None
+    return tuple(size * count for size, count in zip(shape, times, strict=True))
+
+
 def as_shape(array: Array) -> Shape | None:
     """A vector of sizes as a shape; None for one with elements that may be negative."""
     if array.ndim != 1:

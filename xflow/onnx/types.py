@@ -44,6 +44,8 @@ class SymbolNames:
     of_dimension: dict[str, str] = field(default_factory=dict)
     distrusted: Collection[str] = ()
     """Names that stand for dimensions which differ: each of them gets a new symbol, too."""
+    told: Mapping[str, Size] = field(default_factory=dict)
+    """Sizes over the symbols of others for names that inference invented, see `told_sizes`."""
     _names: dict[Size, str] = field(default_factory=dict)
     """The names of dimensions by their symbols."""
     _taken: dict[str, int] = field(default_factory=dict)
@@ -56,6 +58,8 @@ class SymbolNames:
         name = None if isinstance(dimension, int) else dimension.value
         if name is None or name in self.distrusted or not is_dimension_name(name):
             return symbol(self._fresh("unknown"))
+        if name in self.told:
+            return self.told[name]
         if name not in self.of_dimension:
             self.of_dimension[name] = own = self._fresh(name)
             self._names[symbol(own)] = name
@@ -74,6 +78,11 @@ class SymbolNames:
         self._taken[base] = number
         self._taken.setdefault(fresh, 1)
         return fresh
+
+    def invented(self) -> Mapping[str, str]:
+        """The names that inference invented, by the symbols that stand for them."""
+        names = self.of_dimension.items()
+        return {own: name for name, own in names if name.startswith(_INVENTED)}
 
     def dimension(self, size: Size) -> int | str | None:
         """The dimension of an ONNX shape that is `size`; None for one that has no name."""
