@@ -3,12 +3,13 @@
 
 The exports in `decoders/` get weights and are optimized by the command line, at the sizes of two
 stages at once: `prefill` reads a prompt and has an empty past, `decode` reads one token behind a
-long past.  Input and output are timed in turns in one process, see `judge`; inputs and outputs stay
-in the runtime's own memory, so that no copy of a cache is timed.  Then both generate tokens of the
-largest logit from the same random prompts, each with its own caches.
+long past.  Some read what an encoder made, too, which is random here.  Input and output are timed
+in turns in one process, see `judge`; inputs and outputs stay in the runtime's own memory, so that
+no copy of a cache is timed.  Then both generate tokens of the largest logit from the same random
+prompts, each with its own caches.
 
     python decoders.py [MODEL ...] [--threads N] [--budget S] [--seconds S] [--prompt N]
-                       [--past N] [--prompts N] [--tokens N] [--out FILE]
+                       [--past N] [--encoded N] [--prompts N] [--tokens N] [--out FILE]
 """
 
 import argparse
@@ -30,16 +31,27 @@ from xflow.feeds.inputs import Shapes
 FOLDER = Path(__file__).resolve().parent / "decoders"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.onnx")))
 STAGES = ("prefill", "decode")
-PAST = "past_key_values."
+PAST, MASK = "past_key_values.", "attention_mask"
 
 
-def caches(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
-    """The inputs that hold keys or values, with their heads and the size of each."""
-    found = {}
-    for item in model.graph.input:
-        if item.name.startswith(PAST):
-            dims = item.type.tensor_type.shape.dim
-            found[item.name] = (dims[1].dim_value, dims[3].dim_value)
+def shapes_of(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The shapes of all inputs, with 0 for what is dynamic."""
+    return {
+        item.name: tuple(dim.dim_value for dim in item.type.tensor_type.shape.dim)
+        for item in model.graph.input
+    }
+
+
+def sized(model: onnx.ModelProto, new: int, past: int, encoded: int) -> Shapes:
+    """The shapes of all inputs for so many new tokens, those before, and those of an encoder."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes_of(model).items():
+        if name.startswith(PAST):
+            found[name] = (1, shape[1], past, shape[3])
+        elif name.startswith("encoder_"):
+            found[name] = (1, shape[1] or encoded, *shape[2:])
+        else:
+            found[name] = (1, past + new if name == MASK else new)
     return found
 
 
@@ -49,20 +61,31 @@ def stages(options: argparse.Namespace) -> dict[str, tuple[int, int]]:
 
 
 def settings(model: onnx.ModelProto, options: argparse.Namespace) -> list[Shapes]:
-    """For each stage the shapes of tokens and of a cache, from which all others follow."""
-    name, (heads, size) = next(iter(caches(model).items()))
-    return [
-        {"input_ids": (1, new), name: (1, heads, past, size)}
-        for new, past in stages(options).values()
-    ]
+    """For each stage the shapes of tokens, of a cache and of what was encoded.
+
+    All others follow from these.
+    """
+    found: list[Shapes] = []
+    for new, past in stages(options).values():
+        shapes = sized(model, new, past, options.encoded)
+        cache = next(name for name in shapes if name.startswith(PAST))
+        told = [name for name in shapes if name.endswith(("input_ids", "hidden_states"))]
+        found.append({name: shapes[name] for name in (*told, cache)})
+    return found
 
 
-def feeds_of(model: onnx.ModelProto, new: int, past: int, rng: np.random.Generator) -> Feeds:
+def feeds_of(
+    model: onnx.ModelProto, new: int, past: int, encoded: int, rng: np.random.Generator
+) -> Feeds:
     """Random tokens behind a random past, of which all is to be seen."""
-    tokens = rng.integers(0, vocabulary(model), (1, new))
-    found = {"input_ids": tokens, "attention_mask": np.ones((1, past + new), np.int64)}
-    for name, (heads, size) in caches(model).items():
-        found[name] = rng.standard_normal((1, heads, past, size)).astype(np.float32)
+    found: dict[str, np.ndarray] = {}
+    for name, shape in sized(model, new, past, encoded).items():
+        if name.endswith("input_ids"):
+            found[name] = rng.integers(0, vocabulary(model), shape)
+        elif name.endswith(MASK):
+            found[name] = np.ones(shape, np.int64)
+        else:
+            found[name] = rng.standard_normal(shape).astype(np.float32)
     return found
 
 
@@ -78,12 +101,12 @@ def generated(session: Any, feeds: Feeds, count: int) -> Iterator[tuple[int, lis
         logits, *present = session.run(None, feeds)
         token = int(logits[0, -1].argmax())
         yield token, present
-        total = present[0].shape[2] + 1
-        feeds = {
-            "input_ids": np.array([[token]]),
-            "attention_mask": np.ones((1, total), np.int64),
-            **dict(zip(names, present, strict=True)),
-        }
+        feeds = {**feeds, **dict(zip(names, present, strict=True))}
+        for name in feeds:
+            if name.endswith("input_ids"):
+                feeds[name] = np.array([[token]])
+            elif name == MASK:
+                feeds[name] = np.ones((1, present[0].shape[2] + 1), np.int64)
 
 
 def compare(paths: Sequence[Path], options: argparse.Namespace) -> tuple[int, float]:
@@ -96,7 +119,8 @@ def compare(paths: Sequence[Path], options: argparse.Namespace) -> tuple[int, fl
     differ, largest = 0, 0.0
     for seed in range(options.prompts):
         rng = np.random.default_rng(seed)
-        feeds = feeds_of(model, int(rng.integers(1, options.prompt + 1)), 0, rng)
+        length = int(rng.integers(1, options.prompt + 1))
+        feeds = feeds_of(model, length, 0, options.encoded, rng)
         runs = [generated(session, feeds, options.tokens) for session in sessions]
         for (old, before), (new, after) in zip(*runs, strict=True):
             for one, other in zip(before, after, strict=True):
@@ -130,7 +154,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         found: dict[str, Any] = {"model": name, "fault": "", "seconds": attempt.seconds}
         found["blocks"] = recognised(json.loads(report.read_text()))
         for stage, (new, past) in stages(options).items():
-            feeds = feeds_of(model, new, past, np.random.default_rng(101))
+            feeds = feeds_of(model, new, past, options.encoded, np.random.default_rng(101))
             how = (feeds, options.threads, "cpu", options.seconds)
             passes = time_in_passes((before, after), *how, bind=Bound)
             found[stage] = figures(passes, 1)
@@ -163,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of timing for each stage")
     parser.add_argument("--prompt", type=int, default=128, help="tokens of the longest prompt")
     parser.add_argument("--past", type=int, default=512, help="tokens before the one of `decode`")
+    parser.add_argument("--encoded", type=int, default=128, help="tokens that an encoder read")
     parser.add_argument("--prompts", type=int, default=20, help="prompts to generate from")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to generate from each")
     parser.add_argument("--out", type=Path, help="write the results here, as JSON")

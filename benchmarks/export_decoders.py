@@ -4,13 +4,15 @@
 They have the heads, the head sizes and the widths of published models, and few layers and tokens of
 a vocabulary, so that they are small; weights are random.  They come from `transformers` through
 PyTorch's exporter, as `input_ids`, `attention_mask` and `past_key_values.N.key` and `.value` to
-`logits` and `present.N.key` and `.value`; batch, new tokens and past are dynamic.  Needs the extra
-`exports`.
+`logits` and `present.N.key` and `.value`; batch, new tokens and past are dynamic.  Those that read
+what an encoder made have `decoder_input_ids`, `encoder_hidden_states` and, but for Whisper,
+`encoder_attention_mask` instead of the first two, and compute its keys and values anew each time.
+Needs the extra `exports`.
 
     python export_decoders.py [MODEL ...]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from export_dynamic import export_all
 FOLDER = Path(__file__).resolve().parent / "decoders"
 VOCABULARY = 4096
 LAYERS = 4
-BATCH, NEW, PAST = 2, 3, 5
+BATCH, NEW, PAST, ENCODED = 2, 3, 5, 7
 """Sizes of the examples, which differ so that the exporter tells them apart."""
 
 
@@ -31,11 +33,24 @@ class Decoder:
     config: str
     model: str
     settings: Mapping[str, object] = field(default_factory=dict)
+    encoded: int | None = None
+    """The length of what an encoder made: 0 for any, None where there is no encoder."""
 
 
 def of(kind: str, model: str = "", **settings: object) -> Decoder:
     """A decoder of that kind, by its own names of settings."""
     return Decoder(f"{kind}Config", model or f"{kind}ForCausalLM", settings)
+
+
+def behind(kind: str, encoded: int = 0, **settings: object) -> Decoder:
+    """A decoder that reads what an encoder made."""
+    return Decoder(f"{kind}Config", f"{kind}ForConditionalGeneration", settings, encoded)
+
+
+def of_both(layers: int, heads: int, inner: int) -> dict[str, Any]:
+    """Sizes of an encoder and a decoder that are alike."""
+    sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": inner}
+    return {f"{part}_{n}": size for part in ("encoder", "decoder") for n, size in sizes.items()}
 
 
 SIZES: dict[str, Any] = {"vocab_size": VOCABULARY, "num_hidden_layers": LAYERS}
@@ -68,6 +83,23 @@ DECODERS = {
     "gpt2": of("GPT2", "GPT2LMHeadModel", vocab_size=VOCABULARY, n_layer=LAYERS),
     # OPT-125M
     "opt": of("OPT", **SIZES, ffn_dim=3072),
+    # Falcon-7B, of an eighth of its width: one head of keys and values for all
+    "falcon": of("Falcon", **SIZES, hidden_size=576, num_attention_heads=9),
+    # StarCoder2-3B, of a quarter of its width
+    "starcoder2": of(
+        "Starcoder2", **SIZES, hidden_size=768, intermediate_size=3072, num_attention_heads=6,
+        num_key_value_heads=2,
+    ),
+    # BART-base
+    "bart": behind("Bart", vocab_size=VOCABULARY, d_model=768, **of_both(LAYERS, 12, 3072)),
+    # T5-small
+    "t5": behind("T5", vocab_size=VOCABULARY, num_layers=LAYERS),
+    # Whisper-tiny, of thirty seconds; with more positions than 448, for the past that others have
+    "whisper": behind(
+        "Whisper", 1500, vocab_size=VOCABULARY, d_model=384, **of_both(LAYERS, 6, 1536),
+        max_target_positions=1024,
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
+    ),
 }  # fmt: skip
 
 
@@ -76,47 +108,88 @@ def export(decoder: Decoder, target: Path) -> None:
     import torch  # noqa: PLC0415
     import transformers  # noqa: PLC0415
 
+    torch.manual_seed(0)
+    config = getattr(transformers, decoder.config)(**decoder.settings)
+    network = getattr(transformers, decoder.model)(config).eval()
+    reads = decoder.encoded is not None
+    masked = config.model_type != "whisper"
+
+    def filled(past: Sequence[Any]) -> Any:
+        cache = transformers.DynamicCache(config=None if reads else config)
+        for layer in range(len(past) // 2):
+            cache.update(past[2 * layer], past[2 * layer + 1], layer)
+        return cache
+
+    def results(found: Any, cache: Any) -> tuple[Any, ...]:
+        return (found.logits, *(part for one in cache.layers for part in (one.keys, one.values)))
+
     class WithCaches(torch.nn.Module):  # type: ignore[misc]
         """The network with its caches as tensors, one after the other."""
 
-        def __init__(self, network: Any) -> None:
+        def __init__(self) -> None:
             super().__init__()
             self.network = network
 
         def forward(self, input_ids: Any, attention_mask: Any, *past: Any) -> tuple[Any, ...]:
-            cache = transformers.DynamicCache(config=self.network.config)
-            for layer in range(len(past) // 2):
-                cache.update(past[2 * layer], past[2 * layer + 1], layer)
-            found = self.network(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                past_key_values=cache,
-                use_cache=True,
-            )
-            layers = found.past_key_values.layers
-            return (found.logits, *(each for one in layers for each in (one.keys, one.values)))
+            mask = {"attention_mask": attention_mask}
+            found = self.network(input_ids, past_key_values=filled(past), use_cache=True, **mask)
+            return results(found, found.past_key_values)
 
-    torch.manual_seed(0)
-    config = getattr(transformers, decoder.config)(**decoder.settings)
-    network = getattr(transformers, decoder.model)(config).eval()
+    class WithEncoded(WithCaches):
+        """The same of a network that reads what an encoder made."""
+
+        def forward(self, input_ids: Any, encoded: Any, *others: Any) -> tuple[Any, ...]:
+            mask, past = ({"attention_mask": others[0]}, others[1:]) if masked else ({}, others)
+            found = self.network(
+                decoder_input_ids=input_ids,
+                encoder_outputs=transformers.modeling_outputs.BaseModelOutput(encoded),
+                past_key_values=transformers.EncoderDecoderCache(
+                    filled(past), transformers.DynamicCache()
+                ),
+                use_cache=True,
+                **mask,
+            )
+            return results(found, found.past_key_values.self_attention_cache)
+
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    depth = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    count = 2 * config.num_hidden_layers
-    past = [torch.randn(BATCH, heads, PAST, depth) for _ in range(count)]
-    ids = torch.randint(0, VOCABULARY, (BATCH, NEW))
-    mask = torch.ones(BATCH, PAST + NEW, dtype=torch.long)
+    if getattr(config, "multi_query", False):
+        heads = 1
+    depth = getattr(config, "head_dim", None) or getattr(config, "d_kv", None)
+    depth = depth or config.hidden_size // config.num_attention_heads
+    past = [torch.randn(BATCH, heads, PAST, depth) for _ in range(2 * LAYERS)]
+    parts = [f"{n}.{part}" for n in range(LAYERS) for part in ("key", "value")]
     batch, new, before = (torch.export.Dim(name) for name in ("batch", "sequence", "past"))
-    total = torch.export.Dim.DYNAMIC
-    caches = tuple({0: batch, 2: before} for _ in past)
-    parts = [f"{n}.{part}" for n in range(count // 2) for part in ("key", "value")]
+    ids = torch.randint(0, VOCABULARY, (BATCH, NEW))
+    others: dict[str, tuple[Any, Any]]
+    if reads:
+        length = {} if decoder.encoded else {1: torch.export.Dim("encoded")}
+        size = decoder.encoded or ENCODED
+        encoded = torch.randn(BATCH, size, config.d_model)
+        others = {"encoder_hidden_states": (encoded, {0: batch, **length})}
+        if masked:
+            mask = torch.ones(BATCH, size, dtype=torch.long)
+            others["encoder_attention_mask"] = (mask, {0: batch, **length})
+    else:
+        mask = torch.ones(BATCH, PAST + NEW, dtype=torch.long)
+        others = {"attention_mask": (mask, {0: batch, 1: torch.export.Dim.DYNAMIC})}
+    inputs = {
+        "decoder_input_ids" if reads else "input_ids": (ids, {0: batch, 1: new}),
+        **others,
+        **{
+            f"past_key_values.{part}": (each, {0: batch, 2: before})
+            for part, each in zip(parts, past, strict=True)
+        },
+    }
+    values, sizes = zip(*inputs.values(), strict=True)
+    named = 2  # the others are one tuple of arguments
     with torch.no_grad():
         torch.onnx.export(
-            WithCaches(network).eval(),
-            (ids, mask, *past),
+            (WithEncoded if reads else WithCaches)().eval(),
+            values,
             target,
-            input_names=["input_ids", "attention_mask", *(f"past_key_values.{p}" for p in parts)],
-            output_names=["logits", *(f"present.{p}" for p in parts)],
-            dynamic_shapes=({0: batch, 1: new}, {0: batch, 1: total}, caches),
+            input_names=list(inputs),
+            output_names=["logits", *(f"present.{part}" for part in parts)],
+            dynamic_shapes=(*sizes[:named], sizes[named:]),
             dynamo=True,
             external_data=False,
             verbose=False,
