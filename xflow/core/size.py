@@ -533,6 +533,18 @@ def factor_of(size: Size, name: str) -> tuple[Size, Size] | None:
     return _make(factor), _make(rest)
 
 
+def solved(difference: Size, name: str) -> tuple[Size, Size] | None:
+    """``(value, factor)`` with ``difference = factor * (name - value)`` or its negative.
+
+    None where there is no such value that is a sum of positive terms.
+    """
+    linear = factor_of(difference, name)
+    if linear is None or linear[0] == 0:
+        return None
+    value, rest = divide(-linear[1], linear[0])
+    return None if rest != 0 or "-" in str(value) or value == 0 else (value, linear[0])
+
+
 def coefficient_of(size: Size, name: str) -> tuple[int, Size] | None:
     """``(c, rest)`` with ``size = c * name + rest``; None where `name` occurs in any other way."""
     found = factor_of(size, name)

@@ -9,12 +9,11 @@ import onnx_ir as ir
 from onnx import ValueInfoProto
 
 from xflow.core.errors import ModelError
-from xflow.core.size import free_symbols
+from xflow.core.size import free_symbols, solved
 from xflow.feeds.inputs import OPEN, Shapes, default_shapes
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.interface import required_inputs
-from xflow.onnx.told_sizes import solved
 from xflow.onnx.types import interface
 
 CACHE = re.compile(r"past|cache", re.IGNORECASE)
@@ -136,7 +135,7 @@ def _ties(imported: Imported, inputs: Sequence[ValueInfoProto]) -> Mapping[str, 
         if not free_symbols(difference) <= set(names):
             continue
         for symbol in sorted(free_symbols(difference)):
-            value = solved(difference, symbol)
+            value, _ = solved(difference, symbol) or (None, 0)
             taken = {names[each] for each in free_symbols(value)} if value is not None else set()
             name = names[symbol]
             if value is None or name in found or name in used or taken & set(found):

@@ -36,7 +36,7 @@ class Imported:
     warnings: tuple[str, ...] = ()
     equations: tuple[Size, ...] = ()
     """What operators of the model need to be zero, or else a size to be 1; or what likely is so.
-    Inputs are fed accordingly, and nothing else is concluded from it."""
+    Inputs are fed accordingly, and nothing is concluded from it: see `SizeOrder` for what is."""
     _tensors: Mapping[str, ir.TensorProtocol] = field(default_factory=dict)
 
     def constants(self, value: Value) -> Array | None:

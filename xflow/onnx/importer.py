@@ -14,8 +14,8 @@ from xflow.core.constraint import Relation
 from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph
 from xflow.core.intervals import Range
-from xflow.core.node import Leaf, MayBe, Opaque, TensorType, Value, apply, leaf, opaque
-from xflow.core.registry import CONTRIB, Need, OnnxCall
+from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, opaque
+from xflow.core.registry import CONTRIB, Need, OnnxCall, Operator, Shape
 from xflow.core.size import Expr, Size, TooLargeSize, free_symbols, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
@@ -23,7 +23,7 @@ from xflow.onnx.imported import Imported
 from xflow.onnx.known_integers import SMALL, KnownIntegers
 from xflow.onnx.nodes import PLAIN, captured_values, computation_key, constant_tensor
 from xflow.onnx.schema import without_defaults
-from xflow.onnx.told_sizes import SizeOrder
+from xflow.onnx.size_order import SizeOrder
 from xflow.onnx.types import (
     DISTRUSTED,
     UNKNOWN,
@@ -41,6 +41,8 @@ MOST_TERMS = 30
 told by those of others."""
 ROUNDS = 3
 """How often a model is read again where sizes have become known."""
+MEASURING = frozenset({"Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"})
+"""Operators for which the runtime may not compute what they read."""
 
 
 def _check_order(graph: ir.Graph) -> None:
@@ -85,24 +87,47 @@ def is_tractable(type: TensorType) -> bool:
     return terms <= MOST_TERMS
 
 
+def _without_broadcasting(
+    op: Operator, call: OnnxCall, inputs: Sequence[Value], differences: Sequence[Size]
+) -> list[Size]:
+    """Of the differences that an operator needs to be zero, those of sizes that cannot be 1.
+
+    Of the target of a Reshape the runtime keeps only what `allowzero` makes it keep: otherwise it
+    puts -1 where a size is computed, and runs at others.
+    """
+    if op.name == "Reshape":
+        return list(differences) if call.attributes.get("allowzero") else []
+    if op.name == "MatMul":
+        left, right = (value.shape for value in inputs)
+        if left and len(right) > 1 and left[-1] != right[-2]:
+            return [left[-1] - right[-2]]
+    return []
+
+
+def _name_of(node: Node) -> str:
+    """The type of an operator in ONNX, or what the registry calls it."""
+    return node.op.op_type if isinstance(node.op, Opaque) else getattr(node.op, "name", "")
+
+
 def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
     """The graph of a model. Never changes `model`; raises ModelError for one without sense.
 
     The inputs of a graph that is `inner` to an operator are computed, and may be anything.
     """
-    importer = _Importer(model, inner, {}, {})
-    imported = importer.run()
-    special = {} if inner else special_inputs(imported.graph, imported.constants)
+    inferred = infer_types(model)
+    special: Mapping[str, MayBe] = {}
     sizes: Mapping[str, Size] = {}
-    again = bool(special)
-    for _ in range(ROUNDS):
-        found = {**importer.told(), **sizes}
-        if len(found) == len(sizes) and not again:
+    importer = _Importer(model, inner, inferred, special, sizes)
+    imported = importer.run()
+    for _ in range(0 if inner else ROUNDS):
+        found = {**importer.concluded(), **sizes}
+        if len(found) == len(sizes):
             break
-        sizes, again = found, False
-        importer = _Importer(model, inner, special, sizes)
+        sizes = found
+        importer = _Importer(model, inner, inferred, special, sizes)
         imported = importer.run()
-    return imported
+    special = {} if inner else special_inputs(imported.graph, imported.constants)
+    return _Importer(model, inner, inferred, special, sizes).run() if special else imported
 
 
 class _Importer:
@@ -110,14 +135,16 @@ class _Importer:
         self,
         model: ir.Model,
         inner: bool,
+        inferred: tuple[Mapping[str, ir.Value], str],
         special: Mapping[str, MayBe],
         sizes: Mapping[str, Size],
     ) -> None:
         self.model = model
+        self.inferred, self.failure = inferred
         self.others = MayBe.ANYTHING if inner else MayBe.NUMBERS
         self.special = special
         """What inputs may be, by their names, where that is not what others may be."""
-        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()), told=sizes)
+        self.names = SymbolNames(distrusted=model.meta.get(DISTRUSTED, ()), concluded=sizes)
         self.values: dict[ir.Value, Value] = {}
         self.origin: dict[Value, ir.Value] = {}
         self.opaque_nodes: dict[str, ir.Node] = {}
@@ -126,17 +153,17 @@ class _Importer:
         self.small: dict[object, Value] = {}
         self.warnings: list[str] = []
         self.equations: dict[Size, None] = {}
-        self.order = SizeOrder()
-        self.reshapes: dict[ir.Value, list[Size]] = {}
-        """What Reshapes need to be zero, by what they make."""
+        self.needed: dict[ir.Value, list[Size]] = {}
+        """What operators need to be zero, broadcasting or not, by what they make."""
+        self.stretched: dict[ir.Value, Sequence[Shape]] = {}
+        """The shapes of what is stretched to one, by what is made of them."""
 
     def run(self) -> Imported:
         graph = self.model.graph
         _check_order(graph)
-        self.inferred, failure = infer_types(self.model)
         self.integers = KnownIntegers(self.model, self.inferred, self.values)
-        if failure:
-            self.warnings.append(f"The shapes in the model could not be inferred: {failure}.")
+        if self.failure:
+            self.warnings.append(f"The shapes in the model could not be inferred: {self.failure}.")
         for value in graph.inputs:
             kind = self.type(value)
             name = value.name or ""
@@ -172,16 +199,29 @@ class _Importer:
             self.tensors,
         )
 
-    def told(self) -> Mapping[str, Size]:
-        """Sizes for names that inference invented, over those of the inputs, after `run`."""
-        run = set(self.graph.nodes)
-        for value, differences in self.reshapes.items():
-            if self.values[value].node in run:
-                self.order.zero(differences)
+    def concluded(self) -> Mapping[str, Size]:
+        """Sizes for names that inference invented, over those of the inputs, after `run`.
+
+        By what the runtime computes, and not only measures: it may fold the shape of what a Reshape
+        makes, and leaves out the first of two Reshapes.
+        """
+        readers, kept = self.graph.users, set(self.graph.outputs)
+        order = SizeOrder()
+        for source, differences in self.needed.items():
+            value = self.values[source]
+            read = {_name_of(node) for node in readers.get(value, ())} - MEASURING
+            if read or value in kept:
+                order.zero(differences)
+        for source, shapes in self.stretched.items():
+            value = self.values[source]
+            if value in kept or readers.get(value):
+                order.stretched(shapes, value.shape)
+        if self.failure:
+            return {}
         inputs = (self.values[value].type.shape for value in self.model.graph.inputs)
         given = {name for shape in inputs for size in shape for name in free_symbols(size)}
         names = self.names.invented()
-        found = self.order.told(names.keys() - given, given)
+        found = order.concluded(names.keys() - given, given)
         return {names[own]: size for own, size in found.items()}
 
     def put(self, source: ir.Value, value: Value) -> None:
@@ -267,8 +307,8 @@ class _Importer:
             equal = [each for each in need.conditions if each.relation is Relation.EQUAL]
             differences = dict.fromkeys(condition.difference for condition in equal)
             self.equations |= differences
-            if op.name == "Reshape":
-                self.reshapes[node.outputs[0]] = list(differences)
+            if needed := _without_broadcasting(op, call, taken, list(differences)):
+                self.needed[node.outputs[0]] = needed
             if equal:
                 continue
             if self.agrees(node, made):
@@ -340,7 +380,7 @@ class _Importer:
         plain = node.domain == "" and node.op_identifier() not in self.model.functions
         if plain and self.integers.stretches(node):
             shapes = [self.values[v].shape for v in node.inputs if v is not None]
-            self.order.stretched(shapes, types[0].shape)
+            self.stretched[node.outputs[0]] = shapes
         # What scatters by a reduction computes with elements, and does not only move them.
         reduces = "reduction" in node.attributes and (
             node.attributes["reduction"].as_string() != "none"

@@ -44,8 +44,8 @@ class SymbolNames:
     of_dimension: dict[str, str] = field(default_factory=dict)
     distrusted: Collection[str] = ()
     """Names that stand for dimensions which differ: each of them gets a new symbol, too."""
-    told: Mapping[str, Size] = field(default_factory=dict)
-    """Sizes over the symbols of others for names that inference invented, see `told_sizes`."""
+    concluded: Mapping[str, Size] = field(default_factory=dict)
+    """Sizes over the symbols of others for names that inference invented, see `size_order`."""
     _names: dict[Size, str] = field(default_factory=dict)
     """The names of dimensions by their symbols."""
     _taken: dict[str, int] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class SymbolNames:
         name = None if isinstance(dimension, int) else dimension.value
         if name is None or name in self.distrusted or not is_dimension_name(name):
             return symbol(self._fresh("unknown"))
-        if name in self.told:
-            return self.told[name]
+        if name in self.concluded:
+            return self.concluded[name]
         if name not in self.of_dimension:
             self.of_dimension[name] = own = self._fresh(name)
             self._names[symbol(own)] = name
