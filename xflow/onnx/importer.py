@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from xflow.analysis.inputs import special_inputs
 from xflow.analysis.ranges import of_array
-from xflow.core.constraint import Relation
+from xflow.core.constraint import Relation, is_true
 from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, opaque
-from xflow.core.registry import CONTRIB, Need, OnnxCall, Operator, Shape
+from xflow.core.registry import CONTRIB, Need, OnnxCall, Shape
 from xflow.core.size import Expr, Size, TooLargeSize, free_symbols, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
@@ -41,8 +41,10 @@ MOST_TERMS = 30
 told by those of others."""
 ROUNDS = 3
 """How often a model is read again where sizes have become known."""
-MEASURING = frozenset({"Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"})
-"""Operators for which the runtime may not compute what they read."""
+SHAPES = frozenset({"If", "Loop", "Scan", "Shape", "Size"})
+"""Operators of ONNX for which the runtime may not compute what they read."""
+VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
+"""Operators before which the runtime leaves out a Reshape."""
 
 
 def _check_order(graph: ir.Graph) -> None:
@@ -87,21 +89,22 @@ def is_tractable(type: TensorType) -> bool:
     return terms <= MOST_TERMS
 
 
-def _without_broadcasting(
-    op: Operator, call: OnnxCall, inputs: Sequence[Value], differences: Sequence[Size]
-) -> list[Size]:
-    """Of the differences that an operator needs to be zero, those of sizes that cannot be 1.
+def _computed(graph: Graph) -> set[Node]:
+    """The nodes of which the runtime computes the elements, and not only shapes, in every run.
 
-    Of the target of a Reshape the runtime keeps only what `allowzero` makes it keep: otherwise it
-    puts -1 where a size is computed, and runs at others.
+    It folds a Shape, also behind other operators and in functions, and a branch with a condition
+    that is constant.
     """
-    if op.name == "Reshape":
-        return list(differences) if call.attributes.get("allowzero") else []
-    if op.name == "MatMul":
-        left, right = (value.shape for value in inputs)
-        if left and len(right) > 1 and left[-1] != right[-2]:
-            return [left[-1] - right[-2]]
-    return []
+    found: set[Node] = set()
+    left = [value.node for value in graph.outputs]
+    while left:
+        node = left.pop()
+        name = _name_of(node)
+        if node in found or name in SHAPES or (isinstance(node.op, Opaque) and not name.isalnum()):
+            continue
+        found.add(node)
+        left += [value.node for value in node.inputs]
+    return found
 
 
 def _name_of(node: Node) -> str:
@@ -153,8 +156,10 @@ class _Importer:
         self.small: dict[object, Value] = {}
         self.warnings: list[str] = []
         self.equations: dict[Size, None] = {}
-        self.needed: dict[ir.Value, list[Size]] = {}
-        """What operators need to be zero, broadcasting or not, by what they make."""
+        self.needed: dict[ir.Value, Iterable[Size]] = {}
+        """What Reshapes need to be zero, by what they make."""
+        self.uncertain = False
+        """Whether a size that is taken for known may be another where the model runs."""
         self.stretched: dict[ir.Value, Sequence[Shape]] = {}
         """The shapes of what is stretched to one, by what is made of them."""
 
@@ -200,24 +205,20 @@ class _Importer:
         )
 
     def concluded(self) -> Mapping[str, Size]:
-        """Sizes for names that inference invented, over those of the inputs, after `run`.
-
-        By what the runtime computes, and not only measures: it may fold the shape of what a Reshape
-        makes, and leaves out the first of two Reshapes.
-        """
-        readers, kept = self.graph.users, set(self.graph.outputs)
+        """Sizes for names that inference invented, over those of the inputs, after `run`."""
+        if self.failure or self.uncertain or not self.needed:
+            return {}
+        computed, outputs = _computed(self.graph), set(self.graph.outputs)
         order = SizeOrder()
         for source, differences in self.needed.items():
             value = self.values[source]
-            read = {_name_of(node) for node in readers.get(value, ())} - MEASURING
-            if read or value in kept:
+            readers = [node for node in self.graph.users.get(value, ()) if node in computed]
+            if value in outputs or any(_name_of(node) not in VIEWS for node in readers):
                 order.zero(differences)
         for source, shapes in self.stretched.items():
             value = self.values[source]
-            if value in kept or readers.get(value):
+            if value.node in computed:
                 order.stretched(shapes, value.shape)
-        if self.failure:
-            return {}
         inputs = (self.values[value].type.shape for value in self.model.graph.inputs)
         given = {name for shape in inputs for size in shape for name in free_symbols(size)}
         names = self.names.invented()
@@ -307,8 +308,14 @@ class _Importer:
             equal = [each for each in need.conditions if each.relation is Relation.EQUAL]
             differences = dict.fromkeys(condition.difference for condition in equal)
             self.equations |= differences
-            if needed := _without_broadcasting(op, call, taken, list(differences)):
-                self.needed[node.outputs[0]] = needed
+            if equal and op.name == "Reshape":
+                sure = all(map(is_true, (c for c in need.conditions if c not in equal)))
+                if sure and call.attributes.get("allowzero"):
+                    self.needed[node.outputs[0]] = differences
+                else:  # the runtime puts -1 where a size is computed, and runs at others
+                    self.uncertain = True
+            elif equal and op.name == "Concat":
+                self.uncertain = True  # it leaves out parts without elements, of whatever extents
             if equal:
                 continue
             if self.agrees(node, made):

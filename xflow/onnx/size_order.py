@@ -1,11 +1,11 @@
 """Sizes that shape inference leaves open, and that follow from what the model's operators need.
 
 Inference gives the sum of two tensors whose sizes have different names a size of a new name. All
-that is certain is that each of the two is that size or 1. Where a product of matrices sums over
-such a size, or the runtime takes a tensor of it to sizes that are known, the model runs at no
-others, and what lies between the two is the same: a model that is exported with a mask of a length
-of its own has as many queries as tokens. Numbers are not concluded: in the target of a Reshape they
-may be those of the example that was traced.
+that is certain is that each of the two is that size or 1. Where the runtime takes a tensor of such
+a size to sizes that are known, the model runs at no others, and what lies between the two is the
+same: a model that is exported with a mask of a length of its own has as many queries as tokens.
+Numbers are not concluded: in the target of a Reshape they may be those of the example that was
+traced.
 """
 
 from __future__ import annotations
