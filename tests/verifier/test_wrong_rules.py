@@ -1,4 +1,4 @@
-"""Attention, its masks and caches, and rotations: what is wrong by one is refuted."""
+"""Wrong rules about codes of quantized numbers and about attention: refuted, and never proved."""
 
 import pytest
 from places import CORPUS
@@ -9,7 +9,8 @@ from xflow.verifier import prove as prover
 from xflow.verifier.prove import Refuted, Unknown, prove
 from xflow.verifier.refutation.refute import Survived
 
-BAD = parse_rules((CORPUS / "bad_attention.rules").read_text(), "bad_attention.rules")
+FILES = ("quantized-bad.rules", "bad_attention.rules")
+BAD = [rule for name in FILES for rule in parse_rules((CORPUS / name).read_text(), name)]
 
 
 @pytest.mark.parametrize("rule", BAD, ids=lambda rule: rule.name)
