@@ -108,8 +108,8 @@ def _computed(graph: Graph) -> set[Node]:
 
 
 def _name_of(node: Node) -> str:
-    """The type of an operator in ONNX, or what the registry calls it."""
-    return node.op.op_type if isinstance(node.op, Opaque) else getattr(node.op, "name", "")
+    """The type of a node's operator in ONNX; empty for leaves and what has none."""
+    return "" if isinstance(node.op, Leaf) else node.op.op_type
 
 
 def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
@@ -118,16 +118,15 @@ def import_model(model: ir.Model, *, inner: bool = False) -> Imported:
     The inputs of a graph that is `inner` to an operator are computed, and may be anything.
     """
     inferred = infer_types(model)
-    special: Mapping[str, MayBe] = {}
     sizes: Mapping[str, Size] = {}
-    importer = _Importer(model, inner, inferred, special, sizes)
+    importer = _Importer(model, inner, inferred, {}, sizes)
     imported = importer.run()
     for _ in range(0 if inner else ROUNDS):
         found = {**importer.concluded(), **sizes}
         if len(found) == len(sizes):
             break
         sizes = found
-        importer = _Importer(model, inner, inferred, special, sizes)
+        importer = _Importer(model, inner, inferred, {}, sizes)
         imported = importer.run()
     special = {} if inner else special_inputs(imported.graph, imported.constants)
     return _Importer(model, inner, inferred, special, sizes).run() if special else imported

@@ -44,6 +44,8 @@ class SizeOrder:
 
         Those that are given are not 0.
         """
+        if not self._differences:
+            return {}
         known, left = set(given), set(open_names)
         for difference in self._differences:
             for name in sorted(left.intersection(free_symbols(difference))):
@@ -53,8 +55,6 @@ class SizeOrder:
                 if _is_never_zero(found[1], known):
                     self._note(symbol(name), found[0])
                     self._note(found[0], symbol(name))
-        if not self._differences:
-            return {}
         below = _reversed(self._above)
         result: dict[str, Size] = {}
         for size in self._above:
