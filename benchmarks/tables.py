@@ -13,12 +13,14 @@ from rich import box
 from rich.table import Table
 
 from judge import Fault
-from tools import BUSY, OWN, XFLOW, Attempt, Failure
+from tools import AGAIN, BUSY, OWN, XFLOW, Attempt, Failure
 from xflow.cost.kernels import Profile
 from xflow.report.formats import percent
 
 NO_GAIN = 1.01
 """The ratio below which a model has gained nothing."""
+SAME = 0.01
+"""The difference of logarithms below which two outputs are as fast."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,12 @@ def kept_when_busy(rows: Sequence[Row]) -> float | None:
         math.log(geometric_mean([row.attempt(tool).gain for row in rows])) for tool in (XFLOW, BUSY)
     )
     return busy / idle if idle > 0 else None
+
+
+def is_found_again(row: Row) -> bool:
+    """Whether what a second run made is as fast as what the first one did, within 1 %."""
+    first, second = row.attempt(XFLOW), row.attempt(AGAIN)
+    return first.fault == second.fault and abs(math.log(second.gain / first.gain)) < SAME
 
 
 # The table of ratios

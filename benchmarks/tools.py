@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -31,8 +32,13 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 BUSY = f"{XFLOW}, one core busy"
 """xflow while another process keeps one core busy."""
-OWN = (*VARIANTS, BUSY)
+AGAIN = f"{XFLOW}, again"
+"""xflow a second time, which knows nothing of the first, nor of the machine."""
+OWN = (*VARIANTS, BUSY, AGAIN)
 """All forms of xflow; the other tools are its peers."""
+
+STORE = "XFLOW_CACHE"
+"""The variable of the environment that says where xflow keeps what it measures."""
 
 HANG_S = 600.0
 """Seconds after which a process is ended, beyond its budget if it has one."""
@@ -118,24 +124,36 @@ def optimize(
     command += [*VARIANTS.get(variant, ()), *at(shapes)]
     command += [part for each in settings for part in at(each)]
     command += [part for path in inputs for part in ("--inputs", str(path))]
-    with one_core_busy() if variant == BUSY else contextlib.nullcontext():
+    around: Mapping[str, AbstractContextManager[None]] = {
+        BUSY: one_core_busy(),
+        AGAIN: own_store(target.with_name("again.sqlite")),
+    }
+    with around.get(variant, contextlib.nullcontext()):
         return attempted(variant, command, source, target, options.budget + HANG_S)
 
 
 @contextlib.contextmanager
 def one_core_busy() -> Iterator[None]:
     """Keep one core busy by a process that only counts, and forget what was measured without it."""
-    caches = "XFLOW_CACHE"
-    before = os.environ[caches]
-    os.environ[caches] = str(Path(before).with_name("busy.sqlite"))
+    with (
+        own_store(Path(os.environ[STORE]).with_name("busy.sqlite")),
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other,
+    ):
+        try:
+            yield
+        finally:
+            other.kill()
+
+
+@contextlib.contextmanager
+def own_store(path: Path) -> Iterator[None]:
+    """Have xflow keep what it measures in this file, and know what is there alone."""
+    before = os.environ[STORE]
+    os.environ[STORE] = str(path)
     try:
-        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
-            try:
-                yield
-            finally:
-                other.kill()
+        yield
     finally:
-        os.environ[caches] = before
+        os.environ[STORE] = before
 
 
 def optimize_by_peer(name: str, source: Path, target: Path) -> Attempt:
