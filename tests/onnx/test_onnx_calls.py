@@ -190,7 +190,6 @@ UNDERSTOOD = [
     node("Clip", ((2, 3),), 12, {1: real(0.25)}),
     node("Clip", ((2, 3),), 13, {2: real(0.25)}),
     node("Clip", ((2, 3),), 13, {1: real(1), 2: real(-1)}),
-    node("Clip", ((2, 3),), 13, {1: real(-np.inf), 2: real(0.1)}),
     node("Clip", ((2, 3),), 13),
     node("LeakyRelu", ((2, 3),), 6),
     node("LeakyRelu", ((2, 3),), 16, alpha=0.3),
@@ -282,6 +281,7 @@ NOT_UNDERSTOOD = [
     node("Clip", ((2, 3), ()), 13),
     node("Clip", ((2, 3),), 13, {1: real(np.nan)}),
     node("Clip", ((2, 3),), 13, {1: real(np.inf)}),
+    node("Clip", ((2, 3),), 13, {1: real(-np.inf), 2: real(0.1)}),  # it keeps -inf
     node("Clip", ((2, 3),), 11, min=0.0),
     node("LeakyRelu", ((2, 3),), 16, alpha=float("inf")),
     node("Gelu", ((2, 3),), 20, approximate="cosine"),

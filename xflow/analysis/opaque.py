@@ -30,7 +30,7 @@ QUANTIZING: Final = tuple(
 """Products and recurrences of the runtime's own on codes that are made of floats within."""
 _KINDS: Final = {
     Made.ELEMENTS: (
-        *("Compress", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements"),
+        *("Compress", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements"),
         *("GatherND", "Identity", "MaxUnpool", "Reshape", "ReverseSequence", "ScatterElements"),
         *("Scatter", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "TensorScatter"),
         *("Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Concat", "Clip", "OneHot"),

@@ -145,7 +145,6 @@ class Floats:
         minus: bool = False,
         plus: bool = False,
         nan: bool = False,
-        nonzero: bool = False,
         roundings: float = 1.0,
         below: float | None = None,
         above: float | None = None,
@@ -170,7 +169,7 @@ class Floats:
                 over, under = (high, low) if roundings > 1 else (over, under)
                 plus, minus = plus or over > self.largest, minus or under < -self.largest
                 low, high = max(low, -self.largest), min(high, self.largest)
-        return Range(low, high, NOWHERE if minus else None, plus, nan, nonzero)
+        return Range(low, high, NOWHERE if minus else None, plus, nan)
 
     def rounded(
         self,
@@ -244,9 +243,7 @@ class Floats:
             minus=minus,
             plus=plus,
             nan=one.nan or other.nan or nan,
-            # A product of small numbers may be 0 unless that is excluded as overflow is.
-            nonzero=one.nonzero and other.nonzero and self.moderate is not None,
-        )
+        )  # which may be 0 where neither factor is: small ones are lost
 
     def power(self, x: Range, count: int) -> Range:
         """A number times itself, `count` times."""
@@ -265,7 +262,6 @@ class Floats:
             minus=x.minus and odd,
             plus=x.plus or (x.minus and not odd),
             nan=x.nan,
-            nonzero=x.nonzero and self.moderate is not None,
             roundings=count,
         )
 
@@ -417,18 +413,20 @@ def _absolute(x: Range, floats: Floats) -> Range:
 def saturating(
     x: Range, floats: Floats, function: Callable[[float], float], least: float = -1.0
 ) -> Range:
-    """The range of a function that rises from `least` to 1, which it is at infinities."""
+    """The range of a function that rises from `least` to 1, which it is at infinities.
+
+    A kernel may lead beyond 1: those of Tanh and Sigmoid do, by one or two units in the last place.
+    """
     low = least if x.minus else function(x.low)
     high = 1.0 if x.plus else function(x.high)
     low, high = floats.rounded(low, high, KERNEL, 1.0, 1.0)
-    low, high = max(low, least), min(high, 1.0)
     if _is_blank(x):
         low, high = (least if x.minus else 1.0), (1.0 if x.plus else least)
     return Range(low, high, None, False, x.nan)
 
 
 def _periodic(x: Range, floats: Floats) -> Range:
-    return Range(-1.0, 1.0, None, False, x.nan or x.is_infinite)
+    return Range(*floats.rounded(-1.0, 1.0, KERNEL), None, False, x.nan or x.is_infinite)
 
 
 def _sign(x: Range, floats: Floats) -> Range:
@@ -483,7 +481,6 @@ def _raised(x: Range, y: Range, floats: Floats) -> Range:
                 _power_of(x.high, exponent),
                 (x, y),
                 plus=x.plus,
-                nonzero=x.nonzero and floats.moderate is not None,
                 roundings=KERNEL,
             )
         return replace(ANYTHING, low=0.0) if not x.nan and x.low >= 0 else ANYTHING

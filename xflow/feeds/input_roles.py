@@ -17,6 +17,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.inliner import inline_local_functions
 
+from xflow.core.registry import CONTRIB
 from xflow.onnx.inference import infer_shapes
 from xflow.onnx.interface import is_dimension_name
 
@@ -58,6 +59,8 @@ INDEXED: Mapping[tuple[str, int], tuple[int, int | str | None]] = {
     ("EmbedLayerNormalization", 0): (2, 0),
     ("EmbedLayerNormalization", 1): (4, 0),
 }
+KNOWN_DOMAINS = ("", "ai.onnx", CONTRIB)
+"""The domains whose operators these are."""
 TABLES = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")
 """Operators of which the first input is indexed by the second."""
 # Sequence lengths of the recurrent operators: from 1 to the extent of the first axis of X.
@@ -161,7 +164,8 @@ def indexed_dimensions(model: ModelProto) -> frozenset[str]:
     constants |= {n.output[0] for n in model.graph.node if n.op_type == "Constant"}
     sizes = {n.output[0] for n in model.graph.node if n.op_type == "Shape"}
     if not any(
-        node.op_type in TABLES
+        node.domain in KNOWN_DOMAINS
+        and node.op_type in TABLES
         and node.input[0] not in constants | sizes
         and node.input[1] not in constants
         for node in model.graph.node
@@ -213,6 +217,8 @@ class Tracer:
             self.shapes[tensor.name] = tuple(tensor.dims)
             self._constant(tensor.name, tensor)
         for node in graph.node:
+            if node.domain not in KNOWN_DOMAINS:
+                continue
             for position, name in enumerate(node.input):
                 if name:
                     self.uses.setdefault(name, []).append((node, position))

@@ -73,8 +73,8 @@ def embedded_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 held += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
                 for sparse in held:
                     yield from (sparse.values, sparse.indices)
-    for function in model.functions:
-        yield from all_tensors(function)
+    for part in (*model.functions, *model.training_info):
+        yield from all_tensors(part)
 
 
 def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:

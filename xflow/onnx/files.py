@@ -153,9 +153,9 @@ def _is_text(message: Message) -> bool:
 
 
 def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise ModelError unless all tensors have types, and as many raw bytes as their shapes need.
+    """Raise ModelError unless all tensors have types, and as much data as their shapes need.
 
-    The checker finds only those that have too few, and passes types that there are not.
+    The checker finds only those that have too little, and passes types that there are not.
     """
     for tensor in all_tensors(proto):
         if tensor.data_type not in _TYPES:
@@ -164,13 +164,26 @@ def _check_tensors(proto: onnx.ModelProto, path: Path) -> None:
         if math.prod(max(1, size) for size in tensor.dims) > MOST_ELEMENTS:
             what = "its dimensions are larger than those of any tensor in memory"
             raise ModelError(what, f"{path}: tensor {shortened(tensor.name)}")
-        if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
             continue
-        with contextlib.suppress(ValueError, TypeError):  # a type that the checker will refuse
-            needed = byte_size(tensor)
-            if len(tensor.raw_data) > needed:
-                what = f"it has {len(tensor.raw_data)} bytes where {needed} are needed"
-                raise ModelError(what, f"{path}: tensor {tensor.name}")
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # the checker will refuse it
+            there, needed, unit = _extent(tensor)
+            if there > needed:
+                what = f"it has {there} {unit} where {needed} are needed"
+                raise ModelError(what, f"{path}: tensor {shortened(tensor.name)}")
+
+
+def _extent(tensor: onnx.TensorProto) -> tuple[int, int, str]:
+    """How many bytes, or elements of its type's field, a tensor has, and how many it needs."""
+    if tensor.HasField("raw_data"):
+        return len(tensor.raw_data), byte_size(tensor), "bytes"
+    there = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+    elements = math.prod(tensor.dims)
+    if tensor.data_type in (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128):
+        elements *= 2
+    elif tensor.data_type != onnx.TensorProto.STRING:
+        elements = min(elements, byte_size(tensor))  # less than a byte each, several in one
+    return there, elements, "elements"
 
 
 _TYPES = frozenset(int(each) for each in ir.DataType)
@@ -377,15 +390,20 @@ def _externalize(
     """
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
+    trained: Iterable[onnx.TrainingInfoProto] = ()  # which onnx-ir drops
     if not isinstance(model, ir.Model):
         folder = source.parent if source else target.parent
-        model = from_message(embedded(model, folder))
+        whole = embedded(model, folder)
+        trained = whole.training_info
+        model = from_message(whole)
         ir.external_data.set_base_dir(model.graph, folder)
     layout: dict[str, str] = {}
     if source is not None and not source.parent.samefile(target.parent):
         layout = Externalized.layout(_parse(source))
     with Externalized(model, target, layout, created) as slim:
-        return _whole(serialized(to_message(slim)))
+        message = to_message(slim)
+        message.training_info.extend(trained)
+        return _whole(serialized(message))
 
 
 def _whole(data: bytes | None) -> Pieces | None:

@@ -43,6 +43,9 @@ ROUNDS = 3
 """How often a model is read again where sizes have become known."""
 SHAPES = frozenset({"If", "Loop", "Scan", "Shape", "Size"})
 """Operators of ONNX for which the runtime may not compute what they read."""
+MALFORMED = (ShapeError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What reading an operator raises where it is none: the checker knows neither the attributes of the
+runtime's own operators, nor which axes and extents there are. The runtime has a word on it."""
 VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 """Operators before which the runtime leaves out a Reshape."""
 
@@ -288,7 +291,10 @@ class _Importer:
             call = call or self.call(node, version, sources)
             if call is None:
                 return None
-            read = op.from_onnx(call)
+            try:
+                read = op.from_onnx(call)
+            except MALFORMED:
+                continue
             if read is None or not read[1]:
                 continue
             attributes, positions = read
@@ -377,7 +383,7 @@ class _Importer:
         self.opaque_nodes.setdefault(key, node)
         try:
             types = self.types_of(node, captured)
-        except TooLargeSize:
+        except (TooLargeSize, *MALFORMED):
             types = [self.type(output) for output in node.outputs]
         types = [
             known if is_tractable(known) else self.type(output)
@@ -388,9 +394,7 @@ class _Importer:
             shapes = [self.values[v].shape for v in node.inputs if v is not None]
             self.stretched[node.outputs[0]] = shapes
         # What scatters by a reduction computes with elements, and does not only move them.
-        reduces = "reduction" in node.attributes and (
-            node.attributes["reduction"].as_string() != "none"
-        )
+        reduces = plain and node.attributes.get_string("reduction", "none") != "none"
         op_type = node.op_type if plain and not reduces else ""
         if node.domain == CONTRIB and node.op_identifier() not in self.model.functions:
             op_type = f"{CONTRIB}::{node.op_type}"

@@ -55,7 +55,8 @@ def computation_key(node: ir.Node, model: ir.Model) -> str | None:
     if not pure:
         return None
     present = "".join("_" if value is None else "x" for value in node.inputs)
-    digest = hashlib.sha256(f"{node.domain} {version} {present} {len(node.outputs)}".encode())
+    given = "".join("x" if value.name else "_" for value in node.outputs)
+    digest = hashlib.sha256(f"{node.domain} {version} {present} {given}".encode())
     for name, attribute in sorted(node.attributes.items()):
         digest.update(f"\0{name}\0{attribute.type}\0".encode())
         if attribute.type == ir.AttributeType.TENSOR:

@@ -4,6 +4,7 @@ That are maps and sparse tensors; it refuses the ones, and drops the others. Eac
 scikit-learn gives a sequence of maps from classes to probabilities. No rule speaks of either, so it
 is enough that they are kept: while onnx-ir has a model, a value that is a map, or holds some, has a
 note instead of a type, and a sparse tensor is a constant of which nothing is known but the bytes.
+One that is what an input is by default becomes dense.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import EncodeError, Message
@@ -28,10 +30,12 @@ INITIALIZER = "xflow.initializer"
 
 
 def from_message(proto: onnx.ModelProto) -> ir.Model:
-    """The model that a message holds; raises what onnx-ir raises.
+    """The model that a message holds; raises what onnx-ir raises, or ValueError.
 
     The message is not changed. The model's tensors refer to its data.
     """
+    if any(map(_has_note, _graphs(proto))) or any(map(_is_noted, all_nodes(proto))):
+        raise ValueError(f"names such as {NOTE!r}, in metadata or attributes, are reserved")
     if any(_is_unknown(graph) for graph in _graphs(proto)) or any(
         map(_is_sparse, all_nodes(proto))
     ):
@@ -105,7 +109,11 @@ def _note(graph: onnx.GraphProto) -> None:
         info.ClearField("type")
     if graph.sparse_initializer:
         constants = []
+        inputs = {info.name for info in graph.input}
         for tensor in graph.sparse_initializer:
+            if tensor.values.name in inputs:  # what an input is by default is no constant
+                graph.initializer.append(_dense(tensor))
+                continue
             attributes = {SPARSE: _text(tensor), INITIALIZER: 1}
             name = tensor.values.name
             constants.append(onnx.helper.make_node("Constant", [], [name], **attributes))
@@ -113,6 +121,17 @@ def _note(graph: onnx.GraphProto) -> None:
         del graph.sparse_initializer[:]
         graph.ClearField("node")
         graph.node.extend(nodes)
+
+
+def _dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
+    """The same tensor with all of its zeros; raises IndexError where its indices do not fit."""
+    values, places = map(onnx.numpy_helper.to_array, (tensor.values, tensor.indices))
+    array = np.zeros(tuple(tensor.dims), values.dtype)
+    if places.ndim == 1:
+        array.reshape(-1)[places] = values
+    else:
+        array[tuple(places.T)] = values
+    return onnx.numpy_helper.from_array(array, tensor.values.name)
 
 
 def _text(message: Message) -> str:
@@ -152,6 +171,16 @@ def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.input
     yield from graph.output
     yield from graph.value_info
+
+
+def _has_note(graph: onnx.GraphProto) -> bool:
+    """Whether the metadata of a value look like a note of this module."""
+    return any(entry.key == NOTE for info in _infos(graph) for entry in info.metadata_props)
+
+
+def _is_noted(node: onnx.NodeProto) -> bool:
+    """Whether a node looks like a constant that this module makes."""
+    return _has(node, SPARSE) or _has(node, INITIALIZER)
 
 
 def _is_unknown(graph: onnx.GraphProto) -> bool:

@@ -46,6 +46,8 @@ def computed(node: ir.Node, inputs: Sequence[Array | None]) -> Array | None:
 
 def extents(node: ir.Node, inputs: Sequence[Array | None]) -> Shape | None:
     """The shape of the output of an operator that makes a tensor of given sizes, where it tells."""
+    if node.domain:
+        return None
     if node.op_type == "ConstantOfShape" and len(inputs) == 1 and inputs[0] is not None:
         return as_shape(inputs[0])
     if node.op_type == "Range" and len(inputs) == 3 and all(a is not None for a in inputs):
@@ -158,8 +160,8 @@ def tiled(shape: Shape, repeats: Array) -> Shape | None:
 
 
 def as_shape(array: Array) -> Shape | None:
-    """A vector of sizes as a shape; None for one with elements that may be negative."""
-    if array.ndim != 1:
+    """A vector of sizes as a shape; None for one with elements that may be negative, or floats."""
+    if array.ndim != 1 or array.dtype.kind not in "iuO":
         return None
     sizes = tuple(n if isinstance(n, Expr) else int(n) for n in array.tolist())
     return sizes if all(is_true(at_least(n, 0)) for n in sizes) else None
@@ -261,7 +263,10 @@ def _where(node: ir.Node, condition: Array, yes: Array, no: Array) -> Array:
 
 
 def _product(node: ir.Node, data: Array, *axes: Array) -> Array:
-    if data.ndim != 1:
+    over_nothing = node.attributes.get_int("noop_with_empty_axes", 0) and not any(
+        array.size for array in axes
+    )
+    if data.ndim != 1 or over_nothing:
         raise _UndecidedError
     total = math.prod(data.tolist(), start=1)
     result = np.empty((1,) if node.attributes.get_int("keepdims", 1) else (), dtype=object)

@@ -133,6 +133,8 @@ class Clip(ElementwiseComposite):
                 if constant is None or constant.size != 1:
                     return None
                 bound = float(constant.reshape(-1)[0])
+                if math.isinf(bound):  # unlike a bound that is left out, it keeps infinities
+                    return None
             if bound != nothing:
                 if not math.isfinite(bound):
                     return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeGuard
 
 import numpy as np
 
 from xflow.core.arguments import axis, declare, flag, number, size
 from xflow.core.composite import Composite, made, real
 from xflow.core.constraint import at_least, equal
-from xflow.core.intervals import ANYTHING, Floats, Range
+from xflow.core.intervals import ANYTHING, KERNEL, Floats, Range
 from xflow.core.node import Value, apply
 from xflow.core.registry import (
     Array,
@@ -45,8 +46,11 @@ class MomentNormalization(Composite):
         """A normalised element is at most the root of the number of elements in magnitude.
 
         For an element is at most the root of the sum of squares, whatever the elements are, as long
-        as their squares do not overflow.
+        as their squares do not overflow. Nothing is known where epsilon is not positive: elements
+        that are all equal are 0 by 0.
         """
+        if not _is_positive(attributes["epsilon"]):
+            return ANYTHING
         x, *parameters = inputs
         normalised = self.normalised(shapes[0], attributes)
         count = None if normalised is None else product(normalised)
@@ -54,9 +58,9 @@ class MomentNormalization(Composite):
             return None
         if floats.moderate is None and not x.within(math.sqrt(floats.largest / (4 * count + 4))):
             return None
-        root = math.sqrt(count)
+        low, high = floats.rounded(-math.sqrt(count), math.sqrt(count), KERNEL + count)
         scale, *bias = parameters
-        return floats.sum([floats.product(Range(-root, root), scale), *bias])
+        return floats.sum([floats.product(Range(low, high), scale), *bias])
 
     def normalised(self, shape: Shape, attributes: Attributes) -> Shape | None:
         """The extents of the axes of the first input over which moments are taken.
@@ -69,6 +73,10 @@ class MomentNormalization(Composite):
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
     ) -> Size:
         return 8 * product(outputs[0])
+
+
+def _is_positive(epsilon: Attribute) -> TypeGuard[Fraction]:
+    return isinstance(epsilon, Fraction) and epsilon > 0
 
 
 def _standardised(x: Value, axes: tuple[int, ...], attributes: Attributes) -> Value:
@@ -240,7 +248,7 @@ class InstanceNormalization(MomentNormalization):
         The kernel subtracts the mean last, and may subtract one infinity from another.
         """
         epsilon = attributes["epsilon"]
-        if not isinstance(epsilon, Fraction) or epsilon <= 0 or not all(k.is_real for k in inputs):
+        if not _is_positive(epsilon) or not all(known.is_real for known in inputs):
             return ANYTHING
         x, scale, bias = (max(abs(known.low), abs(known.high)) for known in inputs)
         most = floats.moderate

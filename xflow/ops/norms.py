@@ -110,7 +110,8 @@ class ReduceL2(ComposedReduction):
         if not isinstance(count, int) or not x.is_real or math.isinf(most):
             return replace(ANYTHING, low=0.0)
         squares = floats.closed(0.0, count * most * most, (x,))
-        return Range(0.0, math.sqrt(count) * most, None, squares.plus)
+        _, high = floats.rounded(0.0, math.sqrt(count) * most, float(count) + 2)
+        return Range(0.0, min(high, floats.largest), None, squares.plus)
 
     def reduce(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         largest = np.abs(x).max(axis=axes, keepdims=True, initial=0)

@@ -326,7 +326,10 @@ class AveragePool(Pool):
         total = floats.repeated(known, count if isinstance(count, int) else None)
         if not known.is_real or not total.is_real:
             return None
-        return Range(min(known.low, 0.0), max(known.high, 0.0))
+        low, high = min(known.low, 0.0), max(known.high, 0.0)
+        if isinstance(count, int):  # a mean of equal elements may be greater than they are
+            low, high = floats.rounded(low, high, count + 1)
+        return Range(max(low, -floats.largest), min(high, floats.largest))
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         kernel = integers(attributes, "kernel_shape")

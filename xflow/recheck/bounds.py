@@ -456,7 +456,8 @@ class Analysis:
             return replace(flags, low=max(low, -most), high=min(high, most))
         bounded = math.isfinite(last)  # then errors of a kernel are absolute
         error = KERNEL * math.ldexp(1, -PRECISION[dtype][0]) if bounded else 0.0
-        low, high = max(low - error, first), min(high + error, last)
+        low = max(low - error, first) if first == 0 else low - error  # signs are kept
+        high += error
         return self._rounded(low, high, dtype, (), flags=flags, terms=0.0 if bounded else KERNEL)
 
     def _choice(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
