@@ -144,8 +144,8 @@ deployed: $(VENV)/peers
 	$(BIN)/python benchmarks/deployed.py --budget $(BUDGET) --out benchmarks/results
 
 # Decoders with caches: a prompt, and a token behind a long past; the tokens that they generate.
-decoders: $(VENV)/installed
-	$(BIN)/python benchmarks/decoders.py --budget $(BUDGET)
+decoders: $(VENV)/peers
+	$(BIN)/python benchmarks/decoders.py --budget $(BUDGET) --peers
 
 # The networks of TASO's table and the models above on a GPU, in 32 and in 16 bits, launched and from
 # CUDA graphs, with a table and a chart. Needs the libraries of CUDA.

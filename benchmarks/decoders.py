@@ -6,10 +6,11 @@ stages at once: `prefill` reads a prompt and has an empty past, `decode` reads o
 long past.  Some read what an encoder made, too, which is random here.  Input and output are timed
 in turns in one process, see `judge`; inputs and outputs stay in the runtime's own memory, so that
 no copy of a cache is timed.  Then both generate tokens of the largest logit from the same random
-prompts, each with its own caches.
+prompts, each with its own caches.  With `--peers`, what other tools make of the input is timed
+beside them; the table has the fastest of those that give the same logits.
 
     python decoders.py [MODEL ...] [--threads N] [--budget S] [--seconds S] [--prompt N]
-                       [--past N] [--encoded N] [--prompts N] [--tokens N] [--out FILE]
+                       [--past N] [--encoded N] [--prompts N] [--tokens N] [--peers] [--out FILE]
 """
 
 import argparse
@@ -24,8 +25,9 @@ import numpy as np
 import onnx
 
 from hydrate import hydrate
-from judge import Bound, Feeds, figures, load, time_in_passes, told
-from tools import optimize
+from judge import Bound, Fault, Feeds, examine, figures, load, time_in_passes, told
+from peers import PEERS
+from tools import optimize, optimize_by_peer
 from xflow.feeds.inputs import Shapes
 
 FOLDER = Path(__file__).resolve().parent / "decoders"
@@ -153,22 +155,61 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             return {"model": name, "fault": f"{attempt.fault}: {attempt.wrong}"}
         found: dict[str, Any] = {"model": name, "fault": "", "seconds": attempt.seconds}
         found["blocks"] = recognised(json.loads(report.read_text()))
+        peers: dict[str, Path] = {}
+        if options.peers:
+            peers, found["failed"] = made_by_peers(before, Path(made), options)
         for stage, (new, past) in stages(options).items():
             feeds = feeds_of(model, new, past, options.encoded, np.random.default_rng(101))
-            how = (feeds, options.threads, "cpu", options.seconds)
-            passes = time_in_passes((before, after), *how, bind=Bound)
-            found[stage] = figures(passes, 1)
+            how = (feeds, options.threads, "cpu", options.seconds * (1 + len(peers)))
+            passes = time_in_passes((before, after, *peers.values()), *how, bind=Bound)
+            timed = {peer: figures(passes, number) for number, peer in enumerate(peers, 2)}
+            found[stage] = {**figures(passes, 1), "peers": timed}
         found["differ"], found["error"] = compare((before, after), options)
         return found
+
+
+def made_by_peers(
+    before: Path, folder: Path, options: argparse.Namespace
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return what each peer makes of a decoder, and how the others fail: a wrong output, too."""
+    made: dict[str, Path] = {}
+    failed: dict[str, str] = {}
+    model = onnx.load(before, load_external_data=False)
+    feeds = [
+        feeds_of(model, new, past, options.encoded, np.random.default_rng(101))
+        for new, past in stages(options).values()
+    ]
+    original = load(before, options.threads, "cpu")
+    for number, peer in enumerate(PEERS):
+        path = folder / f"{number}.onnx"
+        attempt = optimize_by_peer(peer, before, path)
+        fault, wrong = attempt.fault, attempt.wrong
+        if not fault:
+            verdict = examine(original, path, feeds, options.threads, "cpu")
+            fault, wrong = verdict["fault"], verdict["wrong"]
+        if fault in ("", Fault.NOT_VALID):
+            made[peer] = path
+        else:
+            failed[peer] = wrong or fault
+    return made, failed
+
+
+def best_peer(found: Mapping[str, Any], stage: str) -> str:
+    """Return the text of the fastest peer at a stage, or nothing where there is none."""
+    peers = found[stage]["peers"]
+    if not peers:
+        return ""
+    best = max(peers, key=lambda peer: float(peers[peer]["ratio"]))
+    return f"{best} {peers[best]['ratio']:.2f}"
 
 
 def row(found: Mapping[str, Any], prompts: int) -> str:
     """Return a line of the table."""
     if found["fault"]:
-        return f"| {found['model']} | {found['fault']} | | | | |"
+        return f"| {found['model']} | {found['fault']} | | | | | | |"
     cells = [str(found["model"])]
     for stage in STAGES:
-        cells.append(told(found[stage]))
+        cells += [told(found[stage]), best_peer(found, stage)]
     kinds = ("attention", "normalization", "activation")
     blocks = [found["blocks"].get(kind, (0, 0, 0)) for kind in kinds]
     cells.append(", ".join(f"{before} > {after} of {total}" for before, after, total in blocks))
@@ -190,10 +231,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--encoded", type=int, default=128, help="tokens that an encoder read")
     parser.add_argument("--prompts", type=int, default=20, help="prompts to generate from")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to generate from each")
+    parser.add_argument("--peers", action="store_true", help="other tools, too")
     parser.add_argument("--out", type=Path, help="write the results here, as JSON")
     parser.set_defaults(provider="cpu")
     options = parser.parse_args(arguments)
-    heads = (*STAGES, "attention, normalization, activation", "prompts that differ", "caches")
+    timed = [title for stage in STAGES for title in (stage, "best peer")]
+    heads = (*timed, "attention, normalization, activation", "prompts that differ", "caches")
     print(f"| model | {' | '.join(heads)} |")
     print(f"|---|{'---|' * len(heads)}", flush=True)
     results = []
@@ -203,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fine = [found for found in results if not found["fault"]]
     if fine:
         means = [geometric_mean([found[stage]["ratio"] for found in fine]) for stage in STAGES]
-        print(f"| geometric mean | {' | '.join(f'{mean:.2f}' for mean in means)} | | | |")
+        print(f"| geometric mean | {' | | '.join(f'{mean:.2f}' for mean in means)} | | | | |")
     if options.out is not None:
         options.out.write_text(json.dumps(results, indent=1) + "\n")
 

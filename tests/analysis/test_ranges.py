@@ -478,6 +478,8 @@ def test_a_mask_of_ones_and_zeros_that_is_inverted_does_not_overflow() -> None:
     [
         ("y = ConstantOfShape<value = float[1] {-3}>(n)", -3.0, -3.0),
         ("y = ConstantOfShape(n)", 0.0, 0.0),
+        ("y = RandomNormalLike <mean = 3.0, scale = 0.5> (f)", -17.0, 23.0),
+        ("y = RandomUniformLike <low = -2.0> (f)", -2.0, 1.0),
         ("y = Range(two, five, two)", -(2.0**63), 2.0**63),  # sums go beyond the limit
         ("q, y, z = DynamicQuantizeLinear(f)", -(2.0**63), 2.0**63),
     ],
@@ -491,6 +493,7 @@ def test_numbers_that_opaque_operators_give_are_known(body: str, low: float, hig
 
 def test_what_opaque_operators_fill_tensors_with_may_be_no_number() -> None:
     assert given_by("y = ConstantOfShape<value = float[1] {-inf}>(n)").minus
+    assert not given_by("y = RandomNormalLike <scale = 1e30> (f)").is_real
 
 
 def given_by(body: str) -> Range:

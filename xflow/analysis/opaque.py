@@ -44,8 +44,7 @@ _KINDS: Final = {
         *("Range", "MaxRoiPool", "STFT", "DFT", "RotaryEmbedding", "GRU", "LSTM", "RNN"),
     ),
     Made.NUMBERS: (
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"),
-        *("EyeLike", "Hardmax", "HannWindow", "HammingWindow", "BlackmanWindow"),
+        *("Bernoulli", "EyeLike", "Hardmax", "HannWindow", "HammingWindow", "BlackmanWindow"),
         *("Shape", "Size"),
     ),
 }

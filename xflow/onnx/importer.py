@@ -9,7 +9,8 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow.analysis.inputs import special_inputs
-from xflow.analysis.ranges import of_array
+from xflow.analysis.ranges import LARGEST, of_array
+from xflow.core.assumptions import moderate
 from xflow.core.constraint import Relation, is_true
 from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph
@@ -46,6 +47,10 @@ SHAPES = frozenset({"If", "Loop", "Scan", "Shape", "Size"})
 MALFORMED = (ShapeError, ArithmeticError, LookupError, TypeError, ValueError)
 """What reading an operator raises where it is none: the checker knows neither the attributes of the
 runtime's own operators, nor which axes and extents there are. The runtime has a word on it."""
+NORMAL = frozenset({"RandomNormal", "RandomNormalLike"})
+UNIFORM = frozenset({"RandomUniform", "RandomUniformLike"})
+DEVIATIONS = 40.0
+"""By how many standard deviations no number that is drawn is off: that happens once in 1e348."""
 VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 """Operators before which the runtime leaves out a Reshape."""
 
@@ -73,13 +78,30 @@ def is_shape_arithmetic(value: Value) -> bool:
 
 
 def _filled_with(node: ir.Node) -> Range | None:
-    """The number that an operator gives everywhere, as a range; None for other operators."""
-    if node.op_type != "ConstantOfShape":
+    """The numbers that an operator gives by its attributes alone; None for other operators."""
+    given = node.attributes
+    if any(attribute.is_ref() for attribute in given.values()):
         return None
-    value = node.attributes.get("value")
-    if value is None:
-        return Range(0.0, 0.0)
-    return None if value.is_ref() else of_array(value.as_tensor().numpy())
+    if node.op_type == "ConstantOfShape":
+        value = given.get("value")
+        return Range(0.0, 0.0) if value is None else of_array(value.as_tensor().numpy())
+    if node.op_type in NORMAL:
+        middle, spread = given.get_float("mean", 0.0), DEVIATIONS * abs(given.get_float("scale", 1))
+        low, high = middle - spread, middle + spread
+    elif node.op_type in UNIFORM:
+        low, high = sorted((given.get_float("low", 0.0), given.get_float("high", 1.0)))
+    else:
+        return None
+    most = LARGEST["FLOAT16"]  # of whatever type they are
+    return Range(low, high) if -most <= low <= high <= most else None
+
+
+def _is_moderate(tensor: ir.TensorProtocol | None) -> bool:
+    """Whether a tensor consists of moderate numbers, as inputs are taken to do."""
+    if tensor is None or tensor.dtype.name not in LARGEST:
+        return True
+    known = of_array(tensor.numpy())
+    return known.is_real and known.within(moderate(tensor.dtype.name))
 
 
 def is_tractable(type: TensorType) -> bool:
@@ -171,11 +193,14 @@ class _Importer:
         self.integers = KnownIntegers(self.model, self.inferred, self.values)
         if self.failure:
             self.warnings.append(f"The shapes in the model could not be inferred: {self.failure}.")
+        names = overridable(self.model)
         for value in graph.inputs:
             kind = self.type(value)
             name = value.name or ""
-            self.put(value, leaf(name, kind, may_be=self.special.get(name, self.others)))
-        names = overridable(self.model)
+            may_be = self.special.get(name, self.others)
+            if name in names and not _is_moderate(graph.initializers[name].const_value):
+                may_be = MayBe.ANYTHING  # without anybody who feeds it
+            self.put(value, leaf(name, kind, may_be=may_be))
         if names:
             self.warnings.append(
                 f"{len(names)} of the model's weights are also inputs ({listed(names)}), so they "
