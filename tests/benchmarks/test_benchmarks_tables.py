@@ -118,7 +118,7 @@ def test_a_result_of_xflow_fails_if_it_is_wrong_late_or_slower() -> None:
 def saving(out: Path, **other: Any) -> argparse.Namespace:
     """The options of a run that writes results."""
     given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "peers": ()}
-    given |= {"variants": (), "dynamic": False, "again": False, "busy": False}
+    given |= {"variants": (), "dynamic": False, "again": False, "busy": False, "twice": False}
     return argparse.Namespace(**{**given, **other}, out=out)
 
 

@@ -883,7 +883,8 @@ def test_work_that_time_may_cut_short_comes_in_parts(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Explorers, "explore", explore)
     search(network(4), RULES, Noting(), deadline=Deadline.after(60.0), work=1e6)
     first, rest = POLICY.deepening
-    assert shares[0][1] == pytest.approx(POLICY.pass_share * first * 1e6)
+    once = shares[0][1] + shares[1][1]  # of regions that are alike, the others come behind one
+    assert once == pytest.approx(POLICY.pass_share * first * 1e6)
     ((_, again),) = [share for share in shares if share[0] == 1 and share[1] > first * 1e6]
     assert again > POLICY.pass_share * rest * 1e6
 

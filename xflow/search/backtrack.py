@@ -30,7 +30,7 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.numerics import Hazard
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.policy import POLICY
-from xflow.search.states import Signature, State, cheapest, choice
+from xflow.search.states import Signature, State, Way, cheapest, choice
 from xflow.search.steps import Candidate, Step, Steps, replaced
 
 
@@ -52,6 +52,7 @@ class Explorer:
 
     `outside` is what is sensitive to the region's outputs; `careful` leaves out what may lose
     digits, see `Steps`. In `doubt`, the estimate may be wrong about a step: measurements decide.
+    `ways` have led from regions like this one to better forms.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Explorer:
         doubt: bool = False,
         outside: Sequence[Observed] = (),
         careful: Hazard = Hazard.NONE,
+        ways: Sequence[Way] = (),
     ) -> None:
         self.steps = Steps(
             rules,
@@ -91,6 +93,7 @@ class Explorer:
         self.blocks: Sequence[frozenset[Node]] = ()
         """The attentions, normalizations and long activations that the given graph spells out."""
         self.doubt = doubt
+        self.ways = ways
 
     @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:
@@ -137,7 +140,10 @@ class Explorer:
         queue = _Queue(self.random)
         seen = {self.steps.key(graph)}
         found = {root.signature: root}
-        for start in (root, *self._blocks(root), *self._sweeps(root, limits, doubted)):
+        starts = [root, *self._blocks(root)]
+        if not doubted:
+            starts += self._retraced(root, limits)
+        for start in (*starts, *self._sweeps(root, limits, doubted)):
             queue.push(start)
             seen.add(self.steps.key(start.graph))
             _keep_cheaper(found, start)
@@ -207,6 +213,55 @@ class Explorer:
         """
         for number, block in enumerate(self.blocks, 1):
             yield replace(root, focus=block, depth=1, lane=number)
+
+    def _retraced(self, root: State, limits: Limits) -> Iterator[State]:
+        """The cheapest state on each of the `ways`, as far as there are such steps here.
+
+        Of several places for a step, it is one near what the way has made.
+        """
+        for way in self.ways:
+            best = state = root
+            made: set[Node] = set()
+            for rule in way:
+                if self._is_over(limits):
+                    break
+                found = self._along(state, rule, made)
+                if found is not None:
+                    state, made = found
+                    if state.cost < best.cost and self._is_writable(state.graph):
+                        best = state
+            if best is not root:
+                yield best
+
+    def _along(self, state: State, rule: str, made: set[Node]) -> tuple[State, set[Node]] | None:
+        """The state after a step by a rule near what is `made`, or anywhere, and what is made then.
+
+        None where there is no such step.
+        """
+        elsewhere: Candidate | None = None
+        for candidate in self.steps.candidates_by(rule, state.graph):
+            is_near = not made.isdisjoint(candidate.step.near)
+            if not is_near and elsewhere is not None:
+                continue
+            if self.steps.admitted(candidate, state.graph) is None:
+                continue
+            if is_near:
+                break
+            elsewhere = candidate
+        else:
+            if elsewhere is None:
+                return None
+            candidate = elsewhere
+        step = self.steps.admitted(candidate, state.graph)
+        assert step is not None
+        after, moved = replaced(state.graph, step)
+        if after == state.graph:
+            return None
+        path = (*state.path, rule)
+        cost = self._price(after) + self.policy.step_s * len(path)
+        made = {moved.get(node, node) for node in made}
+        made |= {node for node in step.made if not node.constant}
+        return State(after, cost, path, hope=cost, origin=(state, step)), made
 
     def _sweeps(self, root: State, limits: Limits, doubted: Sequence[Step]) -> Iterator[State]:
         """States with one rule applied at all of its places, and then another, while that gains."""

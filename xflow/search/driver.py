@@ -33,12 +33,13 @@ from xflow.search.constants import Constants
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.cutting import cut
 from xflow.search.decision import Decider
-from xflow.search.explorers import Explorers
+from xflow.search.explorers import Exploration, Explorers
 from xflow.search.processes import SearchProcesses
 from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
 from xflow.search.states import State
 from xflow.search.unfilled import cut_unfilled
+from xflow.search.ways import Ways
 
 OVER = "the search ran out of its budget, and might find more with a larger one"
 SLOW = (
@@ -184,6 +185,7 @@ class _Search:
         self.directions = explorers.directions
         self.gained = 0.0
         """The gain of all rewrites so far, in seconds or the unit of the cost."""
+        self.ways = Ways(self.policy)
         self.been: set[tuple[object, ...]] = set()
         """The forms of the graph before each pass, see `_computed`."""
         self.whole = 0.0
@@ -421,17 +423,11 @@ class _Search:
         searching = until.part(self.policy.searching)
         work = None if self.work is None else share * self.work
         keys = list(groups)
-        explored = self.explorers.explore(
-            [groups[key][0] for key in keys],
-            [weights[key] for key in keys],
-            searching if work is None else until if self.by_time else self.deadline,
-            work=work,
-            effort=self.effort,
-        )
+        end = searching if work is None else until if self.by_time else self.deadline
+        explored = self.explored({key: groups[key][0] for key in keys}, weights, end, work)
         forms: dict[object, list[State]] = {}
-        for done, (number, result) in enumerate(explored):
+        for done, (key, result) in enumerate(explored):
             self.tell("search", **{"pass": pass_number + 1, "region": done + 1, "of": len(keys)})
-            key = keys[number]
             self.solved[key] = None
             (self.unfinished.discard if result.exhausted else self.unfinished.add)(key)
             if self.work is not None:
@@ -473,6 +469,43 @@ class _Search:
             self.keep(region, known)
             self.settle(region, known)
         return len(groups) + recalled
+
+    def explored(
+        self,
+        regions: Mapping[tuple[object, ...], Region],
+        weights: Mapping[tuple[object, ...], float],
+        end: Deadline,
+        work: float | None,
+    ) -> Iterator[tuple[tuple[object, ...], Exploration]]:
+        """The results of regions by their keys: first those that are not alike, then the others.
+
+        Time and work are shared out by weights.
+        """
+        firsts = self.ways.unlike(regions, weights)
+        others = [key for key in regions if key not in firsts]
+        weights = {
+            key: weight * (1.0 if key in firsts else self.policy.retraced)
+            for key, weight in weights.items()
+        }
+        total = sum(weights.values())
+        for keys in (firsts, others):
+            if not keys:
+                continue
+            part = sum(weights[key] for key in keys) / total if others and total else 1.0
+            results = self.explorers.explore(
+                [regions[key] for key in keys],
+                [weights[key] for key in keys],
+                end.part(part) if keys is firsts and others and self.by_time else end,
+                work=None if work is None else part * work,
+                effort=self.effort,
+                ways=[self.ways.to(regions[key]) for key in keys],
+            )
+            found: dict[int, Exploration] = {}
+            for number, result in results:
+                found[number] = result
+                yield keys[number], result
+            for number in sorted(found):  # not in the order in which they came
+                self.ways.note(regions[keys[number]], found[number])
 
     def is_hopeful(self, state: State, original: State) -> bool:
         """Whether a form costs so little by the estimate that it may be the faster one."""

@@ -30,7 +30,7 @@ from xflow.search.context import Context
 from xflow.search.policy import Policy
 from xflow.search.processes import SearchProcesses, rules_here
 from xflow.search.region import Region
-from xflow.search.states import State
+from xflow.search.states import State, Way
 
 LOOKS_S = 0.2
 """Seconds between two looks at whether to stop, while other processes explore."""
@@ -87,17 +87,20 @@ class Explorers:
         *,
         work: float | None = None,
         effort: int = 1,
+        ways: Sequence[Sequence[Way]] = (),
     ) -> Iterator[tuple[int, Exploration]]:
         """The results of regions, each with the region's number, in the order of completion.
 
         The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
         shared out instead, and each may take all of the time: the same is found on any machine that
         is through with the work by then. The limits of each are those of the policy times `effort`.
+        Each may have `ways` that led from others like it to better forms.
         There are no results of regions that were not explored when it was to stop, or of those that
         were left when the time for all was over, where that is not shared out.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         shares = _Shares(weights, deadline, work, effort)
+        known = ways or ((),) * len(regions)
 
         def is_over() -> bool:
             return deadline.stopped or (work is not None and deadline.passed)
@@ -107,7 +110,7 @@ class Explorers:
             for number in order:
                 if is_over():
                     return
-                yield number, self._here(regions[number], shares.of(number, 1))
+                yield number, self._here(regions[number], shares.of(number, 1), known[number])
             return
         running: dict[Future[Any], tuple[int, Share]] = {}
         looks_s = None if deadline.stop is None else LOOKS_S
@@ -119,19 +122,19 @@ class Explorers:
                 number = order.pop(0)
                 is_there = self._processes.executor is pool
                 share = shares.of(number, self._processes.count if is_there else 1)
-                task = self._task(regions[number], share) if is_there else None
+                task = self._task(regions[number], share, known[number]) if is_there else None
                 if task is None:
-                    yield number, self._here(regions[number], share)
+                    yield number, self._here(regions[number], share, known[number])
                     continue
                 try:
                     running[pool.submit(_explore_task, self._setting, task)] = number, share
                 except RuntimeError:  # it is broken: the rest is done in this process
                     self._processes.close()
-                    yield number, self._here(regions[number], share)
+                    yield number, self._here(regions[number], share, known[number])
             done, _ = wait(running, looks_s, FIRST_COMPLETED)
             for future in done:
                 number, share = running.pop(future)
-                yield number, self._received(regions[number], future, share)
+                yield number, self._received(regions[number], future, share, known[number])
         self._processes.settle(deadline)
 
     def waves(self, region: Region, work: float, deadline: Deadline) -> Exploration:
@@ -169,7 +172,7 @@ class Explorers:
             self._processes.start()
         return self._processes.executor
 
-    def _here(self, region: Region, share: Share) -> Exploration:
+    def _here(self, region: Region, share: Share, ways: Sequence[Way]) -> Exploration:
         return self._shared.explore(
             region.graph,
             self._estimate_of(region),
@@ -177,9 +180,10 @@ class Explorers:
             share,
             outside=region.outside,
             careful=region.careful,
+            ways=ways,
         )
 
-    def _task(self, region: Region, share: Share) -> _Task | None:
+    def _task(self, region: Region, share: Share, ways: Sequence[Way]) -> _Task | None:
         """A region as data for another process; None if it cannot be encoded."""
         form = to_plain(region.graph.outputs)
         if form is None:
@@ -189,18 +193,22 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share)
+        return _Task(
+            form, tuple(leaves), region.uses, region.outside, region.careful, share, tuple(ways)
+        )
 
-    def _received(self, region: Region, future: Future[Any], share: Share) -> Exploration:
+    def _received(
+        self, region: Region, future: Future[Any], share: Share, ways: Sequence[Way]
+    ) -> Exploration:
         """The result of another process; explored here if that was lost."""
         try:
             result: tuple[list[_Form], Exploration] = future.result()
             forms, found = result
         except BrokenProcessPool:  # and all that they had to do has failed by now
             self._processes.close()
-            return self._here(region, share)
+            return self._here(region, share, ways)
         except (OSError, MemoryError):
-            return self._here(region, share)
+            return self._here(region, share, ways)
         leaves = {str(value): value for value in region.leaves}
         states = []
         for form, cost, path, trail in forms:
@@ -264,6 +272,7 @@ class _Task:
     outside: tuple[Observed, ...]
     careful: Hazard
     share: Share
+    ways: tuple[Way, ...]
 
 
 @dataclass(frozen=True)
@@ -285,6 +294,7 @@ class _Shared:
         *,
         outside: Sequence[Observed],
         careful: Hazard,
+        ways: Sequence[Way],
     ) -> Exploration:
         """Explore a region's graph with its share; see `Explorer` for the others.
 
@@ -303,6 +313,7 @@ class _Shared:
             doubt=self.doubt,
             outside=outside,
             careful=careful,
+            ways=ways,
         )
         states = explorer.explore(graph, self.context.policy.forms)
         ended, late = explorer.exhausted, limits.deadline.passed
@@ -349,6 +360,7 @@ def _explore_task(setting: bytes, task: _Task) -> tuple[list[_Form], Exploration
         task.share,
         outside=task.outside,
         careful=task.careful,
+        ways=task.ways,
     )
     forms: list[_Form] = []
     for state in found.states:

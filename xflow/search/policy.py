@@ -48,6 +48,13 @@ class Policy:
     slide: int = 8
     """Most elementwise operators past which something is moved at once, after the first one: each
     by itself gains nothing."""
+    ways: int = 3
+    """How many ways from regions like one, to better forms of these, are tried in it first."""
+    in_common: float = 0.7
+    """How many operators such regions have in common at least, of all that either has."""
+    retraced: float = 0.2
+    """The part of its time that a region gets where one like it was searched just before: most of
+    what there is to find lies on the same way."""
     step_s: float = 1e-8
     """Seconds that a step must gain to be worth taking: of forms that cost the same, such as one
     with Clip and one with Relu, the one nearer to the model is the better one."""

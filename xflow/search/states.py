@@ -17,6 +17,9 @@ from xflow.search.steps import Step
 Signature: TypeAlias = frozenset[tuple[object, int]]
 """Equal for graphs that the runtime runs alike: operators and their types, counted."""
 
+Way: TypeAlias = tuple[str, ...]
+"""The names of rules, one after the other, that led from a form of a region to a better one."""
+
 MULTIPLYING = frozenset({"attention", "contraction", "convolution"})
 """Roles of operators in whose kernels most of a model's time goes."""
 KINDS = 2
