@@ -179,6 +179,14 @@ class TestSizes:
             assert shapes["i"] == (5, 6)
         assert free_dimensions(one, {**given, "z": (1, 8)}) == []
 
+    def test_lengths_differ_from_each_other_once(self) -> None:
+        """Else a model could not be told from one that takes one length for another."""
+        one = model("g (float[N, S, 4] x, float[N, K, 4] z) => (float[N, S, 4] y) { y = Relu(x) }")
+        found = dict(other_sizes(one, {}, default_shapes(one), DEFAULT, empty=False))
+        assert found["sizes that differ"] == {"x": (1, 19, 4), "z": (1, 22, 4)}
+        found = dict(other_sizes(one, {"z": (1, 8, 4)}, default_shapes(one), DEFAULT, empty=False))
+        assert "sizes that differ" not in found
+
     def test_sums_of_dimensions_follow_from_their_parts(self) -> None:
         one = model("g (float[N, P] a) => (float[N, P] y) { y = Neg(a) }")
         one.graph.input.append(onnx.helper.make_tensor_value_info("b", 1, ["N", "P + 1"]))

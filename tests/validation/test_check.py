@@ -143,6 +143,18 @@ class TestEquivalence:
         with pytest.raises(UsageError, match="no input 'q'"):
             check(before, after, shapes={"q": [1]})
 
+    def test_a_rewrite_that_takes_one_length_for_another_is_detected(self, check: Check) -> None:
+        head = "g (float[N, S] x, float[N, K] z) => (float[N] y) { i = Constant<value_int = 1>()"
+        tail = "n = Cast<to = 1>(l) m = ReduceSum<keepdims = 0>(x, j) y = Div(m, n) }"
+        j = "j = Constant<value_ints = [1]>()"
+        before, after = (
+            f"{head} {j} s = Shape({name}) l = Gather(s, i) {tail}" for name in ("x", "z")
+        )
+        assert check(before, before).ok
+        result = check(before, after)
+        assert not result.ok
+        assert "sizes that differ" in result.reason
+
     def test_short_floats_strings_and_sequences_are_compared(self, check: Check) -> None:
         for kind in ("bfloat16", "float16", "string"):
             head = f"g ({kind}[2, 3] x) => ({kind}[A, B] y)"

@@ -25,6 +25,7 @@ from xflow.feeds.inputs import (
     Sizes,
     default_shapes,
     free_dimensions,
+    free_lengths,
 )
 from xflow.feeds.meetings import Meeting, meetings
 
@@ -106,6 +107,10 @@ def other_sizes(
     more = Sizes(base.batch + 1, base.length + base.length // 2, base.image + 32)
     add("other sizes", more)
     add("sizes of one", Sizes(1, 1, base.image))
+    lengths = free_lengths(model, shapes)
+    if len(lengths) > 1:
+        own = {name: base.length + 3 * number for number, name in enumerate(lengths, 1)}
+        add("sizes that differ", replace(base, given={**base.given, **own}))
     add("odd sizes", Sizes(3, base.length + 5, base.image + 1))
     around = [
         (name, constant + side)

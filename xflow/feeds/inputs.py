@@ -177,6 +177,19 @@ def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str
     return list(found)
 
 
+def free_lengths(model: ModelProto, shapes: Shapes | None = None) -> list[str]:
+    """Those of `free_dimensions` that are neither batches nor extents of images."""
+    given, marks = shapes or {}, Sizes(1, 2, 3)
+    tables = indexed_dimensions(model)
+    own: dict[str, int] = {}
+    for item in map(element, required_inputs(model)):
+        for axis, dim in enumerate(_dims(item, given)):
+            if not is_fixed(dim):
+                own.setdefault(_key(item, axis), _default(item, axis, marks, tables))
+    free = free_dimensions(model, shapes)
+    return [name for name in free if own.get(name, marks.length) == marks.length]
+
+
 def _names_in(tree: ast.expr) -> list[str]:
     return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
 
