@@ -10,6 +10,7 @@ One that is what an input is by default becomes dense.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -124,7 +125,12 @@ def _note(graph: onnx.GraphProto) -> None:
 
 
 def _dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
-    """The same tensor with all of its zeros; raises IndexError where its indices do not fit."""
+    """The same tensor with all of its zeros.
+
+    Raises IndexError where its indices do not fit, and ValueError where it has too many elements.
+    """
+    if math.prod(tensor.dims) > PROTOBUF_LIMIT:
+        raise ValueError("a sparse tensor that is a default of an input has too many elements")
     values, places = map(onnx.numpy_helper.to_array, (tensor.values, tensor.indices))
     array = np.zeros(tuple(tensor.dims), values.dtype)
     if places.ndim == 1:

@@ -488,9 +488,8 @@ class _Search:
             for key, weight in weights.items()
         }
         total = sum(weights.values())
-        for keys in (firsts, others):
-            if not keys:
-                continue
+        # Without any region the processes are waited for nevertheless: they read rules.
+        for keys in (firsts, others) if others else (firsts,):
             part = sum(weights[key] for key in keys) / total if others and total else 1.0
             results = self.explorers.explore(
                 [regions[key] for key in keys],
