@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from doubling import DOUBLE, INVERSE
 from graphs import call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
@@ -19,17 +20,7 @@ from xflow.search.ordering import ordered
 from xflow.search.policy import POLICY
 from xflow.search.states import State
 
-RULES = parse_rules("""
-rule double
-  in       x[...]
-  from     Add(x, x)
-  to       Mul(x, 2)
-
-rule inverse
-  in       x[...]
-  from     Mul(x, 2)
-  to       Div(x, 1/2)
-
+OTHERS = parse_rules("""
 rule otherwise
   in       x[...]
   from     Div(x, 1/2)
@@ -50,6 +41,7 @@ rule third-step
   from     Exp(Neg(Sigmoid(x)))
   to       Tanh(x)
 """)
+RULES = [*DOUBLE, *INVERSE, *OTHERS]
 EXPANSIONS = 14
 PRICES: Mapping[str, float] = {"Add": 2.0, "Mul": 1.0, "Div": 1.0, "Sub": 1.0, "Tanh": -50.0}
 """Additions become cheaper, and then another form at the same price; the third step gains more."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from doubling import DOUBLE, INVERSE
 from graphs import call, tensor
 
 import xflow.ops  # noqa: F401 - fills the registry
@@ -20,18 +21,6 @@ from xflow.search.context import DEFAULTS
 from xflow.search.policy import POLICY
 from xflow.search.states import State
 
-DOUBLE = parse_rules("""
-rule double
-  in       x[...]
-  from     Add(x, x)
-  to       Mul(x, 2)
-""")
-INVERSE = parse_rules("""
-rule inverse
-  in       x[...]
-  from     Mul(x, 2)
-  to       Div(x, 1/2)
-""")
 OTHERWISE = parse_rules("""
 rule otherwise
   in       x[...]

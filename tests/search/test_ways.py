@@ -7,13 +7,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from doubling import DOUBLE, INVERSE
 from graphs import call, tensor
 
 from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Value, apply
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.text import parse_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.constants import Constants
 from xflow.search.context import DEFAULTS
@@ -24,17 +24,7 @@ from xflow.search.region import Region
 from xflow.search.states import State, Way
 from xflow.search.ways import Ways
 
-RULES = parse_rules("""
-rule double
-  in       x[...]
-  from     Add(x, x)
-  to       Mul(x, 2)
-
-rule inverse
-  in       x[...]
-  from     Mul(x, 2)
-  to       Div(x, 1/2)
-""")
+RULES = (*DOUBLE, *INVERSE)
 CONTEXT = replace(DEFAULTS, policy=replace(POLICY, sweeps=0))
 
 

@@ -107,7 +107,7 @@ def other_sizes(
     more = Sizes(base.batch + 1, base.length + base.length // 2, base.image + 32)
     add("other sizes", more)
     add("sizes of one", Sizes(1, 1, base.image))
-    lengths = free_lengths(model, shapes)
+    lengths = free_lengths(model, shapes, tables)
     if len(lengths) > 1:
         own = {name: base.length + 3 * number for number, name in enumerate(lengths, 1)}
         add("sizes that differ", replace(base, given={**base.given, **own}))

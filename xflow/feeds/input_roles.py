@@ -18,6 +18,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.inliner import inline_local_functions
 
 from xflow.core.registry import CONTRIB
+from xflow.onnx.checker import OWN_DOMAIN
 from xflow.onnx.inference import infer_shapes
 from xflow.onnx.interface import is_dimension_name
 
@@ -59,7 +60,7 @@ INDEXED: Mapping[tuple[str, int], tuple[int, int | str | None]] = {
     ("EmbedLayerNormalization", 0): (2, 0),
     ("EmbedLayerNormalization", 1): (4, 0),
 }
-KNOWN_DOMAINS = ("", "ai.onnx", CONTRIB)
+KNOWN_DOMAINS = ("", OWN_DOMAIN, CONTRIB)
 """The domains whose operators these are."""
 TABLES = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")
 """Operators of which the first input is indexed by the second."""

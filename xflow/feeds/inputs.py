@@ -177,13 +177,15 @@ def free_dimensions(model: ModelProto, shapes: Shapes | None = None) -> list[str
     return list(found)
 
 
-def free_lengths(model: ModelProto, shapes: Shapes | None = None) -> list[str]:
-    """Those of `free_dimensions` that are neither batches nor extents of images."""
-    given, marks = shapes or {}, Sizes(1, 2, 3)
-    tables = indexed_dimensions(model)
+def free_lengths(model: ModelProto, shapes: Shapes, tables: Container[str]) -> list[str]:
+    """Those of `free_dimensions` that are neither batches nor extents of images.
+
+    `tables` are the model's `indexed_dimensions`.
+    """
+    marks = Sizes(1, 2, 3)
     own: dict[str, int] = {}
     for item in map(element, required_inputs(model)):
-        for axis, dim in enumerate(_dims(item, given)):
+        for axis, dim in enumerate(_dims(item, shapes)):
             if not is_fixed(dim):
                 own.setdefault(_key(item, axis), _default(item, axis, marks, tables))
     free = free_dimensions(model, shapes)

@@ -30,7 +30,13 @@ from xflow.onnx.external_data import (
     has_external_data,
     misplaced,
 )
-from xflow.onnx.proto_compat import PROTOBUF_LIMIT, from_message, serialized, to_message
+from xflow.onnx.proto_compat import (
+    PROTOBUF_LIMIT,
+    check_no_notes,
+    from_message,
+    serialized,
+    to_message,
+)
 from xflow.onnx.refusals import refuse
 from xflow.onnx.repairs import PUT_RIGHT, put_right
 from xflow.onnx.streamed_writer import Pieces, pieces
@@ -55,6 +61,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     _check_external_data(proto, path)
     notes = _checked(proto, path)
     try:
+        check_no_notes(proto)
         model = from_message(proto)
     except Exception as error:
         what = f"this model cannot be understood: {reason(error)}"

@@ -31,12 +31,10 @@ INITIALIZER = "xflow.initializer"
 
 
 def from_message(proto: onnx.ModelProto) -> ir.Model:
-    """The model that a message holds; raises what onnx-ir raises, or ValueError.
+    """The model that a message holds; raises what onnx-ir raises, or what `_dense` does.
 
     The message is not changed. The model's tensors refer to its data.
     """
-    if any(map(_has_note, _graphs(proto))) or any(map(_is_noted, all_nodes(proto))):
-        raise ValueError(f"names such as {NOTE!r}, in metadata or attributes, are reserved")
     if any(_is_unknown(graph) for graph in _graphs(proto)) or any(
         map(_is_sparse, all_nodes(proto))
     ):
@@ -53,6 +51,12 @@ def from_message(proto: onnx.ModelProto) -> ir.Model:
     model: ir.Model = ir.from_proto(proto)
     model.meta[TRAINED] = bool(proto.training_info)
     return model
+
+
+def check_no_notes(proto: onnx.ModelProto) -> None:
+    """Raise ValueError if a message that somebody else wrote has what looks like a note of ours."""
+    if any(map(_has_note, _graphs(proto))) or any(map(_is_noted, all_nodes(proto))):
+        raise ValueError(f"names such as {NOTE!r}, in metadata or attributes, are reserved")
 
 
 def to_message(model: ir.Model) -> onnx.ModelProto:

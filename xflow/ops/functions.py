@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -100,16 +101,16 @@ class Relu(Unary):
         return np.asarray(np.maximum(arrays[0], 0))
 
 
-@register
-class Sigmoid(Unary):
-    """``1 / (1 + exp(-x))``."""
+class Saturating(Unary):
+    """A function that rises from `least` to 1."""
 
-    name = op_type = "Sigmoid"
     role = "activation"
     cost = 10
+    least: ClassVar[float]
 
-    def of(self, *elements: Scalar) -> Scalar:
-        return 1 / (1 + call("exp", -elements[0]))
+    def at_number(self, number: float) -> float:
+        """The function at a number, or an infinity."""
+        raise NotImplementedError
 
     def bounds(
         self,
@@ -118,9 +119,23 @@ class Sigmoid(Unary):
         attributes: Attributes,
         floats: Floats,
     ) -> Range:
-        """The kernel has errors of some roundings of 1, and so gives 0 for smaller results."""
+        """The kernel has errors of some roundings of 1: it may exceed 1, and gives 0 for less."""
         (x,) = inputs
-        return saturating(x, floats, lambda number: (1 + math.tanh(number / 2)) / 2, 0.0)
+        return saturating(x, floats, self.at_number, self.least)
+
+
+@register
+class Sigmoid(Saturating):
+    """``1 / (1 + exp(-x))``."""
+
+    name = op_type = "Sigmoid"
+    least = 0.0
+
+    def of(self, *elements: Scalar) -> Scalar:
+        return 1 / (1 + call("exp", -elements[0]))
+
+    def at_number(self, number: float) -> float:
+        return (1 + math.tanh(number / 2)) / 2
 
     def compute(self, *arrays: Array) -> Array:
         small = np.exp(-np.abs(arrays[0]))  # never overflows
@@ -128,26 +143,17 @@ class Sigmoid(Unary):
 
 
 @register
-class Tanh(Unary):
+class Tanh(Saturating):
     """The hyperbolic tangent."""
 
     name = op_type = "Tanh"
-    role = "activation"
-    cost = 10
+    least = -1.0
 
     def of(self, *elements: Scalar) -> Scalar:
         return 2 / (1 + call("exp", -2 * elements[0])) - 1
 
-    def bounds(
-        self,
-        inputs: Sequence[Range],
-        shapes: Sequence[Shape],
-        attributes: Attributes,
-        floats: Floats,
-    ) -> Range:
-        """The kernel has errors of some roundings of 1, and so leads a little beyond 1."""
-        (x,) = inputs
-        return saturating(x, floats, math.tanh)
+    def at_number(self, number: float) -> float:
+        return math.tanh(number)
 
     def compute(self, *arrays: Array) -> Array:
         return np.asarray(np.tanh(arrays[0]))

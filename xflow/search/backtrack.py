@@ -238,30 +238,28 @@ class Explorer:
 
         None where there is no such step.
         """
-        elsewhere: Candidate | None = None
+        step: Step | None = None
         for candidate in self.steps.candidates_by(rule, state.graph):
             is_near = not made.isdisjoint(candidate.step.near)
-            if not is_near and elsewhere is not None:
-                continue
-            if self.steps.admitted(candidate, state.graph) is None:
-                continue
-            if is_near:
-                break
-            elsewhere = candidate
-        else:
-            if elsewhere is None:
-                return None
-            candidate = elsewhere
-        step = self.steps.admitted(candidate, state.graph)
-        assert step is not None
+            if step is None or is_near:
+                admitted = self.steps.admitted(candidate, state.graph)
+                step = admitted or step
+                if admitted is not None and is_near:
+                    break
+        if step is None:
+            return None
         after, moved = replaced(state.graph, step)
         if after == state.graph:
             return None
-        path = (*state.path, rule)
-        cost = self._price(after) + self.policy.step_s * len(path)
         made = {moved.get(node, node) for node in made}
         made |= {node for node in step.made if not node.constant}
-        return State(after, cost, path, hope=cost, origin=(state, step)), made
+        return self._behind(state, step, after), made
+
+    def _behind(self, state: State, step: Step, after: Graph) -> State:
+        """The state to which a step leads from another, and from which paths start afresh."""
+        path = (*state.path, step.rule)
+        cost = self._price(after) + self.policy.step_s * len(path)
+        return State(after, cost, path, hope=cost, origin=(state, step))
 
     def _sweeps(self, root: State, limits: Limits, doubted: Sequence[Step]) -> Iterator[State]:
         """States with one rule applied at all of its places, and then another, while that gains."""
@@ -303,9 +301,7 @@ class Explorer:
             else:
                 break
             made = {moved.get(node, node) for node in made} | set(admitted.made)
-            path = (*state.path, rule)
-            cost = self._price(after) + self.policy.step_s * len(path)
-            state = State(after, cost, path, hope=cost, origin=(state, admitted))
+            state = self._behind(state, admitted, after)
         return state
 
     def _slid(

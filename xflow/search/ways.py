@@ -46,6 +46,8 @@ class Ways:
 
     def unlike(self, regions: Mapping[K, Region], weights: Mapping[K, float]) -> list[K]:
         """The heaviest of each group of regions that are alike, in their order."""
+        if len(regions) < 2:
+            return list(regions)
         chosen: dict[K, Operators] = {}
         for key in sorted(regions, key=lambda key: -weights[key]):
             mine = _operators(regions[key])
@@ -62,5 +64,6 @@ def _operators(region: Region) -> Operators:
 
 def _common(one: Operators, other: Operators) -> float:
     """How many operators two regions have in common, of all that either has."""
-    every = (one | other).total()
-    return (one & other).total() / every if every else 1.0
+    shared = sum(min(count, other[name]) for name, count in one.items())
+    every = one.total() + other.total() - shared
+    return shared / every if every else 1.0
