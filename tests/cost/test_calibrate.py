@@ -12,6 +12,8 @@ from typing import Any
 import onnx
 import onnxruntime
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.cli.commands.calibrate import table
@@ -25,9 +27,10 @@ from xflow.cost.calibration.calibrate import (
     Number,
     calibrate,
     calibrated,
+    default_target,
     stored,
 )
-from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, with_numbers
+from xflow.cost.calibration.numbers import BLOCKS, default_of, is_sane, shrunk, with_numbers
 from xflow.cost.calibration.probes import Constants
 from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
@@ -41,6 +44,7 @@ from xflow.onnx.region import region_model
 from xflow.ops import operators
 
 TARGET = TargetModel()
+X = (Constants().input(probes.SCORES), Constants().input(probes.SCORES))
 PLACE = Platform("a processor", "cpu", 2, "1.0")
 
 
@@ -311,18 +315,52 @@ class TestNumbers:
             "slow.Relu": 3.0,
             "peak.Conv": 1e12,
             "layout.block": 8.0,
-            "layout.reorder": 1.5,
-            "layout.outside.MaxPool": 2.5,
+            "layout.reorder": 4.0,
+            "layout.outside.MaxPool": 9.0,
         }
         target = with_numbers(TargetModel(), found)
-        assert {name: default_of(target, name) for name in found} == found
+        assert {name: default_of(target, name) for name in found} == pytest.approx(found)
         assert isinstance(target.full_channels, int)
         assert target.slow["Div"] == TargetModel().slow["Div"]
 
     def test_kernels_that_differ_by_noise_alone_stay_alike(self) -> None:
         assert with_numbers(TargetModel(), {"slow.Sum": 0.7, "slow.Add": 1.3}) == TargetModel()
-        slower = with_numbers(TargetModel(), {"slow.Sum": 0.6, "slow.Add": 1.6}).slow
-        assert (slower["Sum"], slower["Add"]) == (0.6, 1.6)
+        slower = with_numbers(TargetModel(), {"slow.Sum": 0.3, "slow.Add": 3.0}).slow
+        assert (slower["Sum"], slower["Add"]) == (0.3, 3.0)
+
+    @given(st.floats(0.01, 100), st.floats(1.01, 3), st.floats(1, 1.1))
+    def test_a_ratio_is_shrunk_to_one_or_not_at_all_or_in_between(
+        self, ratio: float, tolerance: float, step: float
+    ) -> None:
+        found = shrunk(ratio, tolerance)
+        assert min(1.0, ratio) <= found <= max(1.0, ratio)
+        assert shrunk(1 / ratio, tolerance) == pytest.approx(1 / found)
+        far = abs(math.log(ratio)) / math.log(tolerance)
+        assert (found == 1.0) == (far <= 1) or found == pytest.approx(1.0)
+        assert (found == ratio) or far < 2
+        # A little more or less changes little.
+        assert found <= shrunk(ratio * step, tolerance) * (1 + 1e-9)
+        assert shrunk(ratio * step, tolerance) <= found * step**2 * (1 + 1e-9)
+
+    @given(st.floats(0.1, 10), st.data())
+    def test_a_machine_that_differs_by_its_speed_alone_ranks_all_forms_as_by_default(
+        self, speed: float, data: st.DataObject
+    ) -> None:
+        """Each number is off by what calibrations of one machine differ by."""
+        layout = TARGET.layout
+        assert layout is not None
+        noise = st.floats(1 / 1.1, 1.1)
+        found = {f"peak.{name}": value * speed for name, value in TARGET.peak.items()}
+        found |= {"bandwidth": TARGET.bandwidth * speed}
+        found |= {name: default_of(TARGET, name) / speed for name in ("overhead", "view_overhead")}
+        found |= {f"layout.outside.{name}": 1.3 * n for name, n in layout.outside.items()}
+        found = {name: value * data.draw(noise) for name, value in found.items()}
+        target = with_numbers(TARGET, found)
+        times = target.peak["Conv"] / TARGET.peak["Conv"]
+        assert times == pytest.approx(speed, rel=0.11)
+        assert target.layout == layout
+        graph = Graph((probes.call("Softmax", probes.call("MatMul", *X)),))
+        assert Estimator(target)(graph) == pytest.approx(Estimator(TARGET)(graph) / times)
 
     def test_unknown_and_senseless_numbers_are_refused(self) -> None:
         for numbers in ({"speed": 1.0}, {"slow.Relu": -1.0}, {"layout.block": 7.0}):
@@ -420,7 +458,7 @@ class TestStored:
     def test_where_nothing_can_be_measured_nothing_is_kept(self, tmp_path: Path) -> None:
         with Store(tmp_path / "costs.sqlite") as store:
             target = calibrated(PLACE, BrokenMeasurer({}), store)
-            assert target == TargetModel(threads=2)
+            assert target == default_target(PLACE)
             assert store.calibration(PLACE) is None
 
 

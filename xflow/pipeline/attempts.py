@@ -19,9 +19,8 @@ from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Opaque
 from xflow.core.size import TooLargeSize
 from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
-from xflow.cost.calibration.calibrate import calibrated, stored
+from xflow.cost.calibration.calibrate import calibrated, default_target, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
-from xflow.cost.machine import is_x86, vector_floats
 from xflow.cost.measure import Measurer, Setting, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
@@ -376,9 +375,7 @@ class Finder:
     def known_target(self, store: Store) -> tuple[TargetModel, Sequence[str]]:
         """The model of this machine, and warnings; short runs do not measure it first.
 
-        Where it was not measured, that is the default one, of x86 processors, with the blocks of
-        channels that this one's registers make. On others it tells nothing of what is faster, a
-        product of matrices or a convolution of one pixel.
+        Where it was not measured, that is the default one.
         """
         run = self.run
         warnings: Sequence[str] = ()
@@ -391,12 +388,7 @@ class Finder:
                 run.processes.settle()
                 found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
                 warnings = () if found else (BUSY,)
-        if found is not None:
-            return found, warnings
-        average = TargetModel(threads=run.target.threads)
-        if run.target.provider == "cpu" and is_x86():
-            return average.with_block(vector_floats()), warnings
-        return average.with_equal_products(), warnings
+        return found or default_target(place), warnings
 
 
 def estimated_then_measured(

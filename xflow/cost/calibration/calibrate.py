@@ -32,7 +32,7 @@ from xflow.cost.calibration.numbers import (
 from xflow.cost.calibration.probes import Constants, Probe
 from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.machine import LISTENING_S, Crowd
+from xflow.cost.machine import LISTENING_S, Crowd, is_x86, vector_floats
 from xflow.cost.measure import Measurer
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import Layout, TargetModel
@@ -41,6 +41,8 @@ from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
 
 Measure = Callable[[Graph], float]
+Values = Callable[[Sequence[Probe]], "list[float | Failed]"]
+"""Tells a number by each of some probes, or by all of them together."""
 
 SECONDS = 25.0
 """Seconds of running in a calibration; loading the models comes on top."""
@@ -120,7 +122,19 @@ def calibrated(
     if sensitive and crowd.in_the_way(threads):
         return None
     keep(measured, place, store)
-    return with_numbers(TargetModel(threads=place.threads), measured.measured)
+    return with_numbers(default_target(place), measured.measured)
+
+
+def default_target(place: Platform) -> TargetModel:
+    """The target model of a place of which nothing is measured.
+
+    The default numbers are of x86 processors. On other places, convolutions of one pixel and
+    products of matrices count as equally fast: which of them is faster differs.
+    """
+    average = TargetModel(threads=place.threads)
+    if place.provider == "cpu" and is_x86():
+        return average.with_block(vector_floats())
+    return average.with_equal_products()
 
 
 def stored(place: Platform, store: Store) -> TargetModel | None:
@@ -129,7 +143,7 @@ def stored(place: Platform, store: Store) -> TargetModel | None:
     if text is None:
         return None
     try:
-        return with_numbers(TargetModel(threads=place.threads), json.loads(text))
+        return with_numbers(default_target(place), json.loads(text))
     except (ValueError, TypeError, AttributeError, RecursionError):  # it is damaged
         return None
 
@@ -181,12 +195,11 @@ class _Calibrator:
         groups = peak_probes.groups(self.constants)
         self.time([calls, views, *moved, *peaks, *layouts.values(), *groups.values()])
 
-        for probe in (calls, views):
-            self.set(probe.name, [self.took(probe, per=_count)])
+        self.set_alike(_by_name([calls, views]), self.each(partial(self.took, per=_count)), 1.0)
         self.overhead = self.value("overhead")
         self.set("bandwidth", [self.bandwidth(elementwise)])
-        self.set_alike(moved, self.slowness, 1.0)
-        self.set_alike(peaks, partial(self.rate, measure=_flops), None)
+        self.set_alike(_by_name(moved), self.each(self.slowness), 1.0)
+        self.set_alike(_by_name(peaks), self.each(partial(self.rate, measure=_flops)), None)
         if is_cpu:
             self.set_layout(layouts)
         else:  # the runtime's layout is one of its kernels for processors
@@ -214,31 +227,28 @@ class _Calibrator:
                     self.timings[graph] = _took(timing, reference, self.scale)
 
     def set_alike(
-        self,
-        wanted: Sequence[Probe],
-        value: Callable[[Probe], float | Failed],
-        usual: float | None,
+        self, wanted: Mapping[str, Sequence[Probe]], values: Values, usual: float | None
     ) -> None:
         """Set numbers that are about `usual` times their defaults on most machines.
 
-        None: as many times as the one in the middle. Those that are not are timed once more, and
-        of both values the one that is nearer is believed: what else has the memory for a tenth of a
-        second makes a number or two wrong each time on a shared machine, and each time others.
+        They are given by name, with the probes whose times tell them. None: as many times as the
+        one in the middle. Those that are not are timed once more, and of both values the one that
+        is nearer is believed: what else has the memory for a tenth of a second makes a number or
+        two wrong each time on a shared machine, and each time others.
         """
-        for name, group in _by_name(wanted).items():
-            self.set(name, list(map(value, group)))
-        numbers = [self.numbers[name] for name in _by_name(wanted)]
+        for name, group in wanted.items():
+            self.set(name, values(group))
+        numbers = [self.numbers[name] for name in wanted]
         factors = [each.measured / each.default for each in numbers if each.measured is not None]
         factor = usual or (statistics.median(factors) if factors else 1.0)
-        odd = {each.name for each in numbers if not _is_usual(each, factor)}
-        doubtful = [probe for probe in wanted if probe.name in odd]
-        if not doubtful:
+        odd = [each.name for each in numbers if not _is_usual(each, factor)]
+        if not odd:
             return
         first, self.timings = self.timings, {}
-        self.time(doubtful)
-        for name, group in _by_name(doubtful).items():
+        self.time([probe for name in odd for probe in wanted[name]])
+        for name in odd:
             before = self.numbers[name]
-            self.set(name, list(map(value, group)))
+            self.set(name, values(wanted[name]))
             if self.numbers[name].measured is None:
                 reason = f"not confirmed: {self.numbers[name].reason}"
                 self.numbers[name] = replace(self.numbers[name], reason=reason)
@@ -246,6 +256,10 @@ class _Calibrator:
                 before, self.numbers[name], key=lambda number: _surprise(number, factor)
             )
         self.timings = first
+
+    def each(self, value: Callable[[Probe], float | Failed]) -> Values:
+        """What tells a number by each of its probes."""
+        return lambda group: list(map(value, group))
 
     def time_together(
         self, graphs: Sequence[Graph], seconds: float
@@ -314,14 +328,10 @@ class _Calibrator:
     def set_layout(self, found: Mapping[str, Probe]) -> None:
         """Set whether the runtime has its own layout, and the cost of computing outside of it."""
 
-        def ratio(name: str, outside: str) -> float | Failed:
-            fast, slow = (self.rate(found[key], _flops) for key in (name, name + outside))
-            if isinstance(fast, Failed):
-                return fast
-            return slow if isinstance(slow, Failed) else fast / slow
-
         # Of all operators it is the average pool that suffers most.
-        odd, eighths = ratio("AveragePool", ".odd"), ratio("AveragePool", ".eighths")
+        pool = found["AveragePool"]
+        odd = self.ratio(pool, found["AveragePool.odd"])
+        eighths = self.ratio(pool, found["AveragePool.eighths"])
         if isinstance(odd, Failed) or isinstance(eighths, Failed):
             failed = odd if isinstance(odd, Failed) else eighths
             self.set("layout.block", [failed])
@@ -329,10 +339,21 @@ class _Calibrator:
         block = 0 if odd < IN_BLOCKS else BLOCKS[eighths >= IN_BLOCKS]
         self.set("layout.block", [float(block)])
         if block:
-            for name in ("AveragePool", "MaxPool", "GlobalAveragePool", "Conv"):
-                self.set(f"layout.outside.{name}", [ratio(name, ".odd")])
-            self.set("layout.reorder", [self.reorder(found["MaxPool"])])
+            outside = {
+                f"layout.outside.{name}": (found[name], found[f"{name}.odd"])
+                for name in ("AveragePool", "MaxPool", "GlobalAveragePool", "Conv")
+            }
+            self.set_alike(outside, lambda both: [self.ratio(*both)], 1.0)
+            pools = found["MaxPool"]
+            self.set_alike({"layout.reorder": [pools]}, self.each(self.reorder), 1.0)
             self.set("group_overhead", [self.took(found["Conv.groups"], per=_groups)])
+
+    def ratio(self, inside: Probe, outside: Probe) -> float | Failed:
+        """How many times as long the second of two probes takes for as much arithmetic."""
+        fast, slow = (self.rate(probe, _flops) for probe in (inside, outside))
+        if isinstance(fast, Failed):
+            return fast
+        return slow if isinstance(slow, Failed) else fast / slow
 
     def reorder(self, pools: Probe) -> float | Failed:
         """Set the cost of conversions: a single pool converts its input, and its output back."""

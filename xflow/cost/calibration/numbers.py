@@ -7,6 +7,8 @@ Units are those of the fields.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,31 +31,98 @@ ALIKE = 1.5
 """Factor up to which a kernel counts as neither slower nor faster than by default. `Sum` was once
 at 0.72 and `Add`, which is as bound by memory, at 0.92: with such numbers the search replaces one
 by the other at each sum, which seems to gain at once, and finds nothing else."""
+AS_FAST = 1.25
+"""The same for what gets faster with the whole machine, once that is taken out. Eight calibrations
+of one machine in a row gave bandwidths, and peaks of one operator, that differed by as much."""
 BLOCKS = (8, 16)
 """Channels of a block in the runtime's layouts, the fewest first."""
 
 
 def with_numbers(target: TargetModel, numbers: Mapping[str, float]) -> TargetModel:
-    """`target` with numbers replaced, but for kernels that are about as slow as by default.
+    """`target` with measured numbers in the place of its own, as far as they differ beyond doubt.
+
+    The whole machine is taken to be as many times as fast as the peaks are in the median. Numbers
+    that are about what follows from that keep their ratios to the others (`shrunk`), and so do
+    those that were not measured: no form of a graph becomes cheaper than another by noise.
 
     Raises ValueError where it has no number of that name, or a value is not plausible.
     """
-    changes: dict[str, Any] = {}
-    layout: dict[str, float] = {}
     for name, value in numbers.items():
         if not is_sane(name, value):
             raise ValueError(f"{name} cannot be {value}")
+    speed = _speed(target, numbers)
+    scaled = _scaled(target, speed, numbers)
+    changes: dict[str, Any] = {}
+    layout: dict[str, float] = {}
+    for name in numbers:
         field, _, key = name.partition(".")
+        value = _believed(target, name, numbers[name], speed)
         if field == "layout":
             layout[key] = value
-        elif field == "slow" and is_alike(default_of(target, name), value):
+        elif value == default_of(scaled, name):
             continue
         elif key:
-            changes.setdefault(field, dict(getattr(target, field)))[key] = value
+            changes.setdefault(field, dict(getattr(scaled, field)))[key] = value
         else:
             integral = isinstance(getattr(target, field), int)
             changes[field] = round(value) if integral else value
-    return replace(target, layout=_with_layout(target.layout, layout), **changes)
+    return replace(scaled, layout=_with_layout(target.layout, layout), **changes)
+
+
+def _speed(target: TargetModel, numbers: Mapping[str, float]) -> float:
+    """How many times as fast as by default a machine computes."""
+    peaks = [name for name in numbers if name.startswith("peak.")]
+    ratios = [numbers[name] / default_of(target, name) for name in peaks]
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def _scaled(target: TargetModel, speed: float, numbers: Mapping[str, float]) -> TargetModel:
+    """The numbers of `target` of which nothing was measured, on a machine of that speed."""
+
+    def calls(name: str) -> float:
+        if name not in numbers:
+            return 1 / speed
+        return _believed(target, name, numbers[name], speed) / default_of(target, name)
+
+    return replace(
+        target,
+        peak={name: value * speed for name, value in target.peak.items()},
+        other_peak=target.other_peak * speed,
+        bandwidth=target.bandwidth * speed,
+        overhead=target.overhead / speed,
+        cold_overhead=target.cold_overhead * calls("overhead"),
+        fused_overhead=target.fused_overhead * calls("overhead"),
+        view_overhead=target.view_overhead / speed,
+        cold_view_overhead=target.cold_view_overhead * calls("view_overhead"),
+        group_overhead=target.group_overhead / speed,
+    )
+
+
+def _believed(target: TargetModel, name: str, value: float, speed: float) -> float:
+    """A number as far as what was measured differs from what is to be expected."""
+    if name == "layout.block":
+        return value
+    expected, tolerance = default_of(target, name), AS_FAST
+    if name in ("overhead", "view_overhead", "group_overhead"):
+        expected /= speed
+    elif name == "bandwidth" or name.startswith("peak."):
+        expected *= speed
+    else:
+        tolerance = ALIKE
+    return expected * shrunk(value / expected, tolerance)
+
+
+def shrunk(ratio: float, tolerance: float) -> float:
+    """A ratio of what was measured to what was expected, less what may be noise.
+
+    It is 1 up to a factor of `tolerance`, itself from the square of that on, and in between grows
+    from the one to the other, so that a little more or less changes little: firm shrinkage of its
+    logarithm (Gao and Bruce, WaveShrink with firm shrinkage, Statistica Sinica 1997).
+    """
+    size, least = abs(math.log(ratio)), math.log(tolerance)
+    if size >= 2 * least:
+        return ratio
+    return math.exp(math.copysign(max(0.0, 2 * (size - least)), math.log(ratio)))
 
 
 def _with_layout(layout: Layout | None, numbers: Mapping[str, float]) -> Layout | None:
