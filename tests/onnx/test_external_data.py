@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -324,3 +326,35 @@ def test_a_rewritten_model_with_data_in_a_function_is_right(folder: Path) -> Non
     (y,) = session.run(None, {"x": np.array([-1, 0, 1, 2], np.float32)})
     np.testing.assert_array_equal(y, VALUES + np.array([0, 0, 1, 2], np.float32))
     assert isinstance(result.model, ir.Model)
+
+
+OPEN_FILES = """
+import resource, sys
+from xflow.core.errors import ModelError
+from xflow.onnx.files import load_model
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, int(sys.argv[2])))
+try:
+    model = load_model(sys.argv[1])
+    print(sum(float(each.const_value.numpy().sum()) for each in model.graph.initializers.values()))
+except ModelError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such limits")
+@pytest.mark.parametrize(("most", "said"), [(4096, "900.0"), (256, "`ulimit -n 1864`")])
+def test_more_tensors_lie_in_files_than_files_may_be_open(
+    most: int, said: str, tmp_path: Path
+) -> None:
+    """Each is mapped by itself. The limit is raised as far as that is allowed."""
+    names = [f"w{number}" for number in range(900)]
+    weights = [onnx.numpy_helper.from_array(np.ones(512, np.float32) / 512, name) for name in names]
+    output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [512])
+    sums = onnx.helper.make_node("Sum", names, ["y"])
+    graph = onnx.helper.make_graph([sums], "g", [], [output], weights)
+    opsets = [onnx.helper.make_opsetid("", 20)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data")
+    command = [sys.executable, "-c", OPEN_FILES, str(tmp_path / "m.onnx"), str(most)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert said in done.stdout, done.stderr

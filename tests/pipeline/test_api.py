@@ -24,7 +24,7 @@ from xflow.core.node import Node, Opaque, apply
 from xflow.core.registry import CONTRIB, Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
-from xflow.cost.worker import Failed
+from xflow.cost.worker import OUT_OF_TIME, Failed, Lost
 from xflow.onnx.importer import import_model
 from xflow.pipeline import api, attempts, gate
 from xflow.report.sentences import profile_lines
@@ -33,6 +33,7 @@ from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult
 from xflow.validation.equivalence import check_equivalent
+from xflow.validation.reference import Reference
 
 WRONG = parse_rules(
     """
@@ -441,6 +442,20 @@ def test_a_model_that_does_not_run_is_refused() -> None:
         node.name = "the same for all"
     with pytest.raises(ValidationFailed, match="does not run"):
         estimated(model, RULES)
+
+
+def test_a_model_that_is_too_slow_to_be_checked_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That there is no time to run it does not mean that it does not run."""
+    monkeypatch.setattr(Reference, "run", lambda *_: Lost(OUT_OF_TIME, 1))
+    result = estimated(separated(), RULES)
+    assert not result.report.changed
+    (told,) = [text for text in result.report.warnings if "dropped" in text]
+    assert told == (
+        "The rewrites were dropped: the input model is too slow to be compared with: ran out of "
+        "time."
+    )
 
 
 def test_a_model_with_operators_of_another_library_is_left_as_it_is() -> None:

@@ -876,6 +876,69 @@ NEARLY_TOO_LARGE = [  # rewritten, a number in between would overflow
 ]
 
 
+TABLE = np.random.default_rng(0).random((8192, 1)).astype(np.float32)
+TABLE[777] = np.float32(0.7)
+POWERS = floats(2.0 ** np.random.default_rng(0).integers(0, 5, (8192, 1)) * 41)
+POWERS[777] = 1
+ROW = {"i": np.array([777])}
+TWICE = floats([0.2, 0.4, 0.6, 0.8, 1.2, 1.4, 3.6, 7.7])
+SOME_NAN = floats([[NAN, 0, 0, 0]])
+SUMMED = "int64[1] axes = {1}, float half = {0.5}, float five = {5}"
+STEPWISE = [  # a constant that the runtime would have rounded on the way
+    Case(
+        "a table that is looked up, scaled and rounded to integers",
+        "(int64[1] i) => (float[1, 1] y)",
+        "float ten = {10}, float six = {6}",
+        "g = Gather(t, i) a = Mul(g, ten) b = Sub(a, six) y = Floor(b)",
+        ROW,
+        data={"t": TABLE},
+    ),
+    Case(
+        "a table of the model's own that is rounded to integers before",
+        "(int64[1] i) => (float[1, 1] y)",
+        "float c = {41}, float three = {3}",
+        "d = Div(t, c) e = Mul(d, c) f = Floor(e) g = Gather(f, i) y = Mul(g, three)",
+        ROW,
+        data={"t": POWERS},
+    ),
+    Case(
+        "a quotient of single precision in a model of double precision",
+        "(double[4] x) => (double[4] y)",
+        "float one = {1}, float three = {3}, double k = {1024}",
+        "d = Div(one, three) e = Cast<to = 11>(d) s = Mul(e, k) y = Sub(x, s)",
+        {"x": np.float64(np.float32(1) / np.float32(3)) * 1024 + np.arange(4)},
+        tolerance=1e-12,
+    ),
+    Case(
+        "a sum with a constant that rounds to quarters",
+        "(float[8] x) => (float[8] y)",
+        "float m = {12582912}, float four = {4}, float quarter = {0.25}",
+        "z = Mul(x, four) a = Add(z, m) b = Sub(a, m) y = Mul(b, quarter)",
+        {"x": TWICE},
+    ),
+    Case(
+        "a sum of halves by an operator of which only the name is known",
+        "(float16[1, 4] x) => (float16[1, 4] y)",
+        "float16 eleven = {11}, int64 axis = {1}, float16 two = {2}, float16 zero = {0},"
+        " float16 q = {2001}",
+        "a = Min(x, eleven) e = Exp(a) f = Floor(e) s = CumSum(f, axis) d = Sub(s, q)"
+        " r = Reciprocal(d) m = Mul(r, two) y = Where(c, m, zero)",
+        {"x": np.full((1, 4), 7.6016, np.float16)},
+        data={"c": np.array([[True, False, True, False]])},
+        tolerance=1e-3,
+    ),
+    Case(
+        "a sum that a branch tests",
+        "(float[1, 4] x, bool b) => (float[1, 1] y, bool[1, 1] q)",
+        SUMMED,
+        "s = ReduceSum(x, axes) l = Less(s, half) q = Not(l) y = If(b) <then_branch = yes ()"
+        " => (float[1, 1] o) { n = IsNaN(s) o = Where(n, five, s) }, else_branch = no ()"
+        " => (float[1, 1] p) { p = Identity(s) }>",
+        {"x": SOME_NAN, "b": np.array(True)},
+    ),
+]
+
+
 def optimized(
     model: onnx.ModelProto, objective: Objective = "nodes", assume: str = DEFAULT.option
 ) -> tuple[onnx.ModelProto, xflow.Report]:
@@ -896,6 +959,7 @@ def optimized(
         [
             *(*GUARDS, *OBSERVED, *OVERFLOW, *ROUNDED, *MASKED, *COVERING, *DISCRETE, *COMPARED),
             *(*TESTED, *CANCELLING, *BEHIND, *SCALED_SHIFTS, *DIVIDENDS, *FOLDED),
+            *STEPWISE,
         ],
         ("nodes", "latency"),
     ),

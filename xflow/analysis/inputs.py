@@ -30,7 +30,9 @@ FARTHEST = 12
 """Most operators between the sum of a mask and scores and the softmax that reads it."""
 ENORMOUS = {"FLOAT16": 6.5e4, "BFLOAT16": 1e38, "FLOAT": 1e38, "DOUBLE": 1e308}
 """Magnitude from which a constant in a comparison counts as infinite."""
-TESTS = frozenset(("IsNaN", "IsInf"))
+INSIDE = "::IsNaN"
+"""The name of a call, or of an operator with graphs, inside of which something tests an input."""
+TESTS = frozenset(("IsNaN", "IsInf", "com.microsoft::IsAllFinite", INSIDE))
 KEEPING = frozenset(("Identity", "Neg", "Cast"))
 """Operators of one input behind which a number and what is none are told apart as before."""
 

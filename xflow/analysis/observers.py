@@ -267,6 +267,22 @@ def contexts(graph: Graph, outputs: Sequence[Observed]) -> dict[Value, Observed]
     return found
 
 
+def deciding_constants(graph: Graph, outside: Observed) -> frozenset[Value]:
+    """The constants that a graph reads where no bit may change; for `outside` see `contexts`."""
+    known = contexts(graph, (outside,) * len(graph.outputs))
+    given = [v for v in graph.outputs if v.is_constant and outside & TO_THE_BIT]
+    read = (
+        value
+        for node in graph.nodes
+        if not node.constant
+        for position, value in enumerate(node.inputs)
+        if value.is_constant
+        and value.type.dtype in FLOATS
+        and read_by(node, position, known) & TO_THE_BIT
+    )
+    return frozenset((*given, *read))
+
+
 def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Observed:
     """How an operator observes an input, if `known` is how its results are observed."""
     own = behind = Observed.NOWHERE

@@ -280,8 +280,10 @@ class Ranges:
         return replace(found, border=tuple(zip(begins, ends, strict=True)))
 
     def _sums_are_numbers(self, node: Node, inputs: Sequence[Range]) -> bool:
+        dtypes = {*(value.type.dtype for value in node.inputs), *(t.dtype for t in node.types)}
+        least = min(map(moderate, dtypes.intersection(FLOATS)), default=0.0)
         return self.assumption >= Assumption.MODERATE and all(
-            known.is_real and (source.type.dtype not in FLOATS or known.within(moderate("FLOAT")))
+            known.is_real and (source.type.dtype not in FLOATS or known.within(least))
             for known, source in zip(inputs, node.inputs, strict=True)
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -147,11 +147,16 @@ class Folder:
     only moved stays as it is. Results are remembered, those of `large` bytes in files; intermediate
     ones are not: weights are large. `stepwise`, each operator's results are rounded, as the runtime
     does it where it computes the constant itself: less exact, and what the model's values
-    depend on.
+    depend on. It may also be the values of which that is true; in any case it is true of those
+    that an operator decides or converts on the way.
     """
 
     def __init__(
-        self, constants: ConstantLookup, *, stepwise: bool = False, large: int = LARGE
+        self,
+        constants: ConstantLookup,
+        *,
+        stepwise: bool | Container[Value] = False,
+        large: int = LARGE,
     ) -> None:
         self._constants = constants
         self._stepwise = stepwise
@@ -180,11 +185,13 @@ class Folder:
         sources = self._sources(nodes)
         if sources is None:
             return None
+        asked = self._stepwise if isinstance(self._stepwise, bool) else value in self._stepwise
+        stepwise = asked or any(map(_shows_roundings, nodes))
         try:
             with np.errstate(all="ignore"):
-                array = _by_parts(value, nodes, sources, stepwise=self._stepwise, large=self._large)
+                array = _by_parts(value, nodes, sources, stepwise=stepwise, large=self._large)
                 if array is None:
-                    array = _computed(value, nodes, sources, stepwise=self._stepwise)
+                    array = _computed(value, nodes, sources, stepwise=stepwise)
         except FAILURES:
             return None
         finally:
@@ -351,6 +358,18 @@ def _decides(node: Node) -> bool:
     assert isinstance(node.op, Operator)
     floats = any(source.type.dtype in FLOATS for source in node.inputs)
     return floats and (node.op.steps or any(kind.dtype not in FLOATS for kind in node.types))
+
+
+def _shows_roundings(node: Node) -> bool:
+    """Whether an operator makes of floats what shows how each of its operands was rounded.
+
+    That is what decides, and what converts to another type of floats.
+    """
+    if not isinstance(node.op, Operator):
+        return False
+    given = {kind.dtype for kind in node.types}
+    converts = any(v.type.dtype in FLOATS and v.type.dtype not in given for v in node.inputs)
+    return _decides(node) or (converts and not given.isdisjoint(FLOATS))
 
 
 def moves(node: Node) -> bool:

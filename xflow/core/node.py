@@ -71,7 +71,8 @@ class Opaque:
     op_type: str = ""
     """The name of the operator in ONNX, where that is all that tells what it does.
 
-    Of one of the runtime's own, with its domain and two colons before it.
+    Of one of the runtime's own, with its domain and two colons before it. With the colons alone, of
+    one inside its graphs or the function that it calls, which matters.
     """
     pure: bool = True
     known: Range | None = None

@@ -23,7 +23,8 @@ ELEMENT = "T"
 
 SINGLE, DOUBLE = "FLOAT", "DOUBLE"
 
-FLOATS = (SINGLE, "FLOAT16", "BFLOAT16", DOUBLE)
+HALVES = ("FLOAT16", "BFLOAT16")
+FLOATS = (SINGLE, *HALVES, DOUBLE)
 """Element types that hold real numbers, up to rounding."""
 
 INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")

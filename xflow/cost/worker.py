@@ -52,6 +52,15 @@ class Lost(Failed):
     model: int
 
 
+OUT_OF_TIME = "ran out of time"
+UNFINISHED = "did not finish within"
+
+
+def is_late(failed: Failed) -> bool:
+    """Whether there was no time for a model, which may run for all that is known."""
+    return failed.reason.startswith((OUT_OF_TIME, UNFINISHED))
+
+
 def model_to_wire(source: ModelSource) -> bytes | str:
     """Return a model as the process wants it: its bytes, or its absolute path."""
     return source if isinstance(source, bytes) else str(source.resolve())
@@ -211,8 +220,8 @@ class Worker:
                     if not late and now - since < step_limit_s:
                         continue
                     self._end()
-                    taken = f"did not finish within {now - since:.1f} s"
-                    return Lost("ran out of time" if late else taken, model)
+                    taken = f"{UNFINISHED} {now - since:.1f} s"
+                    return Lost(OUT_OF_TIME if late else taken, model)
                 if answer is None:
                     _, model = child.BOOKMARK.unpack_from(bookmark, 0)
                     why = _obituary(process.wait())

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from xflow.analysis.observers import Observed, deciding_constants
 from xflow.core.fold import Folder, byte_size
 from xflow.core.graph import Graph
 from xflow.core.limits import GROWTH
@@ -28,7 +29,12 @@ from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
 
 
 def export_model(
-    imported: Imported, graph: Graph, raised: int | None = None, growth: int = GROWTH
+    imported: Imported,
+    graph: Graph,
+    raised: int | None = None,
+    growth: int = GROWTH,
+    *,
+    outside: Observed = Observed.NOWHERE,
 ) -> ir.Model:
     """A new model that computes `graph`, with everything else as in the imported model.
 
@@ -38,14 +44,17 @@ def export_model(
     Nodes that were not rewritten keep their names, attributes and metadata, also where their
     inputs were. Weights are shared with the imported model, which is never changed. A graph that
     is the model's own gives a copy of the model. What constant expressions are folded to may take
-    `growth` bytes beyond what it replaces. Raises UnwritableError.
+    `growth` bytes beyond what it replaces. They are computed as exactly as can be, but as the
+    runtime would have where their last bit may decide something, in the graph or, by what is
+    sensitive to its outputs, `outside`. Raises UnwritableError.
     """
     source = imported.model
     if graph.outputs == imported.graph.outputs:
         return source.clone()
     if source.device_configurations:
         raise UnwritableError("the model is laid out over several devices")
-    writer = _ModelWriter(imported, graph, _raising(imported, graph, raised), growth)
+    raising = _raising(imported, graph, raised)
+    writer = _ModelWriter(imported, graph, raising, growth, deciding_constants(graph, outside))
     inputs = [writer.leaf(value) for value in source.graph.inputs]
     outputs = writer.name_outputs(writer.write(graph.outputs))
     made = ir.Graph(
@@ -98,13 +107,18 @@ class _ModelWriter(Writer):
     """Writes values of a rewritten graph, by copies of the model's own nodes where it has them."""
 
     def __init__(
-        self, imported: Imported, graph: Graph, raising: Raising | None, growth: int
+        self,
+        imported: Imported,
+        graph: Graph,
+        raising: Raising | None,
+        growth: int,
+        deciding: Container[Value],
     ) -> None:
         self.imported = imported
         self.source = imported.model.graph
         self.raising = raising
         super().__init__(
-            Folder(imported.constants),
+            Folder(imported.constants, stepwise=deciding),
             {
                 **foreign_domains(graph),
                 **self.source.opset_imports,

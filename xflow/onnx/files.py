@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from xflow.core.atomic import replacing, unwinding_on_sigterm
 from xflow.core.errors import ModelError, OutputError
 from xflow.core.expressions import shortened
+from xflow.core.open_files import MAPPED, SPARE, allows_open_files
 from xflow.onnx import inference
 from xflow.onnx.checker import OWN_DOMAIN, check_message, check_model
 from xflow.onnx.external_data import (
@@ -27,6 +28,7 @@ from xflow.onnx.external_data import (
     embedded,
     external_ends,
     external_locations,
+    external_tensors,
     has_external_data,
     misplaced,
 )
@@ -59,6 +61,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     proto = _parse(path)
     _check_tensors(proto, path)
     _check_external_data(proto, path)
+    _check_open_files(proto, path)
     notes = _checked(proto, path)
     try:
         check_no_notes(proto)
@@ -194,6 +197,14 @@ def _extent(tensor: onnx.TensorProto) -> tuple[int, int, str]:
 
 
 _TYPES = frozenset(int(each) for each in ir.DataType)
+
+
+def _check_open_files(proto: onnx.ModelProto, path: Path) -> None:
+    """Raise ModelError where the system does not allow to map all external tensors."""
+    count = sum(1 for _ in external_tensors(proto))
+    if count and not allows_open_files(count):
+        what = f"it has {count} tensors in files, and the process may not have so many files open"
+        raise ModelError(what, str(path), f"allow more, as by `ulimit -n {MAPPED * count + SPARE}`")
 
 
 def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:

@@ -113,7 +113,7 @@ def replayed(
             after = again.round(graph, items)
             assumed.update(again.weakest(graph, items))
             graph = after
-        made = export_model(imported, graph, log.target_opset, log.size_threshold)
+        made = export_model(imported, graph, log.target_opset, log.size_threshold, outside=around)
         return Replayed(imported, made, assumed)
     except Unfounded as error:
         raise NotCertified(error.why, error.where) from None

@@ -255,6 +255,7 @@ class Gate:
             target_opset=self.run.target_opset,
             prepared=self.prepared,
             growth=self.run.size_threshold,
+            outside=self.run.outside,
             repro=self.repro(),
             inputs=self.run.inputs,
         )

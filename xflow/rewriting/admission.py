@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from xflow.analysis.elements import approximates
 from xflow.analysis.nan_spread import reads_no_more
 from xflow.analysis.observers import TO_THE_BIT, Observed, contexts, observes
@@ -38,9 +40,11 @@ from xflow.core.assumptions import Assumption
 from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Node, Value
-from xflow.core.registry import Operator
-from xflow.core.sorts import FLOATS
+from xflow.core.registry import Array, Operator
+from xflow.core.rounding import limits
+from xflow.core.sorts import FLOATS, HALVES
 from xflow.core.value_conditions import BELOW_INFINITY, EXACT_SUMS, FINITE, Fact
+from xflow.rewriting.folding import folded
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match
 from xflow.rewriting.rule import BITS
@@ -95,13 +99,16 @@ class Places:
         if match.dtype not in FLOATS:
             return Observed.NOWHERE
         if instance.exact == BITS:
-            return TO_THE_BIT if any(map(_may_differ, match.nodes)) else Observed.NOWHERE
+            differs = any(map(_may_differ, match.nodes)) or self._rounds_once(match, after)
+            return TO_THE_BIT if differs else Observed.NOWHERE
         for fact in instance.facts:
             source = match.bindings.get(fact.name)
             if source is None or self.holds(fact, source):
                 continue
             if fact.relation != FINITE or not self._spreads_no_nan(match, after, source):
                 return f"it is not known whether {fact}"
+        if any(map(self._rounds_to_integers, match.nodes)):
+            return "a sum of it rounds to integers, as a large constant is added"
         forbidden = Observed.NOWHERE if instance.exact else TO_THE_BIT
         for old, new in zip(match.roots, after, strict=True):
             if old.type.dtype in FLOATS:
@@ -110,6 +117,31 @@ class Places:
                     return found
                 forbidden |= found
         return forbidden
+
+    def _rounds_to_integers(self, node: Node) -> bool:
+        """Whether an operator adds a constant that leaves no digits behind the point.
+
+        What adds it and takes it off again rounds, as is done before there are codes.
+        """
+        adds = isinstance(node.op, Operator) and node.op.name in ("Add", "Sub")
+        if not adds or node.constant or node.types[0].dtype not in FLOATS:
+            return False
+        constants = [self.ranges.data(value) for value in node.inputs if value.is_constant]
+        least = 2.0 ** limits(node.types[0].dtype).nmant
+        return any(
+            data is not None and data.size > 0 and bool(np.all(_is_between(data, least, 4 * least)))
+            for data in constants
+        )
+
+    def _rounds_once(self, match: Match, after: Sequence[Value]) -> bool:
+        """Whether a constant is folded in half precision that the runtime need not round.
+
+        It computes operators of 16 bits with 32, and leaves out the roundings between them.
+        """
+        if match.dtype not in HALVES:
+            return False
+        inputs = [*match.bindings.values()]
+        return any(True for _ in folded(match.roots, after, inputs))
 
     def _of_result(
         self, instance: Instance, match: Match, old: Value, new: Value
@@ -176,6 +208,11 @@ class Places:
         if array is not None:
             return fact.holds(array)
         return _is_so(fact, self.ranges.of(value))
+
+
+def _is_between(data: Array, least: float, beyond: float) -> Array:
+    sizes = np.abs(data.astype(np.float64))
+    return np.asarray((sizes >= least) & (sizes < beyond))
 
 
 def _may_differ(node: Node) -> bool:

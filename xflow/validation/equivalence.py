@@ -17,7 +17,7 @@ from xflow.core.deadline import Deadline
 from xflow.core.errors import UsageError
 from xflow.cost import machine
 from xflow.cost.measure import LIMIT_S, Target, check_provider
-from xflow.cost.worker import Failed, ModelSource, Worker
+from xflow.cost.worker import Failed, ModelSource, Worker, is_late
 from xflow.feeds.edge_cases import InputSet
 from xflow.validation.difference import (
     AMPLIFIED,
@@ -57,7 +57,8 @@ class CheckResult:
     `samples` counts the sets of random inputs, `given` those of real ones and `edge_cases` the
     others on which the models were compared; `left_out` sets were made besides, on which the input
     model fails or which there was nothing to judge by, and on `silent` ones it gave no finite
-    number.  How many there are depends on the time.
+    number.  How many there are depends on the time; `late` says that there was none to run the
+    input model as often as is needed.
     """
 
     ok: bool
@@ -74,6 +75,7 @@ class CheckResult:
     edge_cases: int = field(default=0, compare=False)
     left_out: int = field(default=0, compare=False)
     silent: int = field(default=0, compare=False)
+    late: bool = False
 
 
 def check_equivalent(
@@ -132,8 +134,12 @@ def check_equivalent(
             reference.plan = Plan(samples, seed, inputs, edge_cases, planted, empty, after)
             failed = reference.run(shapes, deadline)
             if failed is not None:
-                reason = f"the input model does not run: {failed.reason}"
-                return CheckResult(False, reason, shapes=reference.shapes, culprit="before")
+                late = is_late(failed)
+                what = "is too slow to be compared with" if late else "does not run"
+                reason = f"the input model {what}: {failed.reason}"
+                return CheckResult(
+                    False, reason, shapes=reference.shapes, culprit="before", late=late
+                )
         allowance = Allowance(rtol, atol, refines)
         return _Check(reference, after, allowance, deadline, noise=noise).result()
 

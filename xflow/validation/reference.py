@@ -23,7 +23,16 @@ from xflow.analysis.opaque import QUANTIZERS
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UnfeedableInput
 from xflow.cost.measure import Target
-from xflow.cost.worker import Failed, Lost, ModelSource, Worker, from_wire, model_to_wire, to_wire
+from xflow.cost.worker import (
+    OUT_OF_TIME,
+    Failed,
+    Lost,
+    ModelSource,
+    Worker,
+    from_wire,
+    model_to_wire,
+    to_wire,
+)
 from xflow.feeds.edge_cases import EdgeCases, InputSet, other_sizes
 from xflow.feeds.input_roles import indexed_dimensions
 from xflow.feeds.inputs import (
@@ -528,7 +537,7 @@ class Runner:
         while True:
             left = deadline.left
             if not left:
-                return Failed("ran out of time")
+                return Failed(OUT_OF_TIME)
             count = len(sets) if len(lost) <= CRASHES else needed
             chosen = [number for number in range(count) if number not in lost]
             request = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from xflow.analysis.observers import Observed
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ShapeError, UsageError, ValidationFailed
 from xflow.core.limits import GROWTH
@@ -110,6 +111,8 @@ class Validator:
     """The opset of a model whose opset must be raised; None: the oldest that it needs."""
     prepared: bool = False
     growth: int = GROWTH
+    outside: Observed = Observed.NOWHERE
+    """What is sensitive to the outputs of the model, where it is a part of another."""
     repro: Repro | None = None
     inputs: Sequence[InputSet] = ()
     references: dict[int, Reference] = field(default_factory=dict)
@@ -136,6 +139,12 @@ class Validator:
                 warnings.append(f"The model was left as it is: {outcome.reason}.")
                 break
             number, reason = guilty(chosen, outcome.reason, step)
+            if self.deadline.passed and not broken:  # what came last may have been stopped
+                warnings.append(
+                    f"The rewrites were dropped: {outcome.reason}, and there was no time left to "
+                    "find out by which of them."
+                )
+                break
             rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
             warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
             if self.repro is not None:
@@ -149,7 +158,9 @@ class Validator:
         """The model that the replacements make."""
         try:
             graph = apply_replacements(self.imported.graph, replacements)
-            return export_model(self.imported, graph, self.target_opset, self.growth)
+            return export_model(
+                self.imported, graph, self.target_opset, self.growth, outside=self.outside
+            )
         except (ShapeError, UnwritableError) as error:
             return Broken(str(error))
 
