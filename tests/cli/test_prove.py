@@ -93,6 +93,15 @@ def test_given_conditions_are_not_said_to_be_found(capsys: pytest.CaptureFixture
     assert "or else" not in out
 
 
+def test_what_the_left_side_requires_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a broadcast of one element nothing is said."""
+    sums = ("ReduceSum(Add(x, y))", "Add(ReduceSum(x), ReduceSum(y))")
+    assert prove(("x[n] y[m]", *sums)) == 0
+    assert "  assumes       n == m\n" in capsys.readouterr().out
+    assert prove(("x[n] y[n]", *sums)) == 0
+    assert "assumes" not in capsys.readouterr().out
+
+
 def test_ranks_are_those_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     sides = ("x[N, C, *S]", "Relu(Relu(x))", "Relu(x)")
     assert prove(sides, "--rank", "1 2") == ExitCode.OK

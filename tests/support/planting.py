@@ -70,13 +70,6 @@ JITTERS = 6
 """Inputs some units in the last place apart, by which a result is seen to be uncertain."""
 
 
-DEVIATING = {
-    "MaxPool": "passes over NaN, and gives the least float where all of a window is -inf or NaN",
-    "GlobalMaxPool": "passes over NaN, and gives the least float where all are -inf or NaN",
-}
-"""Kernels whose results for NaN or infinities differ from ONNX's definition: a finding with one of
-them is checked again by ONNX's definition. `test_rules_in_runtime` holds that they differ."""
-
 UNEVEN = frozenset({"Celu", "Cos", "Elu", "Log", "Mish", "Selu", "Sin", "Softplus"})
 """Operators on elements of which kernels of ONNX Runtime compute the last elements of a tensor in
 another way than the others, so that some differ by a unit in the last place or two: where a rule
@@ -449,21 +442,8 @@ def _judge(setting: Setting, given: Sequence[Feed], tally: Tally) -> None:
                 tally.excused[finding.wrong] += 1
             elif finding.wrong is Wrong.BITS and is_uneven(setting, a, b):
                 tally.deviations["one of an uneven kernel"] += 1
-            elif (kernel := _deviating(setting, feed, k)) is not None:
-                tally.deviations[kernel] += 1
             else:
                 tally.findings.append(finding)
-
-
-def _deviating(setting: Setting, feed: Feed, output: int) -> str | None:
-    """The kernel that causes a finding which is none by ONNX's definition of the operators."""
-    used = DEVIATING.keys() & frozenset[str]().union(*setting.operators)
-    if not used:
-        return None
-    values = (setting.left[output], setting.right[output])
-    a, b = (np.asarray(x, np.float64) for x in run_rounded(values, feed.inputs, FP32))
-    found = _look(setting, feed, output, a, b)
-    return min(used) if found is None or found.wrong in EXCUSED else None
 
 
 def is_uneven(setting: Setting, a: Array, b: Array) -> bool:

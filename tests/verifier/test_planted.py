@@ -241,7 +241,7 @@ def test_a_mask_may_be_added_elsewhere_only_where_no_logarithm_is_infinite(
 def test_composites_are_run_by_their_definitions() -> None:
     """The kernel of PRelu skips the slope, its definition multiplies by it.
 
-    So it is run by its kernel as well, where the other side does not have it.
+    So it is run by its kernel as well.
     """
     rule = one(
         "  in x[n] s[n]\n  from PRelu(x, s)\n"
@@ -250,7 +250,7 @@ def test_composites_are_run_by_their_definitions() -> None:
     (instance,) = rule.instances()
     inputs = {"x": np.array([1.0, -1.0]), "s": np.array([NAN, 2.0])}
     assert isinstance(compare_on_planted(instance, {"n": 2}, {}, inputs), Counterexample)
-    rule = one("  in x[n] s[n]\n  from PRelu(x, s)\n  to PRelu(Add(x, Mul(0, s)), s)\n")
+    rule = one("  in x[n] s[n]\n  from PRelu(x, s)\n  to PRelu(Add(x, 0), s)\n")
     (instance,) = rule.instances()
     assert compare_on_planted(instance, {"n": 2}, {}, inputs) == 1
 

@@ -21,14 +21,27 @@ from hypothesis import strategies as st
 from longer import some
 from places import CORPUS
 
+from xflow.core.constraint import in_range
 from xflow.core.enclosure import UndecidedError
 from xflow.core.evaluation import run
-from xflow.core.graph import walk
+from xflow.core.graph import requirements, walk
 from xflow.core.node import Leaf
 from xflow.core.size import symbol
-from xflow.core.spec import Element, Scalar, call, evaluate, is_less, max_over, sum_over, times
+from xflow.core.spec import (
+    Element,
+    Scalar,
+    call,
+    evaluate,
+    fresh_names,
+    is_less,
+    max_over,
+    sum_over,
+    times,
+)
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
+from xflow.verifier.proof import instance as proof_of_instance
+from xflow.verifier.proof.instance import InstanceProof, _Reading
 from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database
 from xflow.verifier.recheck.check import recheck_rule
@@ -356,3 +369,45 @@ def test_what_is_evaluated_exactly_does_not_depend_on_the_order_of_checks(
     blind: Callable[..., int] = lambda *_: 1  # noqa: E731
     monkeypatch.setattr(check, "compare_at_random", blind)
     assert isinstance(recheck_rule(rule, certificate), NotConfirmed)
+
+
+def test_digits_that_two_axes_share_reach_the_diagonal_alone() -> None:
+    """A certificate is forged, by a proof at these indices only."""
+    (rule,) = parse_rules(
+        "rule r\n  in y[1, 1] z[n, n]\n  from z\n"
+        "  to Where(Equal(Mul(y, y), 6255001), Transpose(z, perm=[1, 0]), z)\n"
+        "  where finite(y), finite(z)\n"
+    )
+    (instance,) = rule.instances()
+    with fresh_names():
+        proof = InstanceProof(instance)
+        i = symbol("_i9")
+        with proof.arithmetic, proof.arithmetic.assuming(proof.conditions):
+            reading = _Reading((i, i), in_range(i, symbol("n")), None)
+            output = proof._compare_by(instance.lhs[0], instance.rhs[0], reading)
+    rank = {
+        "rank": 0,
+        "assume": [str(c) for c in check.assumptions(instance)],
+        "require": [str(c) for c in requirements(instance.rhs)],
+        "outputs": [output],
+    }
+    certificate = {**check.statement_of(rule), "ranks": [rank]}
+    found = recheck_rule(rule, json.loads(json.dumps(certificate)))
+    assert isinstance(found, NotConfirmed)
+    assert "digits" in found.reason
+
+
+def test_what_compares_numbers_that_are_not_defined_is_not_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """0 is not at least NaN, but at least 0. The prover is told that nothing compares so."""
+    (rule,) = parse_rules(
+        "rule r\n  in y[n]\n  from GreaterOrEqual(0, Mul(Reciprocal(Sub(Mul(y, y), 2500)), 0))\n"
+        "  to GreaterOrEqual(0, Mul(y, 0))\n  where finite(y)\n"
+    )
+    monkeypatch.setattr(proof_of_instance, "compares_undefined", lambda values: False)
+    verdict = prove(rule, both_ways=False, infer=False)
+    assert isinstance(verdict, Proved)
+    found = recheck_rule(rule, json.loads(json.dumps(verdict.certificate)))
+    assert isinstance(found, NotConfirmed)
+    assert "compares" in found.reason

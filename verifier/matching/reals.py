@@ -9,19 +9,34 @@ import z3
 
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.size import Atom, Size
-from xflow.core.spec import Call, Element, If, Literal, OfSize, Order, Plus, Scalar, Times
+from xflow.core.spec import (
+    LOSING,
+    Call,
+    Element,
+    If,
+    Literal,
+    OfSize,
+    Order,
+    Plus,
+    Scalar,
+    Times,
+)
 from xflow.verifier.algebra.arithmetic import NONLINEAR_LIMIT, Arithmetic
 
 
 def equal_reals(left: Scalar, right: Scalar, arithmetic: Arithmetic) -> bool:
     """Whether Z3 shows both equal for all reals, wherever both are defined.
 
-    That the right side is defined is for the caller to show. Sizes, and elements that are looked
+    That the right side is defined is for the caller to show. The left side may be a number where
+    what it compares is none, and what it applies a function to that may hide an infinity: nothing
+    follows from these. Sizes, and elements that are looked
     up, may be any integers. A resource limit, a failure or a sum over a range means "not shown".
     """
     reader = _Reader()
     try:
-        a, b = reader.read(left), reader.read(right)
+        b = reader.read(right)
+        reader.assumes_all = False
+        a = reader.read(left)
     except _NotScalarError:
         return False
     solver = z3.Solver(ctx=reader.context)
@@ -46,14 +61,18 @@ class _Reader:
     def __init__(self) -> None:
         self.context = z3.Context()
         self.facts: list[z3.BoolRef] = []
+        self.assumes_all = True
+        """Whether what is read is defined in all its parts, and not only where it shows."""
         self._path: tuple[z3.BoolRef, ...] = ()
         """The choices that led to what is being read: it need not be defined elsewhere."""
+        self._shows = True
+        """Whether what is being read is a number where the whole is."""
         self._elements: dict[Element, z3.ArithRef] = {}
         self._integers: dict[Atom, z3.ArithRef] = {}
-        self._memo: dict[tuple[Scalar, tuple[z3.BoolRef, ...]], z3.ArithRef] = {}
+        self._memo: dict[tuple[Scalar, tuple[z3.BoolRef, ...], bool], z3.ArithRef] = {}
 
     def read(self, scalar: Scalar) -> z3.ArithRef:
-        key = (scalar, self._path)
+        key = (scalar, self._path, self._shows or self.assumes_all)
         if key not in self._memo:
             self._memo[key] = self._read(scalar)
         return self._memo[key]
@@ -74,7 +93,9 @@ class _Reader:
             case Times(args):
                 return z3.Product([self.read(arg) for arg in args])
             case Call(function, args):
-                return self._call(function, [self.read(arg) for arg in args])
+                with self._inside(shows=function not in LOSING):
+                    operands = [self.read(arg) for arg in args]
+                return self._call(function, operands)
             case If(conditions, then, other):
                 holds = z3.And([self._condition(c) for c in conditions])
                 with self._where(holds):
@@ -93,8 +114,19 @@ class _Reader:
         finally:
             self._path = outer
 
+    @contextmanager
+    def _inside(self, *, shows: bool) -> Iterator[None]:
+        outer = self._shows
+        self._shows = outer and shows
+        try:
+            yield
+        finally:
+            self._shows = outer
+
     def _know(self, fact: z3.BoolRef) -> None:
         """Note what holds because something is defined, where it is read."""
+        if not self._shows and not self.assumes_all:
+            return
         self.facts.append(z3.Implies(z3.And(self._path), fact) if self._path else fact)
 
     def _condition(self, condition: Constraint) -> z3.BoolRef:
@@ -114,7 +146,8 @@ class _Reader:
     def _atom(self, atom: Atom) -> z3.ArithRef:
         """A comparison, or any integer, the same one for the same atom."""
         if isinstance(atom, Order):
-            left, right = self.read(atom.left), self.read(atom.right)
+            with self._inside(shows=False):
+                left, right = self.read(atom.left), self.read(atom.right)
             one, zero = z3.IntVal(1, self.context), z3.IntVal(0, self.context)
             return z3.If(left > right, one, z3.If(left == right, zero, -one))
         if atom not in self._integers:

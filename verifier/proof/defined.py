@@ -158,7 +158,7 @@ def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -
         if isinstance(op, Composite):
             if compares_undefined(op.define(node.inputs, node.attributes), node.inputs):
                 return True
-        elif isinstance(op, Operator) and BOOL in op.gives:
+        elif isinstance(op, Operator) and any(given.dtype == BOOL for given in node.types):
             for value in node.inputs:
                 index = tuple(symbol(f"_c{axis}") for axis in range(len(value.shape)))
                 if value.type.dtype == REAL and is_partial(read_unfolded(value, index)):

@@ -121,9 +121,9 @@ def read_operations(value: Value, index: Index) -> Scalar:
     """The element of `value` at `index` as floating-point operations on elements of the leaves.
 
     An operation is a `Call`: ``+``, ``*``, ``/`` and ``-`` of what is so written in the operator's
-    specification, as long as it rounds once at most; otherwise the operator's own name, since its
-    kernel may compute in any way. What an operator selects is what it selects. Anything else is an
-    element of a tensor that is named after its node.
+    specification, as long as it rounds once at most and hides nothing; otherwise the operator's own
+    name, since its kernel may compute in any way. What an operator selects is what it selects.
+    Anything else is an element of a tensor that is named after its node.
     """
     node = value.node
     if isinstance(node.op, Leaf):
@@ -145,6 +145,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
     plain = at(markers)
     # A conversion is an operation: its operand is computed in another type.
     kept = {node.inputs[k].type.dtype for k in _marked(plain)} <= {value.type.dtype}
+    kept = kept and not op.hides(shapes, node.attributes)
     if kept and _selects(plain):
         try:
             return at(readers)

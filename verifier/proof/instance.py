@@ -39,7 +39,12 @@ from xflow.verifier.proof.defined import Domain, compares_undefined, demands, re
 from xflow.verifier.proof.exact import read_operations, roundings, same_bits, weakest
 from xflow.verifier.proof.exact_sums import is_exact
 from xflow.verifier.proof.fixed_sizes import fixed_sizes
-from xflow.verifier.proof.hidden_inputs import bounded_inputs, hidden_inputs, hides_alike
+from xflow.verifier.proof.hidden_inputs import (
+    bounded_inputs,
+    hidden_inputs,
+    hides,
+    read_kernels,
+)
 from xflow.verifier.proof.index_bounds import out_of_range, take_for_granted
 from xflow.verifier.proof.reads import jumps, lacking, reads
 
@@ -237,10 +242,11 @@ class InstanceProof:
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
         least: _Lacks | None = None
         exact: str | None = None
+        alike = self._hides_alike(left, right)
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
                 try:
-                    found = self._lacks(left, right, reading)
+                    found = self._lacks(left, right, reading, alike=alike)
                 except (TooLargeError, ZeroDivisionError):  # another may get through
                     continue
             if found.exact == BITS:
@@ -252,16 +258,15 @@ class InstanceProof:
             least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
         return tuple(map(str, least.facts)), exact, least.jumps
 
-    def _lacks(self, left: Value, right: Value, reading: _Reading) -> _Lacks:
+    def _lacks(self, left: Value, right: Value, reading: _Reading, *, alike: bool) -> _Lacks:
         """`_beyond_numbers` by one reading of the index."""
         index, simpler = reading.index, reading.simpler
-        if hides_alike(left, right):
-            operations = [simpler(read_operations(side, index)) for side in (left, right)]
-            if same_bits(operations[0], operations[1], self.arithmetic):
-                return _Lacks((), BITS, frozenset())
+        operations = [simpler(read_operations(side, index)) for side in (left, right)]
+        if same_bits(operations[0], operations[1], self.arithmetic):
+            return _Lacks((), BITS, frozenset())
         whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
         before, after = (tuple(reads(side, self.equality)) for side in whole)
-        hidden = hidden_inputs(left, right)
+        hidden = hidden_inputs(left, right, alike)
         numbers = {f.name for f in self.instance.facts if f.relation != BELOW_INFINITY}
         before = tuple(
             replace(read, lost=True, summand=read.summand and read.name in numbers)
@@ -271,9 +276,24 @@ class InstanceProof:
         )
         facts = lacking(before, after, self.equality, self.instance.facts)
         exact = None if any(map(roundings, whole)) else NUMBERS
-        bounded = (bounded_inputs(left) | bounded_inputs(right)) - numbers
-        apart = frozenset[str]() if hides_alike(left, right) else bounded
-        return _Lacks(facts, exact, jumps(before, after) | apart)
+        bounded = bounded_inputs(left, right, alike) - numbers
+        return _Lacks(facts, exact, jumps(before, after) | bounded)
+
+    def _hides_alike(self, left: Value, right: Value) -> bool:
+        """Whether both sides are equal, whatever numbers their kernels make of what they hide."""
+        if not hides(left) and not hides(right):
+            return True
+        for reading in self._plain_readings(left, right):
+            with self.arithmetic.assuming(reading.conditions):
+                sides = (reading.simpler(read_kernels(v, reading.index)) for v in (left, right))
+                signed = (with_signs(side, self.equality.comparisons) for side in sides)
+                try:
+                    first, second = map(self.equality.normalizer.normal, signed)
+                    if self.equality.equal(first, second):
+                        return True
+                except (TooLargeError, ZeroDivisionError):  # another may get through
+                    continue
+        return False
 
     def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
         """The readings that cost little: by the index itself, and in digits."""

@@ -9,17 +9,17 @@ these, or follow from signs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint, at_least, equal, in_range
 from xflow.core.evaluation import read
-from xflow.core.node import Leaf, Value
+from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import Size, symbol
-from xflow.core.sorts import REAL
+from xflow.core.sorts import BOOL, REAL
 from xflow.core.spec import (
     ARBITRARY,
     FIXING_ZERO,
@@ -94,6 +94,31 @@ def read_whole(value: Value, index: Index) -> Scalar:
     made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
     # Booleans and indices are not multiplied: their zeros make nothing disappear.
     return NOTHING if made == ZERO and value.type.dtype == REAL else made
+
+
+def compares_partial(values: Iterable[Value]) -> bool:
+    """Whether an operator gives Booleans of real numbers that are not defined everywhere.
+
+    It gives one of NaN and of infinities, too. So it does not show that they are numbers.
+    """
+    seen = set[Node]()
+    stack = [value.node for value in values]
+    while stack:
+        node = stack.pop()
+        if node in seen or isinstance(node.op, Leaf):
+            continue
+        seen.add(node)
+        assert isinstance(node.op, Operator), node.op
+        if isinstance(node.op, Composite):
+            stack += [each.node for each in node.op.define(node.inputs, node.attributes)]
+            continue
+        for source in node.inputs:
+            index = tuple(symbol(f"_i{axis}") for axis in range(len(source.shape)))
+            compared = source.type.dtype == REAL and node.types[0].dtype == BOOL
+            if compared and _is_partial(read_whole(source, index)):
+                return True
+            stack.append(source.node)
+    return False
 
 
 def without_nothing(scalar: Scalar) -> Scalar:

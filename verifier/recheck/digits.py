@@ -75,12 +75,15 @@ def covers(
     `conditions`. Raises Unreplayable."""
     values: dict[str, Size] = {}
     for size, i in zip(index, plain, strict=True):
+        found: dict[str, Size] = {str(i): i}
         if isinstance(size, int):  # where an index has one value alone
             if not under.implied(equal(i, size)):
                 return False
-            values[str(i)] = i
-        else:
-            values |= digits_of(i, size) if size != i else {str(i): i}
+        elif size != i:
+            found = digits_of(i, size)
+        if values.keys() & found.keys():
+            return False  # two axes share a digit, so that not all pairs of indices are reached
+        values |= found
     if set().union(*(c.symbols for c in conditions)) - values.keys() - _known(under):
         return False
     flat = tuple(_flattened(values.values(), under))

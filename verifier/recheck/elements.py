@@ -45,7 +45,6 @@ from xflow.verifier.recheck.defined import BOUNDED, read_whole
 from xflow.verifier.recheck.digits import without_quotients
 from xflow.verifier.recheck.expand import Expansion, cases_of
 from xflow.verifier.recheck.forms import Read, Unreplayable, fresh, term
-from xflow.verifier.recheck.hidden import hidden_inputs
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, quotients_in
@@ -185,9 +184,14 @@ def elements_of(
     index: Index,
     questions: Questions,
     facts: Iterable[Fact],
+    *,
     in_digits: bool = False,
+    hidden: frozenset[str] = frozenset(),
 ) -> Elements:
-    """The elements that both sides of an output read at `index`. Raises Unreplayable."""
+    """The elements that both sides of an output read at `index`; for `hidden` see `Elements`.
+
+    Raises Unreplayable.
+    """
     facts = tuple(facts)
     tidying = Tidying(questions)
     signs = {f.name: f.relation for f in facts if f.relation in SIGNS}
@@ -198,7 +202,7 @@ def elements_of(
         left, right = (read_whole(side, index) for side in sides)
         if in_digits:
             left, right = (without_quotients(side, questions) for side in (left, right))
-        return Elements(left, right, expansion, questions, facts, hidden=hidden_inputs(*sides))
+        return Elements(left, right, expansion, questions, facts, hidden=hidden)
 
 
 class Elements:

@@ -51,6 +51,8 @@ TOLERANCE = 1e-7
 """Relative, and only where a function has no exact value."""
 POINTS = 3
 """Output elements evaluated at each assignment of sizes."""
+AGREEING = 6
+"""Assignments of sizes at which expressions are compared that nothing more exact decides on."""
 MAX_STEPS = 4000
 """Summands that an output element may have."""
 TRIES = 12
@@ -117,6 +119,44 @@ def compare_at_random(
     if done < least:
         raise Unreplayable("hardly any sizes were found at which both sides can be evaluated")
     return points
+
+
+def agree_at_random(
+    instance: Instance,
+    scalars: tuple[Scalar, Scalar],
+    extents: Sequence[Size],
+    assumed: Sequence[Constraint],
+) -> bool:
+    """Whether two expressions of an output's element agree wherever the first one is defined.
+
+    They are compared at a few assignments of sizes; False, too, where none were found.
+    """
+    rng = random.Random(f"{instance.lhs} {instance.rhs} {instance.rank} {extents}")
+    first, second = map(compiled, scalars)
+    numbers = _literals(scalars)
+    compared = 0
+    for number, sizes in enumerate(assignments(instance, assumed, rng, TRIES * AGREEING)):
+        shape = [evaluate(size, sizes) for size in extents]
+        if 0 in shape or max(_steps(scalar, sizes) for scalar in scalars) > MAX_STEPS:
+            continue
+        tensors = _inputs(instance, sizes, rng, _few(numbers, rng) if number % 2 else None)
+        if not all(_holds(fact, tensors) for fact in instance.facts if fact.name in tensors):
+            continue
+        for _ in range(POINTS):
+            env = {**sizes, **{f"_i{axis}": rng.randrange(n) for axis, n in enumerate(shape)}}
+            try:
+                expected = first(tensors, env)
+            except (ZeroDivisionError, ValueError, OverflowError, IndexError):
+                continue  # the first one is not defined here
+            try:
+                if not _agree(expected, second(tensors, env)):
+                    return False
+            except (ZeroDivisionError, ValueError, OverflowError, IndexError):
+                return False
+            compared += 1
+        if compared >= AGREEING * POINTS:
+            break
+    return compared > 0
 
 
 def _compare(

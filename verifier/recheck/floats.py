@@ -240,6 +240,8 @@ class _Role(Enum):
 def _role(node: Node) -> _Role:
     op = node.op
     assert isinstance(op, Operator)
+    if op.hides([source.shape for source in node.inputs], node.attributes):
+        return _Role.FUNCTION if op.elementwise else _Role.KERNEL
     if not node.inputs or all(map(_selects, _specified(node))):
         return _Role.MOVES
     codes = frozenset(f"#{k}" for k, v in enumerate(node.inputs) if v.type.dtype == CODE)

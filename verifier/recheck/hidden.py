@@ -1,45 +1,137 @@
 """Inputs whose NaN or infinities the left side may hide at run time, unlike its specification.
 
-Some kernels give numbers for such elements, as their operators declare (`hides`). If there are more
-such operators between an input and the result on the left side than on the right, a number on the
-left does not imply that the input's elements are numbers.
+Some kernels give numbers for such elements, as their operators declare (`hides`). A number on the
+left does not imply then that the input's elements are numbers, unless the same kernels read the
+same elements on the right: with a function of no meaning in the place of what they compute, both
+sides still agree at random sizes and elements, and nothing is computed of the input before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
+from xflow.core.constraint import Constraint
+from xflow.core.evaluation import read_leaf
 from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Operator
+from xflow.core.registry import Operator, Reader
+from xflow.core.size import symbol
+from xflow.core.sorts import REAL
+from xflow.core.spec import Element, If, Index, Literal, Scalar, call
+from xflow.rewriting.instance import Instance
+from xflow.verifier.recheck.comparisons import orders
+from xflow.verifier.recheck.evaluate import agree_at_random
+from xflow.verifier.recheck.forms import Unreplayable
 
 
-def hidden_inputs(left: Value, right: Value) -> frozenset[str]:
+def hidden_inputs(
+    instance: Instance, left: Value, right: Value, assumed: Sequence[Constraint]
+) -> frozenset[str]:
     """The names of these inputs."""
-    before, after = (_pairs(side) for side in (left, right))
-    return frozenset(
-        name for name, kind in before if _count(before, name, kind) > _count(after, name, kind)
-    )
+    hidden = frozenset(name for operand in _hidden(left) for name in _leaves(operand))
+    if not hidden or not _same_kernels(instance, left, right, assumed):
+        return hidden
+    return hidden - _read_as_they_are(left) & _read_as_they_are(right)
 
 
-Pairs = list[tuple[str, str]]
+def _same_kernels(
+    instance: Instance, left: Value, right: Value, assumed: Sequence[Constraint]
+) -> bool:
+    index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
+    try:
+        scalars = _read(left, index), _read(right, index)
+        return agree_at_random(instance, scalars, left.shape, assumed)
+    except Unreplayable:
+        return False
 
 
-def _count(pairs: Pairs, name: str, kind: str) -> int:
-    return sum(pair == (name, kind) for pair in pairs)
+def _read(value: Value, index: Index) -> Scalar:
+    """An element, by a function of no meaning wherever a kernel may hide something."""
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return read_leaf(value, index)
+    assert isinstance(node.op, Operator), node.op
+
+    def reader(source: Value) -> Reader:
+        return lambda i: _read(source, i)
+
+    shapes = [source.shape for source in node.inputs]
+    inputs = [reader(source) for source in node.inputs]
+    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    if not node.op.hides(shapes, node.attributes):
+        return made
+    return call("any", Literal(Fraction(zlib.crc32(node.op.name.encode()) % 9973)), made)
 
 
-def _pairs(side: Value) -> Pairs:
-    """Each input beside each operator that hides something of it, once for every node."""
-    found: Pairs = []
+def _hidden(side: Value) -> Iterator[Value]:
+    """The operands of which kernels hide something."""
     for node in _nodes(side, set()):
         if isinstance(node.op, Operator):
             shapes = [source.shape for source in node.inputs]
-            leaves: set[str] = set()
             for position in node.op.hides(shapes, node.attributes):
-                below = _nodes(node.inputs[position], set())
-                leaves |= {each.op.key for each in below if isinstance(each.op, Leaf)}
-            found += [(name, node.op.name) for name in sorted(leaves)]
-    return found
+                yield node.inputs[position]
+
+
+def _read_as_they_are(side: Value) -> frozenset[str]:
+    """The inputs of which kernels that hide something read the very elements, wherever they do."""
+    names, others = set[str](), set[str]()
+    for operand in _hidden(side):
+        index = tuple(symbol(f"_i{axis}") for axis in range(len(operand.shape)))
+        below = _leaves(operand)
+        names |= below
+        others |= below - _selected(_read_moves(operand, index))
+    return frozenset(names - others)
+
+
+def _read_moves(value: Value, index: Index) -> Scalar:
+    """An element where operators only move and select; else one of no input."""
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return read_leaf(value, index)
+    assert isinstance(node.op, Operator), node.op
+    plain = [_marker(position) for position in range(len(node.inputs))]
+    shapes = [source.shape for source in node.inputs]
+    if not _selects(node.op.at(plain, shapes, node.attributes, value.index, tuple(index))):
+        return Element("%computed", ())
+
+    def reader(source: Value) -> Reader:
+        return lambda i: _read_moves(source, i)
+
+    inputs = [reader(source) for source in node.inputs]
+    return node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+
+
+def _marker(position: int) -> Reader:
+    return lambda index: Element(f"%{position}", tuple(index))
+
+
+def _selects(scalar: Scalar) -> bool:
+    """Whether it is an element or a number, whatever the elements are."""
+    match scalar:
+        case Element() | Literal():
+            return True
+        case If(conditions, then, other):
+            return not any(orders(conditions)) and _selects(then) and _selects(other)
+    return False
+
+
+def _selected(scalar: Scalar) -> frozenset[str]:
+    """The tensors of which it is an element."""
+    match scalar:
+        case Element(name, _):
+            return frozenset({name})
+        case If(_, then, other):
+            return _selected(then) | _selected(other)
+    return frozenset()
+
+
+def _leaves(value: Value) -> frozenset[str]:
+    return frozenset(
+        node.op.key
+        for node in _nodes(value, set())
+        if isinstance(node.op, Leaf) and node.types[0].dtype == REAL
+    )
 
 
 def _nodes(value: Value, seen: set[Node]) -> Iterator[Node]:

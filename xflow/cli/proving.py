@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xflow.cli.equations import read_rules
+from xflow.core.constraint import Relation
 from xflow.core.errors import ExitCode, SizeError
+from xflow.core.graph import requirements
 from xflow.core.limits import bounded_memory, bounded_time
 from xflow.onnx.files import check_output, write_text_atomically
 from xflow.rewriting.rule import Rule
@@ -190,6 +192,9 @@ def report(outcome: Outcome, options: argparse.Namespace) -> list[str]:
 
 def proved_lines(rule: Rule, verdict: Proved) -> Iterator[tuple[str, str]]:
     """The facts of a proof."""
+    assumed = list(dict.fromkeys(assumptions(rule)))
+    if assumed:
+        yield "assumes", ", ".join(assumed)
     given = [text for text in verdict.where if text in rule.where]
     found = [text for text in verdict.where if text not in rule.where]
     if given:
@@ -207,6 +212,15 @@ def proved_lines(rule: Rule, verdict: Proved) -> Iterator[tuple[str, str]]:
     yield "obligations", str(count_obligations(verdict.certificate))
     if not all(instance.is_determined for instance in rule.instances()):
         yield "note", "the left side does not determine all of the right side"
+
+
+def assumptions(rule: Rule) -> Iterator[str]:
+    """What the left side requires of sizes, as that two of them are equal, beyond that they are."""
+    for condition in requirements(next(iter(rule.instances())).lhs):
+        difference = condition.difference
+        counts = isinstance(difference, int) or all(factor > 0 for _, factor in difference.terms)
+        if condition.decided is None and not (counts and condition.relation is Relation.AT_LEAST):
+            yield str(condition)
 
 
 def refuted_lines(found: Counterexample) -> Iterator[tuple[str, str]]:

@@ -113,10 +113,12 @@ class Clip(ElementwiseComposite):
 
     def compute(self, arrays: Sequence[Array], attributes: Attributes) -> Array:
         (x,) = arrays
-        for name, cut in (("min", np.maximum), ("max", np.minimum)):
+        for name, cut, least in (("min", np.maximum, -1), ("max", np.minimum, 1)):
             if attributes[name] != UNBOUNDED:
                 bound: Any = number(attributes[name], x)
                 x = np.asarray(cut(x, bound))
+            elif x.dtype.kind == "f":
+                x = np.asarray(cut(x, least * np.finfo(x.dtype).max))
         return x
 
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:

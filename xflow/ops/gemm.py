@@ -79,12 +79,17 @@ class Gemm(Composite):
             y = apply("Add", (y, scaled("beta", c)))[0]
         return (y,)
 
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        """A bias with the factor 0 is not read, be it NaN or infinite."""
+        beta = attributes["beta"]
+        return (2,) if len(shapes) > 2 and (beta == 0 or not isinstance(beta, Fraction)) else ()
+
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         alpha, beta = attributes["alpha"], attributes["beta"]
         a = arrays[0].T if attributes["transA"] else arrays[0]
         b = arrays[1].T if attributes["transB"] else arrays[1]
         y = np.matmul(a, b) if alpha == 1 else np.matmul(a, b) * number(alpha, a)
-        for c in arrays[2:]:
+        for c in arrays[2:] if beta != 0 else ():
             y = y + (c if beta == 1 else c * number(beta, c))
         return [y]
 

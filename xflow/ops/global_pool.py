@@ -22,7 +22,7 @@ from xflow.core.registry import (
 )
 from xflow.core.size import Size, product
 from xflow.core.spec import Index, Scalar, max_over, over_box, sum_over
-from xflow.ops.pool import greatest
+from xflow.ops.pool import greatest, greatest_of
 
 
 class GlobalPool(Operator):
@@ -79,7 +79,7 @@ class GlobalMaxPool(GlobalPool):
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         over = tuple(range(2, arrays[0].ndim))
-        return [np.asarray(arrays[0].max(axis=over, keepdims=True))]
+        return [greatest_of(arrays[0], over, keepdims=True)]
 
 
 @register

@@ -179,6 +179,14 @@ def greatest(known: Range, floats: Floats) -> Range | None:
     return replace(known.plain, low=min(known.low, least), high=max(known.high, least))
 
 
+def greatest_of(elements: Array, over: tuple[int, ...], *, keepdims: bool = False) -> Array:
+    """The maxima along axes as pooling kernels compute them, see `greatest`."""
+    if elements.dtype.kind != "f":
+        return np.asarray(elements.max(axis=over, keepdims=keepdims))
+    found: Array = np.fmax.reduce(elements, axis=over, keepdims=keepdims)  # type: ignore[call-overload]
+    return np.asarray(np.fmax(found, np.finfo(elements.dtype).min))
+
+
 def _extended(window: Window, beyond: Sequence[Size]) -> Window:
     """The window with so much more border at the end of each axis."""
     rows = zip(window.axes, beyond, strict=True)
@@ -244,7 +252,7 @@ class MaxPool(Pool):
         kernel = integers(attributes, "kernel_shape")
         assert not flag(attributes, "ceil_mode"), "is written as pads"
         covered = patches(arrays[0], kernel, attributes, -np.inf)
-        return [covered.max(axis=tuple(range(-len(kernel), 0)))]
+        return [greatest_of(covered, tuple(range(-len(kernel), 0)))]
 
 
 @register
