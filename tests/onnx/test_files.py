@@ -282,14 +282,72 @@ def test_writing_again_never_touches_the_old_data_before_the_new_model_stands(
     assert seen[1] == seen[3] == ["fast.onnx", "weights.1.bin"]
 
 
-def test_data_that_another_model_uses_is_kept(external_model_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["weights.bin", "Weights.bin"])
+def test_data_never_gets_the_name_of_the_model(
+    name: str, external_model_file: Path, tmp_path: Path
+) -> None:
+    """Neither that of the input's data nor one after the output; nor when it is written again."""
+    model = files.load_model(external_model_file)
+    elsewhere = tmp_path / name
+    beside = external_model_file.with_name("fast.data")
+    for out in (elsewhere, beside):
+        for _ in range(3):
+            files.write_model_atomically(model, out, source=external_model_file)
+            assert weights(out).keys() == {"w", "c"}
+
+
+def test_a_model_that_names_itself_as_its_data_can_be_replaced(
+    external_model_file: Path, tmp_path: Path
+) -> None:
+    model = files.load_model(external_model_file)
+    out = tmp_path / "weights.bin"
+    out.write_bytes(external_model_file.read_bytes())
+    files.write_model_atomically(model, out, source=external_model_file)
+    assert weights(out).keys() == {"w", "c"}
+
+
+@pytest.mark.parametrize("name", ["other.onnx", "fast.onnx.bak", ".backup"])
+def test_data_that_another_model_uses_is_kept(
+    name: str, external_model_file: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     model = files.load_model(external_model_file)
     files.write_model_atomically(model, folder / "fast.onnx", source=external_model_file)
-    (folder / "other.onnx").write_bytes((folder / "fast.onnx").read_bytes())
+    (folder / name).write_bytes((folder / "fast.onnx").read_bytes())
     files.write_model_atomically(model, folder / "fast.onnx", source=external_model_file)
-    assert weights(folder / "other.onnx").keys() == weights(folder / "fast.onnx").keys()
+    assert weights(folder / name).keys() == weights(folder / "fast.onnx").keys()
+
+
+def test_a_large_file_is_looked_through_only_if_it_begins_like_a_model(
+    external_model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SMALL_FILE", 10)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    model = files.load_model(external_model_file)
+    files.write_model_atomically(model, folder / "fast.onnx", source=external_model_file)
+    (folder / "backup").write_bytes((folder / "fast.onnx").read_bytes())
+    files.write_model_atomically(model, folder / "fast.onnx", source=external_model_file)
+    assert weights(folder / "backup").keys() == weights(folder / "fast.onnx").keys()
+    (folder / "backup").write_bytes(b"data that holds weights.1.bin by chance")
+    files.write_model_atomically(model, folder / "fast.onnx", source=external_model_file)
+    names = ["backup", "fast.onnx", "weights.2.bin", "weights.bin"]
+    assert sorted(os.listdir(folder)) == names
+
+
+def test_data_is_kept_where_there_is_too_much_to_look_through(
+    external_model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOOKED_THROUGH", 10)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("More than a few bytes.")
+    model = files.load_model(external_model_file)
+    for _ in range(2):
+        files.write_model_atomically(model, folder / "fast.onnx", source=external_model_file)
+    names = ["fast.onnx", "notes.txt", "weights.1.bin", "weights.bin"]
+    assert sorted(os.listdir(folder)) == names
 
 
 def test_a_model_over_the_limit_gets_external_data(model_file: Path, tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ class Externalized:
 
     @contextlib.contextmanager
     def _create(self, location: str) -> Iterator[tuple[BinaryIO, str]]:
-        """Open a new file for `location` or, where that exists, for the next free number."""
+        """Open a new file for `location` or, where that is taken, for the next free number."""
         wanted = Path(location)
         folder = self._target.parent
         if misplaced(location) or not (folder / wanted).resolve().is_relative_to(folder.resolve()):
@@ -299,7 +299,7 @@ class Externalized:
             name = wanted if not number else wanted.with_suffix(f".{number}{wanted.suffix}")
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.path.lexists(path):
+            if not os.path.lexists(path) and not self._is_target(path):
                 self._created.append(path)  # before it exists: a signal may come at any time
                 try:
                     file = path.open("xb")
@@ -310,6 +310,11 @@ class Externalized:
             number += 1
         with file:
             yield file, name.as_posix()
+
+    def _is_target(self, path: Path) -> bool:
+        """Tell whether the model itself will take the place of `path`."""
+        # It may not exist yet; some file systems do not tell small letters from large ones.
+        return os.path.realpath(path).casefold() == str(self._target).casefold()
 
     def _replace(self, value: ir.Value, tensor: ir.TensorProtocol) -> None:
         """Give `value` another tensor until the block ends."""

@@ -46,6 +46,12 @@ from xflow.onnx.streamed_writer import Pieces, pieces
 MOST_ELEMENTS = 2**58
 """Elements that a tensor may have, dimensions of no elements aside: numpy counts bytes in 63 bits,
 and takes 16 for an element at most."""
+BEGINNING = b"\x08"
+"""What a model starts with, and nearly nothing else: its IR version's key (field 1, a varint)."""
+SMALL_FILE = 2**26
+"""Bytes up to which any file is looked through for the name of a data file."""
+LOOKED_THROUGH = 2**31
+"""Bytes of a folder that are looked through for it; beyond these, data counts as needed."""
 LONGEST = 300
 """Characters of what other libraries say that are repeated."""
 
@@ -124,8 +130,7 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise ModelError(f"the file cannot be read: {error.strerror}", where) from error
     if not data:
         raise ModelError("the file is empty", where)
-    # A model starts with its IR version (field 1, a varint); nearly nothing else does.
-    begins_like_a_model = data[0] == 0x08
+    begins_like_a_model = data.startswith(BEGINNING)
     try:
         proto = onnx.ModelProto.FromString(data)
     except Exception as error:  # the class of DecodeError depends on the protobuf in use
@@ -433,8 +438,8 @@ def _remove_outdated(
 ) -> None:
     """Delete the data files that the overwritten output alone used, if new ones replaced them.
 
-    Only files named like those just written qualify, and only if no other model in the folder
-    mentions them: what cannot be shown to be ours stays.
+    Only files named like those just written qualify, and only if no other file in the folder that
+    may be a model mentions them: what cannot be shown to be ours stays.
     """
     ours = {_unnumbered(file) for file in created}
     inputs = data_files(source) if source else []
@@ -443,9 +448,41 @@ def _remove_outdated(
             continue
         if any(file.samefile(data) for data in inputs):
             continue
-        others = (other for other in target.parent.glob("*.onnx") if other != target)
-        if not any(_mentions(other, file.name) for other in others):
+        if os.path.realpath(file) == str(target):  # an output that named itself
+            continue
+        if not _is_in_use(file, target, {*outdated, *created, *inputs}):
             file.unlink(missing_ok=True)
+
+
+def _is_in_use(data: Path, target: Path, no_models: set[Path]) -> bool:
+    """Tell whether a model beside `target` may need a data file: one mentions it, or in doubt.
+
+    Any file may be a model, such as a backup; only the target and `no_models` are known to be none.
+    """
+    left = LOOKED_THROUGH
+    try:
+        for other in target.parent.iterdir():
+            if other == target or other in no_models or not _may_be_model(other):
+                continue
+            left -= other.stat().st_size
+            if left < 0 or _mentions(other, data.name):
+                return True
+    except OSError:
+        return True
+    return False
+
+
+def _may_be_model(file: Path) -> bool:
+    """Tell whether a file may hold a model; a large one has to begin like those that are written.
+
+    Else data of other models would be read, which may be gigabytes. Raises OSError.
+    """
+    if not file.is_file() or file.stat().st_size > PROTOBUF_LIMIT:
+        return False
+    if file.stat().st_size <= SMALL_FILE or file.suffix == ".onnx":
+        return True
+    with file.open("rb") as stream:
+        return stream.read(1) == BEGINNING
 
 
 def _unnumbered(file: Path) -> Path:
