@@ -136,6 +136,16 @@ def test_external_data_outside_the_folder_is_refused(external_model_file: Path) 
             files.load_model(external_model_file)
 
 
+def test_external_data_with_another_hard_link_is_refused(external_model_file: Path) -> None:
+    data = external_model_file.with_name("weights.bin")
+    data.with_name("linked.bin").hardlink_to(data)
+    with pytest.raises(ModelError, match="hard links") as caught:
+        files.load_model(external_model_file)
+    assert is_one_sentence(caught.value)
+    assert "weights.bin" in caught.value.where
+    assert "copy" in caught.value.do
+
+
 def claim(path: Path, dims: Sequence[int] = (), **entries: str) -> None:
     """Let the first weight of the model claim other dimensions or another place in a file."""
     model = onnx.load(path, load_external_data=False)

@@ -236,12 +236,15 @@ def _check_external_data(proto: onnx.ModelProto, path: Path) -> None:
                 raise ModelError("the file is missing", where, "put it beside the model")
             if not file.is_file():
                 raise ModelError("this is not a regular file", where)
-            size = file.stat().st_size
+            status = file.stat()
         except (OSError, RuntimeError) as error:  # too long a name, or links in a circle
             said = getattr(error, "strerror", None) or "its links lead in a circle"
             raise ModelError(f"the file cannot be read: {said}", where) from error
-        if size < end:
-            what = f"the file is truncated: {size} bytes where {end} are needed"
+        if status.st_nlink > 1:  # which the checker takes for an attack
+            advice = "copy the file, and put the copy in its place"
+            raise ModelError("the file has several names (hard links)", where, advice)
+        if status.st_size < end:
+            what = f"the file is truncated: {status.st_size} bytes where {end} are needed"
             raise ModelError(what, where)
     try:
         embed(proto, path.parent)
