@@ -90,12 +90,34 @@ def test_signals_wait_for_the_end_of_what_must_not_be_broken_off() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
+def test_a_hangup_unwinds_the_stack_unless_it_is_ignored() -> None:
+    code = """
+import signal
+from xflow.core.atomic import signals_deferred, unwinding_on_termination
+for how in (signal.SIG_IGN, signal.SIG_DFL):
+    signal.signal(signal.SIGHUP, how)
+    with unwinding_on_termination():
+        try:
+            with signals_deferred():
+                signal.raise_signal(signal.SIGHUP)
+                print("deferred", flush=True)
+            print("ignored", flush=True)
+        finally:
+            print("unwound", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["deferred", "ignored", "unwound", "deferred", "unwound"]
+    assert done.returncode == -signal.SIGHUP
+
+
 POOL = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from xflow.core.atomic import unwinding_on_sigterm
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
+from xflow.core.atomic import unwinding_on_termination
 from xflow.core.processes import process_pool
-with unwinding_on_sigterm():
+with unwinding_on_termination():
     # What a process begins with takes longer to be sent than the pipe holds.
     with process_pool(2, initializer=len, initargs=(bytes(2**25),)) as pool:
         print("ready", flush=True)
@@ -105,7 +127,7 @@ with unwinding_on_sigterm():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by their session")
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 1.5])
 def test_a_pool_that_is_broken_off_leaves_no_process_behind(
     kind: signal.Signals, after_s: float
@@ -120,7 +142,7 @@ def test_a_pool_that_is_broken_off_leaves_no_process_behind(
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         time.sleep(after_s)
-        if kind == signal.SIGINT:  # as from a terminal
+        if kind in (signal.SIGINT, signal.SIGHUP):  # as from a terminal
             os.killpg(child.pid, kind)
         else:
             child.send_signal(kind)

@@ -20,6 +20,7 @@ from onnx import numpy_helper
 from places import SUPPORT
 from small_models import small_model
 
+from xflow.core.atomic import ENDINGS
 from xflow.core.errors import ModelError, OutputError
 from xflow.onnx import external_data, files
 from xflow.onnx.proto_compat import PROTOBUF_LIMIT, serialized
@@ -422,6 +423,8 @@ import signal, sys
 from small_models import small_model
 from xflow.onnx import files
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell has no terminal
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
 model_size, out, source = int(sys.argv[1]), sys.argv[2], sys.argv[3] or None
 models = [small_model(model_size, fill=float(fill)) for fill in (1, 2)]
 limit = int(sys.argv[4])
@@ -483,7 +486,7 @@ def test_a_kill_leaves_the_old_or_the_new_model_whole(limit: int, tmp_path: Path
         assert values[0] in (1, 2)
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", [*ENDINGS, signal.SIGINT])
 @pytest.mark.parametrize("limit", [PROTOBUF_LIMIT, 0], ids=["inline", "external"])
 def test_an_interrupt_leaves_nothing_but_the_model(
     kind: signal.Signals, limit: int, tmp_path: Path

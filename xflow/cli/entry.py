@@ -24,7 +24,7 @@ from xflow.cli.commands import (
 )
 from xflow.cli.foreign_flags import translate
 from xflow.cli.parser import Parser, add_subcommands
-from xflow.core.atomic import unwinding_on_sigterm
+from xflow.core.atomic import unwinding_on_termination
 from xflow.core.errors import ExitCode, UsageError, XflowError, printable
 
 COMMANDS = (
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("PYTHONSAFEPATH", "1")
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
-        with unwinding_on_sigterm():
+        with unwinding_on_termination():
             _look_at_the_command(arguments)
             parser = build_parser()
             options = parser.parse_args(complete(arguments))

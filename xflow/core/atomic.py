@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+_NAMES = ("SIGTERM", "SIGHUP")
+ENDINGS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+"""Signals that ask a process to end; the second one comes where its terminal is closed."""
 DUPLICATE_S = 2.0
 """A signal that follows another by less than this many seconds is the same request to end."""
 
@@ -49,28 +52,27 @@ def sync_directory(folder: Path) -> None:
 
 
 class _Terminated(BaseException):
-    """SIGTERM arrived; raised so that everything is cleaned up on the way out."""
+    """A signal asked for the end; raised so that everything is cleaned up on the way out."""
 
 
 @contextlib.contextmanager
-def unwinding_on_sigterm() -> Iterator[None]:
-    """Within this block SIGTERM unwinds the stack first and ends the process then.
+def unwinding_on_termination() -> Iterator[None]:
+    """Within this block SIGTERM and SIGHUP unwind the stack first and end the process then.
 
-    Does nothing where somebody handles the signal already, or outside the main thread.
+    A signal that is ignored, as under nohup, or handled already stays so; outside the main thread
+    both do.
     """
     in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
+    kinds = [kind for kind in ENDINGS if in_main and signal.getsignal(kind) is signal.SIG_DFL]
     last = -math.inf
+    came: int | None = None
     armed = True
 
-    def unwind(_signal: int, _frame: object) -> None:
+    def unwind(number: int, _frame: object) -> None:
         # Some senders signal twice; the second must not stop the unwinding.  A later one may
         # be needed, since code on the way may have caught the exception, whatever it is.
-        nonlocal last
-        before, last = last, time.monotonic()
+        nonlocal last, came
+        before, last, came = last, time.monotonic(), number
         if armed and last - before > DUPLICATE_S:
             raise _Terminated
 
@@ -78,23 +80,25 @@ def unwinding_on_sigterm() -> Iterator[None]:
     # exception can be raised on, nothing is outside of the outer block.
     try:
         try:
-            signal.signal(signal.SIGTERM, unwind)
+            for kind in kinds:
+                signal.signal(kind, unwind)
             yield
         finally:
             armed = False
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if last > -math.inf:
-            os.kill(os.getpid(), signal.SIGTERM)
+        for kind in kinds:
+            signal.signal(kind, signal.SIG_DFL)
+        if came is not None:
+            os.kill(os.getpid(), came)
 
 
 @contextlib.contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Within this block SIGINT and SIGTERM wait until it ends, in the main thread.
+    """Within this block SIGINT, SIGTERM and SIGHUP wait until it ends, in the main thread.
 
     For what leaves something behind where it is broken off, such as a process that nobody knows of.
     """
-    kinds = (signal.SIGINT, signal.SIGTERM)
+    kinds = (signal.SIGINT, *ENDINGS)
     before = {kind: signal.getsignal(kind) for kind in kinds}
     came: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,8 @@ from xflow.core.deadline import NEVER, Deadline
 
 START_S = 60.0
 """Seconds that a process may take to come up."""
+LOOKS_S = 1.0
+"""Seconds between two looks of a pool's process at whether its parent is there."""
 LENGTH = struct.Struct("<Q")
 """What stands before each message to and from a script."""
 
@@ -37,7 +40,8 @@ LENGTH = struct.Struct("<Q")
 def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
     """An executor of `jobs` processes, which are killed on exit; `options` are those of loky's.
 
-    It needs no guarded main module. When a process dies, all jobs that wait fail.
+    It needs no guarded main module. When a process dies, all jobs that wait fail. The processes end
+    with this one, however that ends.
     """
     import loky  # noqa: PLC0415 - it loads slowly, and other workers do without
     from loky.backend import resource_tracker as loky_tracker  # noqa: PLC0415
@@ -47,18 +51,19 @@ def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
 
         def submit(self, *args: Any, **kwargs: Any) -> Any:
             # It may have to start a process, which takes a second. That one inherits what is
-            # blocked: an interruption is not its business.
+            # blocked: what comes from a terminal is not its business.
             with signals_deferred(), _interruptions_blocked():
                 return super().submit(*args, **kwargs)
 
     # A process that was idle for long, or that holds much memory, is replaced, which loses nothing.
     replaced = "A worker (stopped|was restarted) while some jobs"
     warnings.filterwarnings("ignore", replaced, UserWarning)
-    with signals_deferred():
+    with signals_deferred(), _interruptions_blocked():
         # When these start, they let interruptions through that are blocked.
         resource_tracker.ensure_running()
         loky_tracker.ensure_running()
-        pool = Pool(jobs, **options)
+        begin = (options.pop("initializer", None), options.pop("initargs", ()))
+        pool = Pool(jobs, initializer=_begin, initargs=(os.getpid(), *begin), **options)
     try:
         yield pool
     finally:  # after an interruption nothing waits for jobs that have not begun
@@ -70,13 +75,27 @@ def process_pool(jobs: int, **options: Any) -> Iterator[Executor]:
                     os.kill(worker, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
+def _begin(parent: int, initializer: Callable[..., object] | None, arguments: Any) -> None:
+    """Prepare a process of a pool, which ends soon after its parent does."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if initializer is not None:
+        initializer(*arguments)
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent is another one; on Windows it never is."""
+    while os.getppid() == parent:
+        time.sleep(LOOKS_S)
+    os._exit(1)
+
+
 @contextmanager
 def _interruptions_blocked() -> Iterator[None]:
-    """Within this block SIGINT does not reach this thread, nor ever a process that it starts."""
+    """Within this block SIGINT and SIGHUP reach neither this thread nor a process it starts."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

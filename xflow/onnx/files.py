@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import Message
 
-from xflow.core.atomic import replacing, unwinding_on_sigterm
+from xflow.core.atomic import replacing, unwinding_on_termination
 from xflow.core.errors import ModelError, OutputError
 from xflow.core.expressions import shortened
 from xflow.core.open_files import MAPPED, SPARE, allows_open_files
@@ -350,7 +350,7 @@ def write_model_atomically(
     source = None if source is None else Path(source)
     created: list[Path] = []
     outdated: list[Path] = []
-    with unwinding_on_sigterm():
+    with unwinding_on_termination():
         try:
             # An output that exists is a model with, perhaps, data that nobody needs afterwards.
             outdated = data_files(target) if target.is_file() else []
@@ -516,7 +516,7 @@ def write_text_atomically(text: str, path: str | os.PathLike[str]) -> None:
     """Write `text` in UTF-8 to `path`, whole or not at all; raises OutputError."""
     target = check_output(path)
     try:
-        with unwinding_on_sigterm(), replacing(target) as file:
+        with unwinding_on_termination(), replacing(target) as file:
             file.write(text.encode())
     except OSError as error:
         raise OutputError(f"it cannot be written: {error.strerror}", os.fspath(path)) from error
