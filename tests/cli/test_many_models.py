@@ -1,5 +1,6 @@
 """Models through pipes, and folders of models."""
 
+import io
 import json
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from pathlib import Path
 import onnx
 import pytest
 from products import RULES, two_products
+from rich.console import Console
 from sentences import assert_one_sentence
 from small_models import small_model
 
 from xflow.cli.entry import build_parser, complete
-from xflow.cli.folder import restated
+from xflow.cli.folder import Outcome, restated, table
 from xflow.core.errors import ExitCode
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -86,6 +88,30 @@ def test_a_folder_becomes_a_folder_and_a_table(
     assert [each["changed"] for each in json.loads(report.read_text())["models"]] == [True, False]
     assert "products.onnx" in (pages / "deep" / "products.html").read_text()
     assert "small.onnx" in (pages / "small.html").read_text()
+
+
+@pytest.mark.parametrize("output", ["in/deep/out", "link/deep/out", "."])
+def test_an_output_inside_of_the_input_is_not_optimized_again(
+    output: str, folder: Path, quick: list[str], run_xflow: Run
+) -> None:
+    (folder / "link").symlink_to(folder / "in", target_is_directory=True)
+    for _ in range(2):
+        done = run_xflow("optimize", folder / "in", folder / output, *quick)
+        assert done.returncode == ExitCode.OK, done.stderr
+        assert "2 models: 1 optimized, 0 failed" in done.stdout
+    made = sorted(str(p.relative_to(folder / output)) for p in (folder / output).rglob("*.onnx"))
+    assert {"deep/products.onnx", "small.onnx"} <= set(made)
+
+
+def test_brackets_in_names_are_shown() -> None:
+    names = ["[v2]/a.onnx", "[/b]/c.onnx", "\x1b[31m"]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(table([Outcome(name, 1, f"in {name}", None) for name in names]))
+    text = console.export_text()
+    for name in names[:2]:
+        assert f"{name} " in text
+        assert f"in {name}" in text
+    assert "\x1b" not in text
 
 
 def test_pages_of_a_folder_need_a_folder(folder: Path, run_xflow: Run) -> None:

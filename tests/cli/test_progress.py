@@ -66,6 +66,15 @@ def test_a_terminal_shows_a_line_that_goes() -> None:
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is there again"
 
 
+def test_brackets_and_controls_in_names_are_shown() -> None:
+    code = CODE.replace("~1.050x", "[/b] [v2]/a.onnx \\x1b[31m")
+    text = on_a_terminal([sys.executable, "-c", code.format(quiet=False, verbose=False)])
+    assert "best [/b] [v2]/a.onnx" in text
+    code = code.format(quiet=False, verbose=True)
+    text = on_a_terminal([sys.executable, "-c", code])
+    assert "best [/b] [v2]/a.onnx \\x1b[31m" in text
+
+
 def test_no_color_means_none() -> None:
     assert re.search(r"\x1b\[\d*(;\d+)*m", shown())
     assert not re.search(r"\x1b\[(3\d|4\d|38|48)[;m]", shown(NO_COLOR="1"))

@@ -22,6 +22,7 @@ from xflow.cli.arguments import byte_size
 from xflow.cli.progress import ProgressDisplay
 from xflow.core.errors import ExitCode, ModelError, NotFaster, OutputError
 from xflow.onnx import files
+from xflow.report.tables import as_text
 
 WIDTH = 80
 OWN = frozenset(("report", "html", "jobs", "quiet", "verbose"))
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace, settings: Sequence[str]) -> ExitCode:
     `settings` are the arguments that each of them is optimized with, `options.jobs` at a time.
     """
     source, target = Path(options.input), Path(options.output)
-    models = sorted(path for path in source.rglob("*.onnx") if path.is_file())
+    models = _models(source, target)
     if not models:
         raise ModelError("there is no model in this folder (*.onnx)", str(source))
     if target.exists() and not target.is_dir():
@@ -125,6 +126,17 @@ def run(options: argparse.Namespace, settings: Sequence[str]) -> ExitCode:
     return ExitCode.OK
 
 
+def _models(source: Path, target: Path) -> list[Path]:
+    """The models under a folder, without those under the output, which may lie inside of it."""
+    inside, outer = target.resolve(), source.resolve()
+    is_inside = inside != outer and inside.is_relative_to(outer)
+    return sorted(
+        path
+        for path in source.rglob("*.onnx")
+        if path.is_file() and not (is_inside and path.parent.resolve().is_relative_to(inside))
+    )
+
+
 def restated(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
     """The arguments of a parser that each model is optimized with, from what was read of them."""
     made: list[str] = []
@@ -155,7 +167,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     made.add_column("times as fast", justify="right", no_wrap=True)
     made.add_column("what became of it", overflow="fold")
     for each in outcomes:
-        made.add_row(each.name, each.ratio, each.verdict)
+        made.add_row(as_text(each.name), each.ratio, as_text(each.verdict))
     changed = sum(each.verdict == "optimized" for each in outcomes)
     failed = sum(bool(each.code) for each in outcomes)
     made.caption = f"{len(outcomes)} models: {changed} optimized, {failed} failed"

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from rich import progress
 from rich.console import Console
 
+from xflow.core.errors import printable
+
 WIDTH = 80
 _BAR = 18
 _PHASE = 11
@@ -40,7 +42,7 @@ class ProgressDisplay:
         self._bar = progress.Progress(
             progress.TextColumn(f"{{task.description:<{_PHASE}}}"),
             progress.BarColumn(bar_width=_BAR),
-            progress.TextColumn("{task.fields[facts]}"),
+            progress.TextColumn("{task.fields[facts]}", markup=False),
             console=console,
             auto_refresh=False,
             transient=True,
@@ -110,4 +112,4 @@ def _parts(details: Mapping[str, object]) -> tuple[float, float | None]:
 
 
 def _plain(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))

@@ -60,8 +60,8 @@ def render(report: Report) -> Group:
     return Group(*parts, *(Padding(line, (0, 1), expand=False) for line in lines))
 
 
-def _shown(name: str) -> Text:
-    """Return a name of the model's own choice as it is shown: it is no markup."""
+def as_text(name: str) -> Text:
+    """Return a name that others have chosen as it is shown: it is no markup."""
     return Text(printable(name))
 
 
@@ -82,7 +82,7 @@ def _model_table(report: Report) -> Table:
     table.add_column("before", justify="right", width=22)
     table.add_column("after", justify="right", width=22)
     for name, before, after in _operator_rows(report):
-        table.add_row(_shown(name), str(before), str(after))
+        table.add_row(as_text(name), str(before), str(after))
     table.add_section()
     table.add_row("Operators", str(report.before.nodes), str(report.after.nodes))
     if report.amount_before is not None and report.amount_after is not None:
@@ -96,7 +96,7 @@ def _model_table(report: Report) -> Table:
         table.add_row("Times as fast", "", _ratio(report.ratio))
     for label, setting in zip(_labels(report.settings), report.settings, strict=True):
         latencies = _latency(setting.latency_before), _latency(setting.latency_after)
-        table.add_row(_shown(f"at {label}"), *latencies)
+        table.add_row(as_text(f"at {label}"), *latencies)
         if setting.ratio:
             table.add_row("  times as fast", "", _ratio(setting.ratio))
     error = report.largest_error
