@@ -63,6 +63,63 @@ def test_weights_beside_a_model_do_not_go_through_a_pipe(
     assert "does not fit through a pipe" in done.stderr.decode()
 
 
+def test_a_model_that_is_not_faster_goes_through_the_pipe_all_the_same(
+    model_file: Path, quick: list[str]
+) -> None:
+    done = pipe(b"", str(model_file), "-", *quick, "--fail-if-not-faster")
+    assert done.returncode == ExitCode.NOT_FASTER
+    assert done.stdout == model_file.read_bytes()
+
+
+def redirected(how: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    """What becomes of the program where a shell redirects its streams."""
+    command = ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "xflow", *arguments]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+@pytest.mark.parametrize("how", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams_stop_no_run(
+    how: str, model_file: Path, tmp_path: Path, quick: list[str]
+) -> None:
+    done = redirected(how, str(model_file), str(tmp_path / "out.onnx"), *quick)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert (tmp_path / "out.onnx").read_bytes() == model_file.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+@pytest.mark.parametrize(
+    ("how", "arguments"),
+    [
+        ("<&-", ["-", "OUT"]),
+        (">&-", ["IN", "-"]),
+        ("<&-", ["check", "IN", "-"]),
+        ("<&-", ["explain", "-"]),
+    ],
+)
+def test_a_pipe_that_is_closed_is_a_usage_error(
+    how: str, arguments: list[str], model_file: Path, tmp_path: Path
+) -> None:
+    names = {"IN": str(model_file), "OUT": str(tmp_path / "out.onnx")}
+    done = redirected(how, *(names.get(word, word) for word in arguments))
+    assert done.returncode == ExitCode.USAGE
+    assert_one_sentence(done.stderr.decode())
+    assert "is closed" in done.stderr.decode()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_progress_that_cannot_be_displayed_stops_no_run(
+    model_file: Path, tmp_path: Path, quick: list[str]
+) -> None:
+    done = redirected("2>/dev/full", str(model_file), str(tmp_path / "out.onnx"), "-v", *quick)
+    assert done.returncode == ExitCode.OK
+    assert (tmp_path / "out.onnx").read_bytes() == model_file.read_bytes()
+    done = redirected("2>/dev/full", str(model_file), "-", *quick)
+    assert done.stdout == model_file.read_bytes()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Two models, one of them in a folder of its own, and a file that is none."""

@@ -121,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Child processes must not import modules from the working directory, which may hold
         # files of other people.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
+    _open_streams()
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
         with unwinding_on_termination():
@@ -143,16 +144,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.ERROR
     except OSError as error:  # a full disk under the temporary files, and the like
         if verbose:
-            traceback.print_exc()
+            _show_traceback()
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}")
         return ExitCode.ERROR
     except Exception as error:
         if verbose:
-            traceback.print_exc()
+            _show_traceback()
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         _complain(f"internal error: {reason}; rerun with -v for the traceback")
         return ExitCode.ERROR
+
+
+def _open_streams() -> None:
+    """Let standard streams that the caller has closed lead nowhere.
+
+    Python has None in their place. Their descriptors are used up, too: the next file to be opened
+    would get one of them, and what a library writes to it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(nowhere, nowhere == number)
+            setattr(sys, name, open(nowhere, "w" if number else "r"))  # noqa: SIM115
 
 
 def _with_pipes(
@@ -173,6 +187,11 @@ def _with_pipes(
             "only models of optimize, check and explain go through pipes, by -", do="name a file"
         )
     return run(options)
+
+
+def _show_traceback() -> None:
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
 
 
 def _complain(sentence: str) -> None:

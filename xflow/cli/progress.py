@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -59,22 +60,28 @@ class ProgressDisplay:
     def __call__(self, phase: str, details: Mapping[str, object]) -> None:
         """Display that `phase` has come to `details`.
 
-        `of` is how many parts the phase has, and the entry before it how many are done.
+        `of` is how many parts the phase has, and the entry before it how many are done. What cannot
+        be displayed is left out: a full disk or a closed pipe there does not end the job.
         """
-        now = time.monotonic()
-        if self._verbose:
-            facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
-            line = f"{now - self._start:7.1f} s  {phase}  {facts}".rstrip()
-            print(line, file=sys.stderr, flush=True)
-        if self._bar.disable:
-            return
+        with contextlib.suppress(OSError):
+            if self._verbose:
+                self._tell(phase, details)
+            if not self._bar.disable:
+                self._draw(phase, details)
+
+    def _tell(self, phase: str, details: Mapping[str, object]) -> None:
+        facts = "  ".join(f"{key} {_plain(value)}" for key, value in details.items())
+        line = f"{time.monotonic() - self._start:7.1f} s  {phase}  {facts}".rstrip()
+        print(line, file=sys.stderr, flush=True)
+
+    def _draw(self, phase: str, details: Mapping[str, object]) -> None:
         if phase == "model":
             self.close()
             print(_first_sight(details), file=sys.stderr, flush=True)
             return
         if self._task is None:
-            self._bar.start()
             self._task = self._bar.add_task(phase, facts="")
+            self._bar.start()
         done, total = _parts(details)
         told = [f"{key} {_plain(value)}" for key, value in details.items() if key != "of"]
         facts = "  ".join([*([NOTES[phase]] if phase in NOTES else []), *told])
@@ -82,6 +89,7 @@ class ProgressDisplay:
         self._bar.update(
             self._task, description=phase, completed=done, total=total, facts=facts[:room]
         )
+        now = time.monotonic()
         if now - self._drawn > _REDRAWN_S:
             self._drawn = now
             self._bar.refresh()
@@ -89,7 +97,8 @@ class ProgressDisplay:
     def close(self) -> None:
         """Clear the line."""
         if self._task is not None:
-            self._bar.stop()
+            with contextlib.suppress(OSError):
+                self._bar.stop()
             self._task = None
 
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from xflow.core.errors import ExitCode, ModelError, OutputError, UsageError, XflowError
+from xflow.core.errors import ExitCode, ModelError, NotFaster, OutputError, UsageError, XflowError
 from xflow.onnx.proto_compat import PROTOBUF_LIMIT
 
 PIPE = "-"
@@ -24,6 +24,8 @@ def run(
     Its printed text goes to stderr where the model goes to stdout, and the model is written as a
     whole, or not at all.
     """
+    if options.output == PIPE and sys.__stdout__ is None:
+        raise UsageError("the standard output is closed", do="name a file as the output")
     with tempfile.TemporaryDirectory(prefix="xflow-") as folder:
         given = vars(options)
         own = argparse.Namespace(**{**given, "shown": (options.input, options.output)})
@@ -36,16 +38,24 @@ def run(
         target = Path(folder) / "out" / "out.onnx"
         target.parent.mkdir()
         own.output = str(target)
-        with contextlib.redirect_stdout(sys.stderr):
-            code = optimize(own)
-        if len(list(target.parent.iterdir())) > 1:
-            what = (
-                "the model has its weights in a file beside it, which does not fit through a pipe"
-            )
-            raise OutputError(what, PIPE, "name a file as the output")
-        sys.stdout.buffer.write(target.read_bytes())
-        sys.stdout.buffer.flush()
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                code = optimize(own)
+        except (NotFaster, OSError):  # such as a text that cannot be shown
+            if target.exists():
+                _send(target)
+            raise
+        _send(target)
         return code
+
+
+def _send(target: Path) -> None:
+    """Write a model to stdout. Raises OutputError if it is more than one file."""
+    if len(list(target.parent.iterdir())) > 1:
+        what = "the model has its weights in a file beside it, which does not fit through a pipe"
+        raise OutputError(what, PIPE, "name a file as the output")
+    sys.stdout.buffer.write(target.read_bytes())
+    sys.stdout.buffer.flush()
 
 
 def receive(
@@ -84,7 +94,9 @@ def _named(
 
 
 def _receive(path: Path) -> None:
-    """Write stdin to a file, unless it is larger than any model."""
+    """Write stdin to a file, unless it is larger than any model, or closed."""
+    if sys.__stdin__ is None:
+        raise UsageError("the standard input is closed", do="name a file as the input")
     size = 0
     with path.open("wb") as file:
         while chunk := sys.stdin.buffer.read(CHUNK):
