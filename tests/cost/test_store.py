@@ -1,6 +1,7 @@
 """The store of measurements: kept, shared, and never in the way."""
 
 import contextlib
+import errno
 import math
 import os
 import signal
@@ -152,6 +153,33 @@ def test_the_default_place_follows_the_environment(
     monkeypatch.delenv("XFLOW_CACHE")
     assert default_path().parts[-2:] == ("xflow", "costs.sqlite")
     assert os.path.isabs(default_path())
+
+
+@pytest.mark.parametrize("given", ["~no-such-user/costs", "x" * 300, "x" * 300 + ".sqlite"])
+def test_an_unusable_place_in_the_environment_is_replaced_by_memory(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XFLOW_CACHE", given)
+    with Store() as store:
+        store.put(PLACE, "r", 0.5, 7)
+        assert store.get(PLACE, "r") is not None
+        (warning,) = store.warnings
+        assert given in warning
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_looked_at_is_replaced_by_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setenv("XFLOW_CACHE", str(tmp_path / "costs"))
+    monkeypatch.setattr(Path, "stat", refuse)
+    with Store() as store:
+        (warning,) = store.warnings
+        assert "Permission denied" in warning
 
 
 def test_the_processor_has_a_name() -> None:

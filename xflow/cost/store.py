@@ -108,13 +108,19 @@ class Store:
     """
 
     def __init__(self, path: Path | None = None, *, statement_s: float = STATEMENT_S) -> None:
-        self.path: Path | None = path or default_path()
+        self.path: Path | None = path
         self._named = path is not None or bool(os.environ.get("XFLOW_CACHE"))
         self._statement_s = statement_s
         self._deadline = NEVER
         self.warnings: list[str] = []
         self._lock = threading.Lock()
         self._file: tuple[int, int] | None = None
+        if path is None:
+            try:
+                self.path = default_path()
+            except OSError as error:
+                self.path = Path(os.environ["XFLOW_CACHE"])
+                self._fall_back(str(error))
         self._connection = self._open()
 
     def get(self, place: Platform, region: str) -> Cost | None:
@@ -388,12 +394,16 @@ def _set_aside(path: Path) -> Path:
 def default_path() -> Path:
     """Return where the store lies: `$XFLOW_CACHE`, or the platform's folder for caches.
 
-    `$XFLOW_CACHE` names the file itself, or a folder (existing, or without a suffix) for it.
+    `$XFLOW_CACHE` names the file itself, or a folder (existing, or without a suffix) for it. Raises
+    OSError if it begins with a home folder that is not known.
     """
     name = "costs.sqlite"
     if given := os.environ.get("XFLOW_CACHE"):
-        path = Path(given).expanduser()
-        return path / name if path.is_dir() or not path.suffix else path
+        try:
+            path = Path(given).expanduser()
+        except RuntimeError as error:
+            raise OSError(f"XFLOW_CACHE is {given}: there is no such home folder") from error
+        return path / name if _is_folder(path) or not path.suffix else path
     try:
         home = Path.home()
     except RuntimeError:  # no home folder: a service, a bare container
@@ -405,6 +415,13 @@ def default_path() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     return base / "xflow" / name
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # it lies in a folder of another user, or has too long a name
+        return False
 
 
 @functools.cache
