@@ -18,7 +18,7 @@ from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode
 from xflow.cost.worker import Worker
 from xflow.feeds.edge_cases import EdgeCases
-from xflow.feeds.input_roles import indexed_dimensions
+from xflow.feeds.input_roles import indexed_dimensions, input_roles
 from xflow.feeds.inputs import Feeder, default_shapes, random_inputs
 from xflow.validation.equivalence import CheckResult, check_equivalent
 
@@ -139,6 +139,45 @@ class TestGraphs:
         ]
         assert max(map(np.max, values)) == 33
         assert -34 <= min(map(np.min, values)) < 0
+
+
+class TestOtherOperators:
+    """Operators that share no more than their names with those that use an input as an index."""
+
+    NAMES = (
+        "Gather",
+        "GatherND",
+        "OneHot",
+        "Equal",
+        "EmbedLayerNormalization",
+        "Shape",
+        "Constant",
+    )
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("domain", ["com.microsoft", "ai.onnx"])
+    def test_a_function_of_that_name_is_none_of_them(self, name: str, domain: str) -> None:
+        one = model("g (int64[N] n, float[N] x) => (int64[N] y) { y = Neg(n) }")
+        one.graph.node[0].op_type, one.graph.node[0].domain = name, domain
+        one.opset_import.add(domain=domain, version=18)
+        body = [onnx.helper.make_node("Identity", ["a"], ["b"])]
+        opset = [onnx.helper.make_opsetid("", 18)]
+        one.functions.append(onnx.helper.make_function(domain, name, ["a"], ["b"], body, opset))
+        assert indexed_dimensions(one) == frozenset()
+        assert input_roles(one, {"n": (2,), "x": (2,)}) == {}
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_node_without_all_inputs_is_no_error(self, name: str) -> None:
+        one = model("g (int64[N] n, float[N] x) => (int64[N] y) { y = Neg(n) }")
+        one.opset_import.add(domain="com.microsoft", version=1)
+        node = one.graph.node[0]
+        node.op_type, node.domain = name, "com.microsoft"
+        for inputs in (["n"], [], ["", "n"]):
+            node.input[:] = inputs
+            assert indexed_dimensions(one) == frozenset()
+            assert set(input_roles(one, {"n": (2,), "x": (2,)})) <= {"n"}
+        del node.output[:]
+        assert indexed_dimensions(one) == frozenset()
 
 
 class TestSignals:

@@ -8,7 +8,7 @@ that only move or shift it to the operators that use it.
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,14 +162,14 @@ def indexed_dimensions(model: ModelProto) -> frozenset[str]:
     itself do not count, as where a batch is put into another order.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
-    constants |= {n.output[0] for n in model.graph.node if n.op_type == "Constant"}
-    sizes = {n.output[0] for n in model.graph.node if n.op_type == "Shape"}
+    nodes = list(_known_nodes(model, model.graph))
+    constants |= {n.output[0] for n in nodes if n.op_type == "Constant"}
+    sizes = {n.output[0] for n in nodes if n.op_type == "Shape"}
     if not any(
-        node.domain in KNOWN_DOMAINS
-        and node.op_type in TABLES
-        and node.input[0] not in constants | sizes
-        and node.input[1] not in constants
-        for node in model.graph.node
+        node.op_type in TABLES
+        and input_of(node, 0) not in constants | sizes
+        and input_of(node, 1) not in constants
+        for node in nodes
     ):
         return frozenset()
     named = skeleton(model, {})
@@ -202,9 +202,9 @@ class Tracer:
         with contextlib.suppress(Exception):  # if inference fails, the declared shapes are used
             model = infer_shapes(model)
         for graph in graphs(model.graph):
-            self._read(graph)
+            self._read(graph, _known_nodes(model, graph))
 
-    def _read(self, graph: GraphProto) -> None:
+    def _read(self, graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
         for item in (*graph.input, *graph.value_info, *graph.output):
             dims = item.type.tensor_type.shape.dim
             ranked = item.type.tensor_type.HasField("shape")
@@ -217,9 +217,7 @@ class Tracer:
         for tensor in graph.initializer:
             self.shapes[tensor.name] = tuple(tensor.dims)
             self._constant(tensor.name, tensor)
-        for node in graph.node:
-            if node.domain not in KNOWN_DOMAINS:
-                continue
+        for node in nodes:
             for position, name in enumerate(node.input):
                 if name:
                     self.uses.setdefault(name, []).append((node, position))
@@ -291,7 +289,7 @@ class Tracer:
 
     def _compared(self, node: NodeProto, position: int, view: "_View") -> Iterator[int]:
         """Yield the integers that the elements of an input have to be for a comparison to hold."""
-        other = self.constants.get(node.input[1 - position])
+        other = self.constants.get(input_of(node, 1 - position))
         if other is not None and other.dtype.kind in "iu":
             for value in other.reshape(-1)[:8].tolist():
                 if (value - view.low) % view.scale == 0:
@@ -304,12 +302,12 @@ class Tracer:
             shape = self.shapes.get(node.input[0])
             return shape[0] if shape else None
         if place == ("OneHot", 0):
-            depth = self.constants.get(node.input[1])
+            depth = self.constants.get(input_of(node, 1))
             return int(depth.reshape(-1)[0]) if depth is not None and depth.size else None
         if place not in INDEXED:
             return None
         table, axis = INDEXED[place]
-        shape = self.shapes.get(node.input[table])
+        shape = self.shapes.get(input_of(node, table))
         if not shape:
             return None
         if axis == "last":
@@ -323,7 +321,7 @@ class Tracer:
     def indexed(self, node: NodeProto, position: int) -> set[str]:
         """Return the names of the dimensions that the input at `position` indexes."""
         table, axis = INDEXED.get((node.op_type, position), (None, None))
-        dims = self.dimensions.get(node.input[table], ()) if table is not None else ()
+        dims = self.dimensions.get(input_of(node, table), ()) if table is not None else ()
         if not dims:
             return set()
         if axis == "last":
@@ -390,6 +388,24 @@ class _View:
     def most(self, value: int) -> int:
         """The largest x for which no element is above the value."""
         return (value - self.high) // self.scale
+
+
+def _known_nodes(model: ModelProto, graph: GraphProto) -> Iterator[NodeProto]:
+    """Yield the nodes of one of the model's graphs whose operators these are.
+
+    That is none which calls a function of the model, whatever it is named. The runtime's own
+    operators have no schema here, so that a node of one may lack inputs.
+    """
+    functions = {(each.domain, each.name) for each in model.functions}
+    for node in graph.node:
+        is_known = node.domain in KNOWN_DOMAINS and (node.domain, node.op_type) not in functions
+        if is_known and node.output:
+            yield node
+
+
+def input_of(node: NodeProto, position: int) -> str:
+    """Return the name of an input, which is empty if it is left out."""
+    return node.input[position] if position < len(node.input) else ""
 
 
 def attribute_of(node: NodeProto, name: str, default: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from xflow.feeds.input_roles import INT_TYPES, Tracer, attribute_of, skeleton
+from xflow.feeds.input_roles import INT_TYPES, Tracer, attribute_of, input_of, skeleton
 
 MOST_ELEMENTS = 2**21
 """Elements of the largest input that is followed."""
@@ -289,7 +289,7 @@ class _Follower:
     def arithmetic(self, node: NodeProto, position: int, view: _View) -> Iterator[_View]:
         """Yield the view of a sum, difference, product or quotient with a constant."""
         kind, output = node.op_type, node.output[0]
-        if kind == "Mul" and node.input[0] == node.input[1]:
+        if kind == "Mul" and input_of(node, 0) == input_of(node, 1):
             yield view.then(output, np.sqrt)
             return
         other = self.constant(node, 1 - position)

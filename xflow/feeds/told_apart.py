@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from xflow.feeds.input_roles import INDEXED, Tracer, attribute_of, graphs, skeleton
+from xflow.feeds.input_roles import INDEXED, Tracer, attribute_of, graphs, input_of, skeleton
 from xflow.feeds.meetings import COMPARISONS
 
 MOST_BYTES = 2**28
@@ -48,7 +48,7 @@ def differing_indices(
         parts = []
         for node, position, view in tracer.walk(name):
             table, axis = INDEXED.get((node.op_type, position), (0, "last"))
-            tensor = first.get(node.input[table])
+            tensor = first.get(input_of(node, table))
             if tensor is None or axis == "last" or view.low != view.high:
                 continue
             place = int(attribute_of(node, "axis", 0)) if axis is None else int(axis)
