@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-
 import psutil
 
 from xflow.core.errors import UsageError
+from xflow.cost import control_groups
 
 DRIVER = 300_000_000
 """Bytes that the process which conducts the job may need."""
@@ -20,30 +18,8 @@ SHARE = 0.75
 
 
 def granted() -> int:
-    """Bytes of memory of the machine, or of the control group that this process is in."""
-    return min([int(psutil.virtual_memory().total), *_group_limits()])
-
-
-def _group_limits(root: Path = Path("/sys/fs/cgroup")) -> Iterable[int]:
-    """The limits of this process's control group and of those around it, of either version."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:  # not Linux
-        return
-    for line in lines:
-        _, controllers, name = line.split(":", 2)
-        for base, file in (
-            (root, "memory.max"),
-            (root / "memory", "memory.limit_in_bytes"),
-        ):
-            if ("memory" in controllers.split(",")) != (file == "memory.limit_in_bytes"):
-                continue
-            folder = base / name.lstrip("/")
-            for place in (folder, *folder.parents):
-                try:
-                    yield int((place / file).read_text())
-                except (OSError, ValueError):  # none there, or "max": no limit
-                    continue
+    """Bytes of memory of the machine, or those that the control groups of this process grant."""
+    return int(min(psutil.virtual_memory().total, control_groups.memory_limit()))
 
 
 def default_limit() -> int:

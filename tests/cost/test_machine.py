@@ -1,5 +1,6 @@
 """The machine: whether others are in the way of a measurement."""
 
+import math
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xflow.cost import machine
+from xflow.cost import control_groups, machine
 from xflow.cost.machine import Crowd, Watch, free_threads, usable_cores, vector_floats
 
 
@@ -65,6 +66,71 @@ def test_what_the_program_itself_does_is_in_nobodys_way(monkeypatch: pytest.Monk
     while time.monotonic() < deadline:
         pass
     assert not crowd.in_the_way(usable_cores())
+
+
+HIERARCHIES = {
+    "version 2": (
+        "0::/a/b",
+        {
+            "a/cpu.max": "150000 100000",
+            "a/b/cpu.max": "max 100000",
+            "a/memory.max": "900",
+            "a/memory.current": "500",
+            "a/memory.stat": "x 1\ninactive_file 7",
+            "a/b/memory.max": "max",
+            "a/b/memory.current": "300",
+        },
+    ),
+    "version 2 in a container": (
+        "0::/outside/of/it",
+        {"cpu.max": "150000 100000", "memory.max": "900", "memory.current": "493"},
+    ),
+    "version 1": (
+        "5:cpuacct,cpu:/a\n4:memory:/b/c\n1:name=systemd:/d\n0::/d",
+        {
+            "cpu/a/cpu.cfs_quota_us": "150000",
+            "cpu/a/cpu.cfs_period_us": "100000",
+            "cpu/cpu.cfs_quota_us": "-1",
+            "cpu/cpu.cfs_period_us": "100000",
+            "memory/b/memory.limit_in_bytes": "900",
+            "memory/b/memory.usage_in_bytes": "500",
+            "memory/b/memory.stat": "inactive_file 1\ntotal_inactive_file 7",
+            "memory/b/c/memory.limit_in_bytes": str(2**63 - 4096),
+            "memory/b/c/memory.usage_in_bytes": "500",
+        },
+    ),
+}
+
+
+def control_group_files(root: Path, own: str, contents: dict[str, str]) -> Path:
+    """A file system in which the kernel tells so of its control groups."""
+    groups = {f"sys/fs/cgroup/{name}": text for name, text in contents.items()}
+    for name, text in {"proc/self/cgroup": own, **groups}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+    return root
+
+
+@pytest.mark.parametrize("kind", HIERARCHIES)
+def test_the_least_limit_of_all_control_groups_counts(kind: str, tmp_path: Path) -> None:
+    root = control_group_files(tmp_path, *HIERARCHIES[kind])
+    assert control_groups.processors(root) == 1.5
+    assert control_groups.memory_limit(root) == 900
+    assert control_groups.free_memory(root) == 407
+
+
+@pytest.mark.parametrize("own", ["", "0::/", "0::/../of", "4:memory:/\n3:cpu:/"])
+def test_without_limits_of_control_groups_there_are_none(own: str, tmp_path: Path) -> None:
+    root = control_group_files(tmp_path, own, {"cpu.max": "max 100000"}) if own else tmp_path
+    assert control_groups.processors(root) == math.inf
+    assert control_groups.memory_limit(root) == control_groups.free_memory(root) == math.inf
+
+
+def test_the_machine_is_as_large_as_its_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_groups, "processors", lambda: 0.5)
+    monkeypatch.setattr(control_groups, "free_memory", lambda: 2.0**32)
+    assert machine.usable_cores() == 1
+    assert machine.free_memory() <= 2**32
 
 
 def test_blocks_of_channels_are_as_wide_as_registers(tmp_path: Path) -> None:

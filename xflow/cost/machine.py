@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from xflow.cost import control_groups
+
 TOLERATED = 0.25
 """The part of its threads' time that other processes may take from a measurement."""
 LISTENING_S = 0.3
@@ -22,11 +24,11 @@ def usable_cores() -> int:
     """Return how many physical cores this process may use, at least 1.
 
     Two hardware threads of one core count once: convolutions and matrix products fill a core's
-    units already.  A container's share of processor time is respected.
+    units already.  A container's share of processor time is respected, rounded up.
     """
     allowed = _allowed_processors()
     cores = _distinct_cores(allowed)
-    return max(1, min(cores, len(allowed), _quota()))
+    return max(1, math.ceil(min(cores, len(allowed), control_groups.processors())))
 
 
 def is_x86() -> bool:
@@ -66,25 +68,12 @@ def _distinct_cores(processors: list[int]) -> int:
     return len(cores)
 
 
-def _quota() -> int:
-    """Return the processors' worth of time that a Linux control group grants, rounded up."""
-    try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, math.ceil(int(limit) / int(period)))
-    except (OSError, ValueError):  # no control group, or "max": no limit
-        return sys.maxsize
-
-
 def free_memory() -> int:
     """Return the bytes of memory that a process may take without harm to others."""
     import psutil  # noqa: PLC0415 - takes a while to load
 
-    free = int(psutil.virtual_memory().available)
-    with contextlib.suppress(OSError, ValueError):  # a control group that grants less
-        group = Path("/sys/fs/cgroup")
-        limit = int((group / "memory.max").read_text())
-        free = min(free, limit - int((group / "memory.current").read_text()))
-    return max(free * 9 // 10, 2**30)
+    free = min(psutil.virtual_memory().available, control_groups.free_memory())
+    return max(int(free) * 9 // 10, 2**30)
 
 
 class Crowd:
