@@ -85,6 +85,31 @@ NOT_TESTED = {
 }
 
 
+IN_A_BRANCH = """u = MatMul(x, w) t = Constant<value = bool {1}>()
+    y = If(t) <then_branch = yes () => (float[2, 4] o) {
+        inf = Constant<value_float = inf>() none = Constant<value_float = 0.0>()
+        %s o = Where(n, u, s)
+    }, else_branch = no () => (float[2, 4] p) { p = Identity(u) }>"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "n = IsNaN(u)",
+        "n = IsInf(u)",
+        "a = Abs(u) n = Less(a, inf)",
+        "a = Sub(u, u) n = Equal(a, a)",
+        "a = Mul(u, none) n = Equal(a, none)",
+    ],
+)
+def test_a_test_in_a_branch_is_one(test: str) -> None:
+    """Of what is computed of an input, whatever of it is asked."""
+    weights = f", float[4, 4] w = {{{', '.join(['0.5'] * 16)}}}"
+    found = special(IN_A_BRANCH % test, weights)
+    assert found["x"] is ANYTHING
+    assert special(IN_A_BRANCH % "n = Less(u, s)", weights).get("x") is not ANYTHING
+
+
 def test_an_input_of_which_a_size_is_asked_is_a_number() -> None:
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
         g (float[n, 4] x) => (bool[k] y, float[n, 4] z) <int64[2] most = {6, 6}> {

@@ -153,3 +153,35 @@ def test_operators_that_make_integers_are_those_whose_specification_does(op: Ope
     except ShapeError:
         pytest.skip("it takes or gives no floats")
     assert op.steps == (decides(node, 0) and node.types[0].dtype == "FLOAT")
+
+
+def test_a_constant_that_is_rounded_to_integers_is_computed_as_the_runtime_does() -> None:
+    """Also where it is known to be even, and so computed from one element of each tensor."""
+    a, b, c = (leaf(name, TensorType("FLOAT", (64,)), constant=True) for name in "abc")
+    product = apply("Mul", [apply("Mul", [a, b])[0], c])[0]
+    floor = apply("Floor", [product])[0]
+    random = np.random.default_rng(0)
+    differs = 0
+    for x, y in random.integers(1, 50, (500, 2)).tolist():
+        third = np.float32(1) / np.float32(x * y)
+        data = {"a": np.float32(x) / np.float32(7), "b": np.float32(y) * np.float32(7), "c": third}
+
+        def find(value: Value, data: dict[str, np.float32] = data) -> Array:
+            return np.full(64, data[str(value)], np.float32)
+
+        expected = np.floor(np.float32(data["a"] * data["b"]) * third)
+        once = np.float32(np.float64(data["a"]) * data["b"] * third)
+        differs += bool(np.floor(once) != expected)
+        for known in (Folder(find)(floor), *(with_expressions(find, n)(floor) for n in (4, 100))):
+            assert known is not None
+            assert np.all(known == expected)
+    assert differs
+
+
+@pytest.mark.parametrize(("op", "shape"), [("GlobalMaxPool", (1, 1, 2)), ("Clip", (2,))])
+def test_what_a_kernel_makes_of_no_number_is_not_folded(op: str, shape: tuple[int, ...]) -> None:
+    """It is the least float of its type, which another type does not have."""
+    value = apply(op, [leaf("x", TensorType("FLOAT", shape), constant=True)])[0]
+    for element, known in ((1.0, True), (-np.inf, False)):
+        array = np.full(shape, element, np.float32)
+        assert (Folder(lambda _, data=array: data)(value) is not None) == known  # type: ignore[misc]

@@ -342,7 +342,7 @@ class TestNumbers:
         assert found <= shrunk(ratio * step, tolerance) * (1 + 1e-9)
         assert shrunk(ratio * step, tolerance) <= found * step**2 * (1 + 1e-9)
 
-    @given(st.floats(0.1, 10), st.data())
+    @given(st.floats(0.6, 1.6), st.data())
     def test_a_machine_that_differs_by_its_speed_alone_ranks_all_forms_as_by_default(
         self, speed: float, data: st.DataObject
     ) -> None:
@@ -361,6 +361,18 @@ class TestNumbers:
         assert target.layout == layout
         graph = Graph((probes.call("Softmax", probes.call("MatMul", *X)),))
         assert Estimator(target)(graph) == pytest.approx(Estimator(TARGET)(graph) / times)
+
+    def test_a_gpu_launches_kernels_no_faster_for_all_that_it_computes(self) -> None:
+        found = {f"peak.{name}": 100 * value for name, value in TARGET.peak.items()}
+        fast = with_numbers(TARGET, found)
+        assert fast.overhead == pytest.approx(TARGET.overhead / 2)
+        slow = with_numbers(TARGET, {**found, "overhead": 8e-6})
+        assert (slow.overhead, slow.cold_overhead) == (8e-6, 2 * TARGET.cold_overhead)
+
+    def test_a_single_peak_does_not_tell_how_fast_a_machine_is(self) -> None:
+        found = with_numbers(TARGET, {"peak.ConvInteger": 10 * TARGET.peak["ConvInteger"]})
+        assert found.bandwidth == TARGET.bandwidth
+        assert found.peak["Conv"] == TARGET.peak["Conv"]
 
     def test_unknown_and_senseless_numbers_are_refused(self) -> None:
         for numbers in ({"speed": 1.0}, {"slow.Relu": -1.0}, {"layout.block": 7.0}):

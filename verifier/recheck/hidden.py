@@ -92,7 +92,8 @@ def _read_moves(value: Value, index: Index) -> Scalar:
     assert isinstance(node.op, Operator), node.op
     plain = [_marker(position) for position in range(len(node.inputs))]
     shapes = [source.shape for source in node.inputs]
-    if not _selects(node.op.at(plain, shapes, node.attributes, value.index, tuple(index))):
+    made = node.op.at(plain, shapes, node.attributes, value.index, tuple(index))
+    if node.op.hides(shapes, node.attributes) or not _selects(made):
         return Element("%computed", ())
 
     def reader(source: Value) -> Reader:

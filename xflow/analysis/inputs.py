@@ -30,9 +30,7 @@ FARTHEST = 12
 """Most operators between the sum of a mask and scores and the softmax that reads it."""
 ENORMOUS = {"FLOAT16": 6.5e4, "BFLOAT16": 1e38, "FLOAT": 1e38, "DOUBLE": 1e308}
 """Magnitude from which a constant in a comparison counts as infinite."""
-INSIDE = "::IsNaN"
-"""The name of a call, or of an operator with graphs, inside of which something tests an input."""
-TESTS = frozenset(("IsNaN", "IsInf", "com.microsoft::IsAllFinite", INSIDE))
+TESTS = frozenset(("IsNaN", "IsInf", "com.microsoft::IsAllFinite"))
 KEEPING = frozenset(("Identity", "Neg", "Cast"))
 """Operators of one input behind which a number and what is none are told apart as before."""
 
@@ -74,7 +72,7 @@ class _Tests:
         """The inputs that an operator tests."""
         values = [v for v in node.inputs if not v.is_constant and v.type.dtype in FLOATS]
         if isinstance(node.op, Opaque) and not carries(node):
-            if node.op.op_type in TESTS:
+            if node.op.tests or node.op.op_type in TESTS:
                 yield from self._asked(values)
             if kind_of(node.op.op_type) is None:
                 yield from frozenset[Value]().union(*map(self._reach.by_elements, values))

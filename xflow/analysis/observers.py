@@ -18,7 +18,7 @@ from xflow.analysis.elements import element_of, names_of, orders
 from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZERS, QUANTIZING, decides_by, is_steady
 from xflow.analysis.ranges import sums
 from xflow.core.errors import ShapeError
-from xflow.core.graph import Graph
+from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import CODES, FLOATS
@@ -268,19 +268,23 @@ def contexts(graph: Graph, outputs: Sequence[Observed]) -> dict[Value, Observed]
 
 
 def deciding_constants(graph: Graph, outside: Observed) -> frozenset[Value]:
-    """The constants that a graph reads where no bit may change; for `outside` see `contexts`."""
+    """The constants that a graph reads where no bit may change; for `outside` see `contexts`.
+
+    Also those that they are computed from, as what is too large is computed by the runtime.
+    """
     known = contexts(graph, (outside,) * len(graph.outputs))
     given = [v for v in graph.outputs if v.is_constant and outside & TO_THE_BIT]
     read = (
         value
         for node in graph.nodes
-        if not node.constant
+        if not node.constant or isinstance(node.op, Opaque)  # these are left to the runtime
         for position, value in enumerate(node.inputs)
         if value.is_constant
         and value.type.dtype in FLOATS
         and read_by(node, position, known) & TO_THE_BIT
     )
-    return frozenset((*given, *read))
+    below = walk(list(dict.fromkeys((*given, *read))))
+    return frozenset(value for node in below if node.constant for value in node.outputs)
 
 
 def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Observed:

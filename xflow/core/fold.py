@@ -100,7 +100,8 @@ def _even(value: Value, constants: ConstantLookup) -> Array | None:
             return None
     try:
         with np.errstate(all="ignore"):
-            return np.broadcast_to(_computed(value, nodes, single), shape)
+            stepwise = any(map(_shows_roundings, nodes))
+            return np.broadcast_to(_computed(value, nodes, single, stepwise=stepwise), shape)
     except FAILURES:
         return None
 
@@ -286,6 +287,11 @@ def _rounded_and_lost(
     return rounded, lost
 
 
+def _has_largest(array: Array) -> bool:
+    """Whether an element is the largest or the least number of the array's type."""
+    return array.dtype.kind == "f" and bool(np.any(np.abs(array) == np.finfo(array.dtype).max))
+
+
 def _is_real(array: Array) -> bool:
     return array.dtype.kind in "biu" or bool(np.isfinite(array).all())
 
@@ -331,6 +337,9 @@ def _unrounded(
                 for array, source in zip(inputs, node.inputs, strict=True)
             ]
         results[node] = node.op.numpy(inputs, node.attributes)
+        hides = node.op.hides([source.shape for source in node.inputs], node.attributes)
+        if hides and any(map(_has_largest, results[node])):
+            raise ArithmeticError("what a kernel makes of no number depends on the type")
         if not inputs and (moved or node.types[0].dtype not in FLOATS):
             kind = numpy_dtype(node.types[0].dtype)
             results[node] = [result.astype(kind) for result in results[node]]

@@ -71,18 +71,19 @@ class Opaque:
     op_type: str = ""
     """The name of the operator in ONNX, where that is all that tells what it does.
 
-    Of one of the runtime's own, with its domain and two colons before it. With the colons alone, of
-    one inside its graphs or the function that it calls, which matters.
+    Of one of the runtime's own, with its domain and two colons before it.
     """
     pure: bool = True
     known: Range | None = None
+    tests: bool = False
+    """Whether graphs inside of it, or a function that it calls, ask whether values are numbers."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Opaque) or other.key != self.key:
             return False
         # What is random has the number of its node as a key, which others have in other models.
-        known = other.op_type, other.pure, other.known
-        return known == (self.op_type, self.pure, self.known)
+        known = other.op_type, other.pure, other.known, other.tests
+        return known == (self.op_type, self.pure, self.known, self.tests)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -238,9 +239,10 @@ def opaque(
     *,
     pure: bool = True,
     known: Range | None = None,
+    tests: bool = False,
 ) -> tuple[Value, ...]:
     """The outputs of an operator that is passed through as it is; see `Opaque`."""
-    op = Opaque(key, op_type, pure, known)
+    op = Opaque(key, op_type, pure, known, tests)
     return _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types)).outputs
 
 

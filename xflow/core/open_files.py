@@ -21,8 +21,9 @@ def allows_open_files(count: int) -> bool:
     except ImportError:
         return True
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAPPED * count + SPARE
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    for wanted in (MAPPED * count + SPARE, count + SPARE):
+        if soft == resource.RLIM_INFINITY or soft >= wanted:
+            break
         allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))

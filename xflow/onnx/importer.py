@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from xflow.analysis.inputs import INSIDE, special_inputs
+from xflow.analysis.inputs import special_inputs
 from xflow.analysis.ranges import LARGEST, of_array
 from xflow.core.assumptions import moderate
 from xflow.core.constraint import Relation, is_true
@@ -21,13 +21,13 @@ from xflow.core.size import Expr, Size, TooLargeSize, free_symbols, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
 from xflow.onnx.imported import Imported
+from xflow.onnx.inner_tests import tests_inside
 from xflow.onnx.known_integers import SMALL, KnownIntegers
 from xflow.onnx.nodes import (
     PLAIN,
     captured_values,
     computation_key,
     constant_tensor,
-    tests_inside,
 )
 from xflow.onnx.schema import without_defaults
 from xflow.onnx.size_order import SizeOrder
@@ -429,10 +429,10 @@ class _Importer:
         op_type = node.op_type if plain and not reduces else ""
         if node.domain == CONTRIB and node.op_identifier() not in self.model.functions:
             op_type = f"{CONTRIB}::{node.op_type}"
-        if tests_inside(node, self.model):
-            op_type = INSIDE
         known = _filled_with(node) if plain else None
-        return opaque(key, inputs, types, op_type, pure=known_key is not None, known=known)
+        tests = tests_inside(node, self.model)
+        pure = known_key is not None
+        return opaque(key, inputs, types, op_type, pure=pure, known=known, tests=tests)
 
     def expected(self, node: ir.Node) -> Iterator[Expr]:
         """Differences of sizes that are 0 where a node runs, or most likely so.

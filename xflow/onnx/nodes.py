@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -155,35 +155,6 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
         yield graph
         for inner in graph:
             yield from subgraphs(inner)
-
-
-TESTS = frozenset({"IsNaN", "IsInf", "IsAllFinite"})
-"""Operators that ask whether elements are numbers."""
-
-
-def tests_inside(node: ir.Node, model: ir.Model) -> bool:
-    """Whether a node's graphs, or functions that it calls, ask whether elements are numbers.
-
-    Also by comparing a value with itself. The node itself does not count.
-    """
-    seen: set[ir.OperatorIdentifier] = set()
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        graphs: list[Iterable[ir.Node]] = [*(graph for _, graph in graph_attributes(current))]
-        called = current.op_identifier()
-        if called in model.functions and called not in seen:
-            seen.add(called)
-            graphs.append(model.functions[called])
-        for inner in (each for graph in graphs for each in graph):
-            compared = inner.op_type in COMPARISONS and len({*inner.inputs}) == 1
-            if inner.op_type in TESTS or compared:
-                return True
-            stack.append(inner)
-    return False
-
-
-COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 
 
 def captured_values(node: ir.Node) -> tuple[ir.Value, ...]:

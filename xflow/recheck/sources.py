@@ -77,7 +77,8 @@ class Sources:
 
     def _asked_about(self, node: Node) -> Sequence[Value]:
         """What an operator asks about whether it is a number."""
-        if _name(node) in ("IsNaN", "IsInf"):
+        tests_inside = isinstance(node.op, Opaque) and node.op.tests
+        if tests_inside or _name(node) in ("IsNaN", "IsInf", "com.microsoft::IsAllFinite"):
             return node.inputs
         computed = [v for v in node.inputs if not v.is_constant and v.type.dtype in FLOATS]
         twice = len(set(computed)) < len(computed)

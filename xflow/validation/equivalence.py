@@ -75,7 +75,7 @@ class CheckResult:
     edge_cases: int = field(default=0, compare=False)
     left_out: int = field(default=0, compare=False)
     silent: int = field(default=0, compare=False)
-    late: bool = False
+    late: bool = field(default=False, compare=False)
 
 
 def check_equivalent(

@@ -3,7 +3,7 @@
 Every number is the time of a probe (`probes`), divided by the estimate of the probe's graph where
 that number is 1: so what is counted, and how, is defined in the estimate alone. Probes are timed
 together with one reference, whose drift is taken out. A number whose probe fails, is lost in the
-noise or is out of range keeps its default.
+noise or is out of range keeps its default, in proportion to the machine's speed, see `numbers`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ IN_BLOCKS = 1.4
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the target: `measured` is None, and `reason` says why, if it keeps its default.
+    """A number of the target: where `measured` is None, `reason` says why nothing is known of it.
 
     For names and units see `numbers`.
     """

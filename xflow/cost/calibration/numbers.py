@@ -34,6 +34,11 @@ by the other at each sum, which seems to gain at once, and finds nothing else.""
 AS_FAST = 1.25
 """The same for what gets faster with the whole machine, once that is taken out. Eight calibrations
 of one machine in a row gave bandwidths, and peaks of one operator, that differed by as much."""
+FEWEST = 3
+"""Peaks of which the middle one tells how fast a machine is."""
+MOST = 2.0
+"""Factor by which calls of which nothing was measured are slower or faster than by default: a GPU
+computes a hundred times as fast, and launches its kernels no faster."""
 BLOCKS = (8, 16)
 """Channels of a block in the runtime's layouts, the fewest first."""
 
@@ -73,28 +78,29 @@ def _speed(target: TargetModel, numbers: Mapping[str, float]) -> float:
     """How many times as fast as by default a machine computes."""
     peaks = [name for name in numbers if name.startswith("peak.")]
     ratios = [numbers[name] / default_of(target, name) for name in peaks]
-    return statistics.median(ratios) if ratios else 1.0
+    return statistics.median(ratios) if len(ratios) >= FEWEST else 1.0
 
 
 def _scaled(target: TargetModel, speed: float, numbers: Mapping[str, float]) -> TargetModel:
     """The numbers of `target` of which nothing was measured, on a machine of that speed."""
 
     def calls(name: str) -> float:
-        if name not in numbers:
-            return 1 / speed
-        return _believed(target, name, numbers[name], speed) / default_of(target, name)
+        factor = 1 / speed
+        if name in numbers:
+            factor = _believed(target, name, numbers[name], speed) / default_of(target, name)
+        return min(max(factor, 1 / MOST), MOST)
 
     return replace(
         target,
         peak={name: value * speed for name, value in target.peak.items()},
         other_peak=target.other_peak * speed,
         bandwidth=target.bandwidth * speed,
-        overhead=target.overhead / speed,
+        overhead=target.overhead * calls("overhead"),
         cold_overhead=target.cold_overhead * calls("overhead"),
         fused_overhead=target.fused_overhead * calls("overhead"),
-        view_overhead=target.view_overhead / speed,
+        view_overhead=target.view_overhead * calls("view_overhead"),
         cold_view_overhead=target.cold_view_overhead * calls("view_overhead"),
-        group_overhead=target.group_overhead / speed,
+        group_overhead=target.group_overhead * calls("overhead"),
     )
 
 
@@ -103,6 +109,8 @@ def _believed(target: TargetModel, name: str, value: float, speed: float) -> flo
     if name == "layout.block":
         return value
     expected, tolerance = default_of(target, name), AS_FAST
+    if not expected:  # of a layout that the target does not have
+        return value
     if name in ("overhead", "view_overhead", "group_overhead"):
         expected /= speed
     elif name == "bandwidth" or name.startswith("peak."):
