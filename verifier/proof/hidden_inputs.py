@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from xflow.core.evaluation import read_leaf
+from xflow.core.evaluation import read
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Operator, Reader
+from xflow.core.registry import Operator
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import Element, If, Index, Literal, Scalar, call
@@ -52,17 +52,11 @@ def read_kernels(value: Value, index: Index) -> Scalar:
 
     All that is known of it is that it gives the same where its operator's specification does.
     """
-    node = value.node
-    if isinstance(node.op, Leaf):
-        return read_leaf(value, index)
-    assert isinstance(node.op, Operator), node.op
+    return read(value, index, _by_any_function)
 
-    def reader(source: Value) -> Reader:
-        return lambda i: read_kernels(source, i)
 
-    shapes = [source.shape for source in node.inputs]
-    inputs = [reader(source) for source in node.inputs]
-    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+def _by_any_function(node: Node, made: Scalar) -> Scalar:
+    assert isinstance(node.op, Operator)
     return call("any", Literal(_number(node.op)), made) if _hidden(node) else made
 
 

@@ -242,7 +242,7 @@ def _role(node: Node) -> _Role:
     assert isinstance(op, Operator)
     if op.hides([source.shape for source in node.inputs], node.attributes):
         return _Role.FUNCTION if op.elementwise else _Role.KERNEL
-    if not node.inputs or all(map(_selects, _specified(node))):
+    if not node.inputs or all(map(selects, _specified(node))):
         return _Role.MOVES
     codes = frozenset(f"#{k}" for k, v in enumerate(node.inputs) if v.type.dtype == CODE)
     if codes and all(kind.dtype != INT for kind in node.types):  # they are read as numbers
@@ -404,13 +404,13 @@ def _reader(number: int, source: Value) -> Reader:
     return reader
 
 
-def _selects(scalar: Scalar) -> bool:
+def selects(scalar: Scalar) -> bool:
     """Whether `scalar` is an element or a number, which one told by what is no real number."""
     match scalar:
         case Element() | Literal():
             return True
         case If(conditions, then, other):
-            return not any(orders(conditions)) and _selects(then) and _selects(other)
+            return not any(orders(conditions)) and selects(then) and selects(other)
     return False
 
 

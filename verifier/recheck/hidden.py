@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from xflow.core.constraint import Constraint
-from xflow.core.evaluation import read_leaf
+from xflow.core.evaluation import read, read_leaf
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import Element, If, Index, Literal, Scalar, call
 from xflow.rewriting.instance import Instance
-from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.evaluate import agree_at_random
+from xflow.verifier.recheck.floats import selects
 from xflow.verifier.recheck.forms import Unreplayable
 
 
@@ -40,26 +40,16 @@ def _same_kernels(
 ) -> bool:
     index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
     try:
-        scalars = _read(left, index), _read(right, index)
+        scalars = read(left, index, _without_meaning), read(right, index, _without_meaning)
         return agree_at_random(instance, scalars, left.shape, assumed)
     except Unreplayable:
         return False
 
 
-def _read(value: Value, index: Index) -> Scalar:
-    """An element, by a function of no meaning wherever a kernel may hide something."""
-    node = value.node
-    if isinstance(node.op, Leaf):
-        return read_leaf(value, index)
-    assert isinstance(node.op, Operator), node.op
-
-    def reader(source: Value) -> Reader:
-        return lambda i: _read(source, i)
-
-    shapes = [source.shape for source in node.inputs]
-    inputs = [reader(source) for source in node.inputs]
-    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
-    if not node.op.hides(shapes, node.attributes):
+def _without_meaning(node: Node, made: Scalar) -> Scalar:
+    """An element by a function of no meaning where a kernel may hide something."""
+    assert isinstance(node.op, Operator)
+    if not node.op.hides([source.shape for source in node.inputs], node.attributes):
         return made
     return call("any", Literal(Fraction(zlib.crc32(node.op.name.encode()) % 9973)), made)
 
@@ -93,7 +83,7 @@ def _read_moves(value: Value, index: Index) -> Scalar:
     plain = [_marker(position) for position in range(len(node.inputs))]
     shapes = [source.shape for source in node.inputs]
     made = node.op.at(plain, shapes, node.attributes, value.index, tuple(index))
-    if node.op.hides(shapes, node.attributes) or not _selects(made):
+    if node.op.hides(shapes, node.attributes) or not selects(made):
         return Element("%computed", ())
 
     def reader(source: Value) -> Reader:
@@ -105,16 +95,6 @@ def _read_moves(value: Value, index: Index) -> Scalar:
 
 def _marker(position: int) -> Reader:
     return lambda index: Element(f"%{position}", tuple(index))
-
-
-def _selects(scalar: Scalar) -> bool:
-    """Whether it is an element or a number, whatever the elements are."""
-    match scalar:
-        case Element() | Literal():
-            return True
-        case If(conditions, then, other):
-            return not any(orders(conditions)) and _selects(then) and _selects(other)
-    return False
 
 
 def _selected(scalar: Scalar) -> frozenset[str]:

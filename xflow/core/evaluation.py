@@ -21,19 +21,25 @@ def read_leaf(value: Value, index: Index) -> Scalar:
     return Element(value.node.op.key, tuple(index))
 
 
-def read(value: Value, index: Index) -> Scalar:
-    """The element of `value` at `index`, over elements of the leaves, by composed `at`."""
+def read(
+    value: Value, index: Index, change: Callable[[Node, Scalar], Scalar] | None = None
+) -> Scalar:
+    """The element of `value` at `index`, over elements of the leaves, by composed `at`.
+
+    `change` is done to what each operator computes, before anything reads it.
+    """
     node = value.node
     if isinstance(node.op, Leaf):
         return read_leaf(value, index)
     assert isinstance(node.op, Operator), node.op
 
     def reader(source: Value) -> Reader:
-        return lambda i: read(source, i)
+        return lambda i: read(source, i, change)
 
     shapes = [source.shape for source in node.inputs]
     inputs = [reader(source) for source in node.inputs]
-    return node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return made if change is None else change(node, made)
 
 
 def run(
