@@ -29,8 +29,8 @@ def equal_reals(left: Scalar, right: Scalar, arithmetic: Arithmetic) -> bool:
 
     That the right side is defined is for the caller to show. The left side may be a number where
     what it compares is none, and what it applies a function to that may hide an infinity: nothing
-    follows from these. Sizes, and elements that are looked
-    up, may be any integers. A resource limit, a failure or a sum over a range means "not shown".
+    follows from these. Sizes, and elements that are looked up, may be any integers. A resource
+    limit, a failure or a sum over a range means "not shown".
     """
     reader = _Reader()
     try:

@@ -100,8 +100,7 @@ def _even(value: Value, constants: ConstantLookup) -> Array | None:
             return None
     try:
         with np.errstate(all="ignore"):
-            stepwise = any(map(_shows_roundings, nodes))
-            return np.broadcast_to(_computed(value, nodes, single, stepwise=stepwise), shape)
+            return np.broadcast_to(_computed(value, nodes, single), shape)
     except FAILURES:
         return None
 
@@ -186,8 +185,7 @@ class Folder:
         sources = self._sources(nodes)
         if sources is None:
             return None
-        asked = self._stepwise if isinstance(self._stepwise, bool) else value in self._stepwise
-        stepwise = asked or any(map(_shows_roundings, nodes))
+        stepwise = self._stepwise if isinstance(self._stepwise, bool) else value in self._stepwise
         try:
             with np.errstate(all="ignore"):
                 array = _by_parts(value, nodes, sources, stepwise=stepwise, large=self._large)
@@ -309,7 +307,11 @@ def _without_subnormal(array: Array) -> Array:
 def _computed(
     value: Value, nodes: Sequence[Node], sources: Mapping[Node, Array], *, stepwise: bool = False
 ) -> Array:
-    """What `value` is, for this data of the leaves among the `nodes` that it depends on."""
+    """What `value` is, for this data of the leaves among the `nodes` that it depends on.
+
+    What shows roundings on the way is computed `stepwise` in any case.
+    """
+    stepwise = stepwise or any(map(_shows_roundings, nodes))
     exact = _unrounded(value, nodes, sources, stepwise=stepwise)
     return exact.astype(numpy_dtype(value.type.dtype))
 

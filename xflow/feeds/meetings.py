@@ -17,13 +17,13 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from xflow.feeds.input_roles import INT_TYPES, Tracer, attribute_of, input_of, skeleton
+from xflow.onnx.nodes import COMPARISONS
 
 MOST_ELEMENTS = 2**21
 """Elements of the largest input that is followed."""
 MOST_STEPS = 500
 MOST_MEETINGS = 64
 
-COMPARISONS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"}
 MOVES = {
     *("Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand", "Tile", "Slice"),
     *("Split", "Pad", "Gather", "Concat", "DepthToSpace", "SpaceToDepth", "GatherElements"),

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from xflow.feeds.input_roles import INDEXED, Tracer, attribute_of, graphs, input_of, skeleton
-from xflow.feeds.meetings import COMPARISONS
+from xflow.onnx.nodes import COMPARISONS
 
 MOST_BYTES = 2**28
 """Bytes of the largest table that is compared."""

@@ -13,10 +13,9 @@ import onnx_ir as ir
 
 from xflow.analysis.inputs import ENORMOUS
 from xflow.core.registry import Array
-from xflow.onnx.nodes import constant_tensor, graph_attributes
+from xflow.onnx.nodes import COMPARISONS, constant_tensor, graph_attributes
 
 TESTS = frozenset({"IsNaN", "IsInf", "IsAllFinite"})
-COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 VANISHING = frozenset({"Sub", "Div"})
 """Operators that give one number of any two that are equal, unless these are none."""
 FEW = 64

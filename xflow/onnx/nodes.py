@@ -21,6 +21,7 @@ RANDOM = frozenset(
 )
 """Operators whose results are not determined by their inputs."""
 
+COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 PLAIN = (
     ir.AttributeType.INT,
     ir.AttributeType.INTS,

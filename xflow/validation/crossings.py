@@ -16,7 +16,7 @@ import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
 from xflow.feeds.edge_cases import InputSet
-from xflow.feeds.meetings import COMPARISONS
+from xflow.onnx.nodes import COMPARISONS
 
 WHAT = "values computed from sums around the model's constants"
 """What these inputs are called."""

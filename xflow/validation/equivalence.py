@@ -57,8 +57,7 @@ class CheckResult:
     `samples` counts the sets of random inputs, `given` those of real ones and `edge_cases` the
     others on which the models were compared; `left_out` sets were made besides, on which the input
     model fails or which there was nothing to judge by, and on `silent` ones it gave no finite
-    number.  How many there are depends on the time; `late` says that there was none to run the
-    input model as often as is needed.
+    number.  How many there are depends on the time.
     """
 
     ok: bool
@@ -75,7 +74,6 @@ class CheckResult:
     edge_cases: int = field(default=0, compare=False)
     left_out: int = field(default=0, compare=False)
     silent: int = field(default=0, compare=False)
-    late: bool = field(default=False, compare=False)
 
 
 def check_equivalent(
@@ -134,12 +132,9 @@ def check_equivalent(
             reference.plan = Plan(samples, seed, inputs, edge_cases, planted, empty, after)
             failed = reference.run(shapes, deadline)
             if failed is not None:
-                late = is_late(failed)
-                what = "is too slow to be compared with" if late else "does not run"
+                what = "is too slow to be compared with" if is_late(failed) else "does not run"
                 reason = f"the input model {what}: {failed.reason}"
-                return CheckResult(
-                    False, reason, shapes=reference.shapes, culprit="before", late=late
-                )
+                return CheckResult(False, reason, shapes=reference.shapes, culprit="before")
         allowance = Allowance(rtol, atol, refines)
         return _Check(reference, after, allowance, deadline, noise=noise).result()
 

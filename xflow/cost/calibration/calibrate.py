@@ -195,11 +195,11 @@ class _Calibrator:
         groups = peak_probes.groups(self.constants)
         self.time([calls, views, *moved, *peaks, *layouts.values(), *groups.values()])
 
-        self.set_alike(_by_name([calls, views]), self.each(partial(self.took, per=_count)), 1.0)
+        self.set_alike(_by_name([calls, views]), _by_each(partial(self.took, per=_count)), 1.0)
         self.overhead = self.value("overhead")
         self.set("bandwidth", [self.bandwidth(elementwise)])
-        self.set_alike(_by_name(moved), self.each(self.slowness), 1.0)
-        self.set_alike(_by_name(peaks), self.each(partial(self.rate, measure=_flops)), None)
+        self.set_alike(_by_name(moved), _by_each(self.slowness), 1.0)
+        self.set_alike(_by_name(peaks), _by_each(partial(self.rate, measure=_flops)), None)
         if is_cpu:
             self.set_layout(layouts)
         else:  # the runtime's layout is one of its kernels for processors
@@ -256,10 +256,6 @@ class _Calibrator:
                 before, self.numbers[name], key=lambda number: _surprise(number, factor)
             )
         self.timings = first
-
-    def each(self, value: Callable[[Probe], float | Failed]) -> Values:
-        """What tells a number by each of its probes."""
-        return lambda group: list(map(value, group))
 
     def time_together(
         self, graphs: Sequence[Graph], seconds: float
@@ -345,7 +341,7 @@ class _Calibrator:
             }
             self.set_alike(outside, lambda both: [self.ratio(*both)], 1.0)
             pools = found["MaxPool"]
-            self.set_alike({"layout.reorder": [pools]}, self.each(self.reorder), 1.0)
+            self.set_alike({"layout.reorder": [pools]}, _by_each(self.reorder), 1.0)
             self.set("group_overhead", [self.took(found["Conv.groups"], per=_groups)])
 
     def ratio(self, inside: Probe, outside: Probe) -> float | Failed:
@@ -424,6 +420,11 @@ def _surprise(number: Number, factor: float) -> float:
     if number.measured is None:
         return 0.0
     return abs(math.log(number.measured / (factor * number.default)))
+
+
+def _by_each(value: Callable[[Probe], float | Failed]) -> Values:
+    """What tells a number by each of its probes."""
+    return lambda group: list(map(value, group))
 
 
 def _by_name(probes: Iterable[Probe]) -> dict[str, list[Probe]]:
