@@ -405,7 +405,7 @@ def test_what_compares_numbers_that_are_not_defined_is_not_confirmed(
         "rule r\n  in y[n]\n  from GreaterOrEqual(0, Mul(Reciprocal(Sub(Mul(y, y), 2500)), 0))\n"
         "  to GreaterOrEqual(0, Mul(y, 0))\n  where finite(y)\n"
     )
-    monkeypatch.setattr(proof_of_instance, "compares_undefined", lambda values: False)
+    monkeypatch.setattr(proof_of_instance, "loses_undefined", lambda values: False)
     verdict = prove(rule, both_ways=False, infer=False)
     assert isinstance(verdict, Proved)
     found = recheck_rule(rule, json.loads(json.dumps(verdict.certificate)))

@@ -17,7 +17,7 @@ from xflow.core.composite import Composite
 from xflow.core.constraint import equal, in_range
 from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Node, Value, apply, leaf
+from xflow.core.node import Leaf, Node, Value, apply, hidden_positions, leaf
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import atom_size, opaque_integers, symbol
 from xflow.core.sorts import BOOL, REAL
@@ -85,9 +85,13 @@ def read_unfolded(value: Value, index: Index) -> Scalar:
         return read_unfolded(node.op.define(node.inputs, node.attributes)[value.index], index)
     shapes = [source.shape for source in node.inputs]
     inputs = [_unfolded_reader(source) for source in node.inputs]
-    result = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return unfolded(node.op.at(inputs, shapes, node.attributes, value.index, tuple(index)), value)
+
+
+def unfolded(element: Scalar, value: Value) -> Scalar:
+    """An element of `value`, `UNFOLDED_ZERO` for 0."""
     # Booleans and indices are not multiplied: their zeros hide nothing.
-    return UNFOLDED_ZERO if result == ZERO and value.type.dtype == REAL else result
+    return UNFOLDED_ZERO if element == ZERO and value.type.dtype == REAL else element
 
 
 def _unfolded_reader(source: Value) -> Reader:
@@ -116,18 +120,44 @@ def folded(scalar: Scalar) -> Scalar:
     return scalar
 
 
-def is_partial(scalar: Scalar) -> bool:
-    """Whether a function that is not defined everywhere occurs in `scalar`."""
+def tensors(scalar: Scalar) -> frozenset[str]:
+    """The inputs of which elements are in `scalar`, from `read_unfolded`, also compared ones."""
     match scalar:
-        case Plus(args) | Times(args):
-            return any(map(is_partial, args))
+        case Element(tensor, _):
+            # Those are real attributes, and the constant 0.
+            return frozenset() if tensor.startswith("%") else frozenset({tensor})
+        case Plus(args) | Times(args) | Call(_, args):
+            parts = args
         case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
-            return is_partial(body)
+            parts = (body,)
         case If(conditions, then, other):
             compared = (side for order in orders(conditions) for side in (order.left, order.right))
-            return any(map(is_partial, (then, other, *compared)))
+            parts = (then, other, *compared)
+        case _:
+            parts = ()
+    return frozenset[str]().union(*map(tensors, parts))
+
+
+def is_partial(scalar: Scalar, *, sizes: bool = True) -> bool:
+    """Whether a function that is not defined everywhere occurs in `scalar`.
+
+    Also one of sizes alone, such as the inverse of a length, unless `sizes` is False.
+    """
+
+    def again(part: Scalar) -> bool:
+        return is_partial(part, sizes=sizes)
+
+    match scalar:
+        case Plus(args) | Times(args):
+            return any(map(again, args))
+        case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
+            return again(body)
+        case If(conditions, then, other):
+            compared = (side for order in orders(conditions) for side in (order.left, order.right))
+            return any(map(again, (then, other, *compared)))
         case Call(function, args):
-            return function in PARTIAL or any(map(is_partial, args))
+            own = function in PARTIAL and (sizes or any(map(tensors, args)))
+            return own or any(map(again, args))
     return False
 
 
@@ -147,23 +177,32 @@ def is_partial_node(node: Node) -> bool:
     )
 
 
-def compares_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
+def loses_undefined(values: Iterable[Value], inputs: Container[Value] = ()) -> bool:
     """Whether one of `values` compares operands not defined everywhere, down to `inputs`.
 
-    At run time, such a comparison is made with an infinity or NaN and has a result. So here the
-    operands of a left side cannot be assumed to be defined, as they can elsewhere.
+    At run time, such a comparison is made with an infinity or NaN and has a result, as has a kernel
+    that hides them. So here the operands of a left side cannot be assumed to be defined, as they
+    can elsewhere.
     """
     for node in walk(values, inputs):
         op = node.op
-        if isinstance(op, Composite):
-            if compares_undefined(op.define(node.inputs, node.attributes), node.inputs):
-                return True
-        elif isinstance(op, Operator) and any(given.dtype == BOOL for given in node.types):
-            for value in node.inputs:
-                index = tuple(symbol(f"_c{axis}") for axis in range(len(value.shape)))
-                if value.type.dtype == REAL and is_partial(read_unfolded(value, index)):
-                    return True
+        compares = isinstance(op, Operator) and any(given.dtype == BOOL for given in node.types)
+        compared = node.inputs if compares and not isinstance(op, Composite) else ()
+        if any(value.type.dtype == REAL and _is_partial_value(value) for value in compared):
+            return True
+        hidden = [node.inputs[position] for position in hidden_positions(node)]
+        if any(_is_partial_value(value, sizes=False) for value in hidden):
+            return True
+        if isinstance(op, Composite) and loses_undefined(
+            op.define(node.inputs, node.attributes), node.inputs
+        ):
+            return True
     return False
+
+
+def _is_partial_value(value: Value, *, sizes: bool = True) -> bool:
+    index = tuple(symbol(f"_c{axis}") for axis in range(len(value.shape)))
+    return is_partial(read_unfolded(value, index), sizes=sizes)
 
 
 _DOMAINS = {

@@ -27,7 +27,7 @@ from xflow.core.constraint import Constraint, equal
 from xflow.core.errors import ShapeError
 from xflow.core.evaluation import read, read_leaf
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Value, format_attribute
+from xflow.core.node import Leaf, Value, format_attribute, hidden_positions
 from xflow.core.registry import Attributes, Operator, Reader, broadcast_index
 from xflow.core.size import OpaqueInteger, Size, atom_size, replace_opaque, symbol
 from xflow.core.sorts import BOOL, CODE, INT, sort_of
@@ -145,7 +145,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
     plain = at(markers)
     # A conversion is an operation: its operand is computed in another type.
     kept = {node.inputs[k].type.dtype for k in _marked(plain)} <= {value.type.dtype}
-    kept = kept and not op.hides(shapes, node.attributes)
+    kept = kept and not hidden_positions(node)
     if kept and _selects(plain):
         try:
             return at(readers)

@@ -1,114 +1,160 @@
-"""Inputs whose NaN or infinities a kernel may turn into numbers, unlike its specification.
+"""Kernels that give a number for NaN or infinities, where their specifications have none.
 
 A proof about specifications is not enough then: at run time the left side may be a number where its
-definition has none. So an element that it reads there counts as hidden, as one that is lost on the
-way, see `xflow.verifier.proof.reads`, unless the right side makes the same of it. It does so where
-both sides are equal whatever number a kernel makes of what it computes, and where the element
-itself is what the kernels read, on both sides: nothing else was made of a NaN on the way there.
+definition has none. So an element that such a kernel reads there counts as lost on the way, see
+`xflow.verifier.proof.reads`, unless both sides make the same of it: they are equal whatever their
+kernels make of what they read, and these read the same, also where it is no number.
+
+`read_kernels` says that in terms. What a kernel computes is any function of its specification. An
+element that it may hide is any function of the steps that compute it, and so is each of these: of
+``x`` and ``x + 0 * y`` only the second may be NaN because of y. Steps that are numbers for sure are
+what they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 
-from xflow.core.evaluation import read
+from xflow.core.composite import Composite
+from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Operator
-from xflow.core.size import symbol
+from xflow.core.node import Leaf, Node, Value, hidden_positions
+from xflow.core.registry import Operator, Reader
 from xflow.core.sorts import REAL
-from xflow.core.spec import Element, If, Index, Literal, Scalar, call
-from xflow.verifier.proof.exact import read_operations
+from xflow.core.spec import (
+    Call,
+    If,
+    Index,
+    Literal,
+    MaxOver,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+    call,
+    plus,
+    where,
+)
+from xflow.verifier.algebra.comparisons import orders
+from xflow.verifier.proof.defined import is_partial, tensors, unfolded
 
-
-def hidden_inputs(left: Value, right: Value, alike: bool) -> frozenset[str]:
-    """The inputs of a rule whose NaN or infinities the left side may hide at run time.
-
-    `alike` says that both sides are equal as `read_kernels` reads them.
-    """
-    hidden = _under(_hiding(left))
-    return hidden - _moved(left) & _moved(right) if alike else hidden
-
-
-def bounded_inputs(left: Value, right: Value, alike: bool) -> frozenset[str]:
-    """The inputs that kernels other than those of attention may hide where they are -inf.
-
-    Without those of which both sides make the same, see `hidden_inputs`.
-    """
-    sides = (left, right)
-    kernels = [each for side in sides for each in _hiding(side) if _role(each) != "attention"]
-    bounded = _under(kernels)
-    return bounded - _moved(left) & _moved(right) if alike else bounded
+KERNEL = "kernel"
+STEP = "step"
 
 
 def hides(value: Value) -> bool:
     """Whether a kernel under `value` may hide something."""
-    return any(True for _ in _hiding(value))
+    return any(hidden_positions(node) for node in walk([value]))
 
 
-def read_kernels(value: Value, index: Index) -> Scalar:
-    """`xflow.core.evaluation.read` where a kernel that hides something may give any number.
-
-    All that is known of it is that it gives the same where its operator's specification does.
-    """
-    return read(value, index, _by_any_function)
+def hidden_inputs(side: Value) -> frozenset[str]:
+    """The inputs whose NaN or infinities a side may hide at run time."""
+    return _under(node for node in walk([side]))
 
 
-def _by_any_function(node: Node, made: Scalar) -> Scalar:
-    assert isinstance(node.op, Operator)
-    return call("any", Literal(_number(node.op)), made) if _hidden(node) else made
-
-
-def _number(op: Operator) -> Fraction:
-    """A number for each operator."""
-    return Fraction(int.from_bytes(op.name.encode(), "big"))
-
-
-def _hiding(side: Value) -> Iterator[Node]:
-    for node in walk([side]):
-        if isinstance(node.op, Operator) and _hidden(node):
-            yield node
-
-
-def _hidden(node: Node) -> tuple[int, ...]:
-    assert isinstance(node.op, Operator)
-    return node.op.hides([value.shape for value in node.inputs], node.attributes)
-
-
-def _role(node: Node) -> str:
-    assert isinstance(node.op, Operator)
-    return node.op.role
+def bounded_inputs(sides: Iterable[Value]) -> frozenset[str]:
+    """The inputs that kernels other than those of attention may hide where they are -inf."""
+    return _under(node for node in walk(sides) if node.role != "attention")
 
 
 def _under(nodes: Iterable[Node]) -> frozenset[str]:
-    sources = [node.inputs[position] for node in nodes for position in _hidden(node)]
-    return _leaves(sources)
-
-
-def _leaves(values: Iterable[Value]) -> frozenset[str]:
+    sources = [node.inputs[position] for node in nodes for position in hidden_positions(node)]
     return frozenset(
         node.op.key
-        for node in walk(values)
+        for node in walk(sources)
         if isinstance(node.op, Leaf) and node.types[0].dtype == REAL
     )
 
 
-def _moved(side: Value) -> frozenset[str]:
-    """The inputs whose elements are what all kernels that hide them read, selected or moved."""
-    sources = [node.inputs[k] for node in _hiding(side) for k in _hidden(node)]
-    others = frozenset[str]()
-    for source in sources:
-        index = tuple(symbol(f"_h{axis}") for axis in range(len(source.shape)))
-        others |= _leaves([source]) - _selected(read_operations(source, index))
-    return _leaves(sources) - others
+def read_kernels(value: Value, index: Index, numbers: frozenset[str]) -> Scalar:
+    """`read_unfolded` where a kernel that hides something may give anything for what it reads.
+
+    `numbers` are the inputs whose elements are known to be numbers.
+    """
+    node = value.node
+    if isinstance(node.op, Leaf):
+        return read_leaf(value, index)
+    assert isinstance(node.op, Operator), node.op
+    hidden = hidden_positions(node)
+    if isinstance(node.op, Composite) and not hidden:
+        defined = node.op.define(node.inputs, node.attributes)[value.index]
+        return read_kernels(defined, index, numbers)
+    inputs = [_reader(source, numbers, hidden=k in hidden) for k, source in enumerate(node.inputs)]
+    shapes = [source.shape for source in node.inputs]
+    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return _any(KERNEL, node.op.name, made) if hidden else unfolded(made, value)
 
 
-def _selected(scalar: Scalar) -> frozenset[str]:
-    """The tensors of which `scalar` is an element, depending on sizes and Booleans alone."""
+def _reader(source: Value, numbers: frozenset[str], *, hidden: bool) -> Reader:
+    def reader(index: Index) -> Scalar:
+        element = read_kernels(source, index, numbers)
+        if not hidden or source.type.dtype != REAL or _is_number(element, numbers):
+            return element
+        return _any(STEP, "read", _in_steps(element, numbers))
+
+    return reader
+
+
+def _is_number(scalar: Scalar, numbers: frozenset[str]) -> bool:
+    return not is_partial(scalar) and tensors(scalar) <= numbers
+
+
+def kernel_of(scalar: Scalar) -> Scalar | None:
+    """The specification of what a kernel computes, if `scalar` is that, see `read_kernels`."""
+    return scalar.args[1] if isinstance(scalar, Call) and _is(KERNEL, scalar) else None
+
+
+def is_step(scalar: Scalar) -> bool:
+    """Whether `scalar` is what `read_kernels` has for a step to an element that is hidden."""
+    return isinstance(scalar, Call) and _is(STEP, scalar)
+
+
+def _any(kind: str, name: str, *args: Scalar) -> Scalar:
+    """Any function of `args` in any order, the same for the same `kind` and `name`."""
+    tag = Literal(Fraction(int.from_bytes(f"{kind} {name}".encode(), "big")))
+    if len(args) == 1:
+        return call("any", tag, args[0])
+    # A sum of any function of each is a sum of others, unless the arguments are the same.
+    own = Literal(tag.value + Fraction(1, 2))
+    return call("any", tag, plus(*(call("any", own, arg) for arg in args)))
+
+
+def _is(kind: str, scalar: Call) -> bool:
     match scalar:
-        case Element(name, _):
-            return frozenset({name})
-        case If(_, then, other):
-            return _selected(then) | _selected(other)
-    return frozenset()
+        case Call("any", (Literal(value), _)):
+            number = value.numerator // value.denominator
+            name = number.to_bytes((number.bit_length() + 7) // 8, "big") if number > 0 else b""
+            return name.startswith(f"{kind} ".encode())
+    return False
+
+
+def _in_steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
+    """Any function in the place of each step that computes something that may be no number."""
+
+    def again(part: Scalar) -> Scalar:
+        return _in_steps(part, numbers)
+
+    if _is_number(scalar, numbers):
+        return scalar
+    match scalar:
+        case Plus(args):
+            return _any(STEP, "+", *map(again, args))
+        case Times(args):
+            return _any(STEP, "*", *map(again, args))
+        case SumOver() | MaxOver() | ProductOver():
+            body = _any(STEP, "each", again(scalar.body))
+            return _any(STEP, type(scalar).__name__, SumOver(scalar.variable, scalar.extent, body))
+        case If(conditions, then, other):
+            choice = where(conditions, again(then), again(other))
+            compared = [
+                _any(STEP, f"compared {k}", again(side))
+                for order in orders(conditions)
+                for k, side in enumerate((order.left, order.right))
+            ]
+            return _any(STEP, "If", choice, *compared) if compared else choice
+        case Call(function, args) if kernel_of(scalar) is None and not is_step(scalar):
+            named = [_any(STEP, f"argument {k}", again(arg)) for k, arg in enumerate(args)]
+            return _any(STEP, function, *named) if named else scalar
+    return scalar

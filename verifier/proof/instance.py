@@ -35,7 +35,13 @@ from xflow.verifier.matching.match import Equality
 from xflow.verifier.matching.reals import equal_reals
 from xflow.verifier.matching.witness import witness_conditions
 from xflow.verifier.preconditions import left_conditions
-from xflow.verifier.proof.defined import Domain, compares_undefined, demands, read_unfolded
+from xflow.verifier.proof.defined import (
+    Domain,
+    demands,
+    folded,
+    loses_undefined,
+    read_unfolded,
+)
 from xflow.verifier.proof.exact import read_operations, roundings, same_bits, weakest
 from xflow.verifier.proof.exact_sums import is_exact
 from xflow.verifier.proof.fixed_sizes import fixed_sizes
@@ -92,8 +98,8 @@ class InstanceProof:
         instance, conditions = self.instance, self.conditions
         if any(c.decided is False for c in conditions):
             return Attempt("vacuous: the left side is never defined")
-        if compares_undefined(instance.lhs):
-            return Attempt("the left side compares what is not defined everywhere")
+        if loses_undefined(instance.lhs):
+            return Attempt("the left side compares or hides what is not defined everywhere")
         with self.arithmetic.assuming(conditions):
             if self.arithmetic.contradictory(()):
                 return Attempt("vacuous: the conditions contradict each other")
@@ -242,11 +248,17 @@ class InstanceProof:
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
         least: _Lacks | None = None
         exact: str | None = None
-        alike = self._hides_alike(left, right)
+        numbers = frozenset(f.name for f in self.instance.facts if f.relation != BELOW_INFINITY)
+        alike = self._hides_alike(left, right, numbers)
+        if not alike:
+            # A mask may be -inf all the same where the rest is numbers.
+            rest = self._discontinuous(left, right) & hidden_inputs(left) - numbers
+            if rest and self._hides_alike(left, right, numbers | rest):
+                return tuple(str(Fact(name, FINITE)) for name in sorted(rest)), None, rest
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
                 try:
-                    found = self._lacks(left, right, reading, alike=alike)
+                    found = self._lacks(left, right, reading, numbers, alike=alike)
                 except (TooLargeError, ZeroDivisionError):  # another may get through
                     continue
             if found.exact == BITS:
@@ -258,34 +270,62 @@ class InstanceProof:
             least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
         return tuple(map(str, least.facts)), exact, least.jumps
 
-    def _lacks(self, left: Value, right: Value, reading: _Reading, *, alike: bool) -> _Lacks:
+    def _discontinuous(self, left: Value, right: Value) -> frozenset[str]:
+        """See `jumps`; none where they are not found."""
+        reading = self._plain(left)
+        with self.arithmetic.assuming(reading.conditions), all_comparisons():
+            try:
+                sides = (read_unfolded(side, reading.index) for side in (left, right))
+                return jumps(*(tuple(reads(side, self.equality)) for side in sides))
+            except (TooLargeError, ZeroDivisionError):
+                return frozenset()
+
+    def _lacks(
+        self,
+        left: Value,
+        right: Value,
+        reading: _Reading,
+        numbers: frozenset[str],
+        *,
+        alike: bool,
+    ) -> _Lacks:
         """`_beyond_numbers` by one reading of the index."""
         index, simpler = reading.index, reading.simpler
         operations = [simpler(read_operations(side, index)) for side in (left, right)]
         if same_bits(operations[0], operations[1], self.arithmetic):
             return _Lacks((), BITS, frozenset())
-        whole = [simpler(read_unfolded(side, index)) for side in (left, right)]
+        plain = [simpler(read_unfolded(side, index)) for side in (left, right)]
+        whole = plain
+        if alike:
+            whole = [simpler(read_kernels(side, index, numbers)) for side in (left, right)]
         before, after = (tuple(reads(side, self.equality)) for side in whole)
-        hidden = hidden_inputs(left, right, alike)
-        numbers = {f.name for f in self.instance.facts if f.relation != BELOW_INFINITY}
-        before = tuple(
-            replace(read, lost=True, summand=read.summand and read.name in numbers)
-            if read.name in hidden
-            else read
-            for read in before
-        )
+        bounded = frozenset[str]()
+        if not alike:
+            hidden = hidden_inputs(left)
+            before = tuple(
+                replace(each, lost=True, summand=each.summand and each.names <= numbers)
+                if each.names & hidden
+                else each
+                for each in before
+            )
+            bounded = bounded_inputs((left, right)) - numbers
         facts = lacking(before, after, self.equality, self.instance.facts)
-        exact = None if any(map(roundings, whole)) else NUMBERS
-        bounded = bounded_inputs(left, right, alike) - numbers
+        exact = None if any(map(roundings, plain)) else NUMBERS
         return _Lacks(facts, exact, jumps(before, after) | bounded)
 
-    def _hides_alike(self, left: Value, right: Value) -> bool:
-        """Whether both sides are equal, whatever numbers their kernels make of what they hide."""
+    def _hides_alike(self, left: Value, right: Value, numbers: frozenset[str]) -> bool:
+        """Whether both sides are equal, whatever their kernels make of what is no number.
+
+        The inputs in `numbers` are.
+        """
         if not hides(left) and not hides(right):
             return True
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions):
-                sides = (reading.simpler(read_kernels(v, reading.index)) for v in (left, right))
+                sides = (
+                    reading.simpler(folded(read_kernels(v, reading.index, numbers)))
+                    for v in (left, right)
+                )
                 signed = (with_signs(side, self.equality.comparisons) for side in sides)
                 try:
                     first, second = map(self.equality.normalizer.normal, signed)

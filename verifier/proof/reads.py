@@ -38,10 +38,11 @@ from xflow.core.spec import (
 )
 from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact
 from xflow.verifier.algebra.choices import branches
-from xflow.verifier.algebra.comparisons import decided, orders
-from xflow.verifier.algebra.terms import Guards, Term, make_normal
+from xflow.verifier.algebra.comparisons import decided, orders, with_signs
+from xflow.verifier.algebra.terms import Guards, Normal, Term, make_normal
 from xflow.verifier.matching.match import Equality
-from xflow.verifier.proof.defined import Demand, Domain, folded
+from xflow.verifier.proof.defined import Demand, Domain, folded, tensors
+from xflow.verifier.proof.hidden_inputs import is_step, kernel_of
 
 READ = "number"
 """The name under which a read is a `Demand`: that the element is a number."""
@@ -51,7 +52,11 @@ READ = "number"
 class Read:
     """That a side reads an element of an input wherever `path` holds."""
 
-    element: Element
+    subject: Scalar
+    """An element of an input, or what a kernel computes, see `read_kernels`."""
+    normal: Normal
+    names: frozenset[str]
+    """The input; all inputs that the kernel reads."""
     path: Guards
     lost: bool
     """Whether the side may be a number though the element is none."""
@@ -59,15 +64,14 @@ class Read:
     """Whether the side is continuous where the element goes to -inf."""
 
     @property
-    def name(self) -> str:
-        """The name of the input."""
-        return self.element.tensor
+    def is_kernel(self) -> bool:
+        """Whether it is what a kernel computes."""
+        return not isinstance(self.subject, Element)
 
     @property
     def demand(self) -> Demand:
-        """That the element is a number, as a demand."""
-        unit = make_normal([Term(Fraction(1), powers=((self.element, 1),))])
-        return Demand(READ, unit, self.path)
+        """That it is a number, as a demand."""
+        return Demand(READ, self.normal, self.path)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Re
     match scalar:
         case Element(tensor, _):
             if not tensor.startswith("%"):  # those are real attributes, and the constant 0
-                yield Read(scalar, path, lost, way.summand)
+                unit = make_normal([Term(Fraction(1), powers=((scalar, 1),))])
+                yield Read(scalar, unit, frozenset({tensor}), path, lost, way.summand)
         case Plus(args):
             for arg in args:
                 yield from reads(arg, equality, way)
@@ -120,6 +125,16 @@ def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Re
             for guards, branch in branches(conditions, then, other):
                 if not equality.arithmetic.contradictory((*path, *guards)):
                     yield from reads(branch, equality, way.within(guards))
+        case Call() if is_step(scalar):
+            return  # what a kernel makes of it is read
+        case Call() if (made := kernel_of(scalar)) is not None:
+            names = tensors(scalar)
+            plain = with_signs(folded(scalar), equality.comparisons, path, folded)
+            for guards, case in equality.normalizer.split(plain, path):
+                there = (*path, *guards)
+                normal = equality.normalizer.normal(case, there)
+                yield Read(scalar, normal, names, there, lost, summand=True)
+            yield from reads(made, equality, _Way(path, lost, False, False))
         case Call("exp", (argument,)):
             yield from reads(argument, equality, _Way(path, True, continuous, continuous))
         case Call(function, args):
@@ -140,7 +155,8 @@ def _is_positive(scalar: Scalar) -> bool:
 
 def jumps(left: Iterable[Read], right: Iterable[Read]) -> frozenset[str]:
     """The inputs at which a side is not continuous where an element goes to -inf."""
-    return frozenset(read.name for read in (*left, *right) if not read.summand)
+    found = (read.names for read in (*left, *right) if not read.summand)
+    return frozenset[str]().union(*found)
 
 
 def lacking(
@@ -156,11 +172,15 @@ def lacking(
     discontinuous = jumps(left, right)
     found: dict[str, Fact] = {}
     for read in dict.fromkeys(open_):
-        if read.name in found:
-            continue
-        fact = Fact(read.name, FINITE if read.name in discontinuous else BELOW_INFINITY)
-        if any(one.implies(fact) for one in known):
-            continue
-        if given.unmet([read.demand]) is not None:
-            found[read.name] = fact
+        facts = {
+            name: Fact(name, FINITE if read.is_kernel or name in discontinuous else BELOW_INFINITY)
+            for name in read.names - found.keys()
+        }
+        missing = {
+            name: fact
+            for name, fact in facts.items()
+            if not any(one.implies(fact) for one in known)
+        }
+        if missing and given.unmet([read.demand]) is not None:
+            found |= missing
     return tuple(found[name] for name in sorted(found))

@@ -20,7 +20,7 @@ from xflow.core.value_conditions import SIGNS
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.recheck.claims import unshown_types, wraps_around
-from xflow.verifier.recheck.defined import compares_partial, read_whole
+from xflow.verifier.recheck.defined import loses_partial, read_whole
 from xflow.verifier.recheck.digits import are_all_remainders, covers, without_quotients
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.evaluate import DifferError, compare_at_random
@@ -29,7 +29,7 @@ from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.fixed import fixed_sizes
 from xflow.verifier.recheck.floats import OtherBits, find_difference, rounded
 from xflow.verifier.recheck.forms import Unreplayable, canonical
-from xflow.verifier.recheck.hidden import hidden_inputs
+from xflow.verifier.recheck.hidden import Sides, what_shows
 from xflow.verifier.recheck.integers import Ranges
 from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
 from xflow.verifier.recheck.ranges import granted, out_of_range
@@ -218,7 +218,7 @@ class _Rank:
     facts: Mapping[str, str] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
     _differences: dict[object, OtherBits | None] = field(default_factory=dict)
-    _hidden_inputs: dict[tuple[Value, Value], frozenset[str]] = field(default_factory=dict)
+    _shown: dict[Sides, tuple[Sides, frozenset[str]]] = field(default_factory=dict)
 
     @cached_property
     def _sums(self) -> ExactSums:
@@ -256,8 +256,9 @@ class _Rank:
         least = 0 if self.data is None else min(self.cases, LEAST_CASES)
         self.points += compare_at_random(instance, assumed, self.cases, least)
         self._check_outputs(outputs, assumed, fixed)
-        if compares_partial(instance.lhs):
-            raise Unreplayable(f"{where}, the left side compares what is not defined everywhere")
+        if loses_partial(instance.lhs):
+            words = "the left side compares or hides what is not defined everywhere"
+            raise Unreplayable(f"{where}, {words}")
         self._check_exact(assumed)
         return self.asked, self.points
 
@@ -334,11 +335,13 @@ class _Rank:
             self._differences[key] = find_difference(self.instance, sides, assumed, special, **runs)
         return self._differences[key]
 
-    def _hidden(self, left: Value, right: Value, assumed: tuple[Constraint, ...]) -> frozenset[str]:
+    def _what_shows(
+        self, left: Value, right: Value, assumed: Sequence[Constraint]
+    ) -> tuple[Sides, frozenset[str]]:
         key = left, right
-        if key not in self._hidden_inputs:
-            self._hidden_inputs[key] = hidden_inputs(self.instance, left, right, assumed)
-        return self._hidden_inputs[key]
+        if key not in self._shown:
+            self._shown[key] = what_shows(self.instance, left, right, assumed)
+        return self._shown[key]
 
     def _check_indices(self, questions: Questions) -> None:
         """Whether the right side looks up at places that exist, if the left side does."""
@@ -495,9 +498,9 @@ class _Rank:
         """`_check_elements` at one index; or why it is not shown that those are numbers."""
         questions = Questions([*assumed, *conditions], ranges=self.ranges)
         try:
-            hidden = self._hidden(*sides, tuple(assumed))
+            shown, hidden = self._what_shows(*sides, assumed)
             facts = self.instance.facts
-            found = elements_of(sides, index, questions, facts, in_digits=resolved, hidden=hidden)
+            found = elements_of(shown, index, questions, facts, in_digits=resolved, hidden=hidden)
             reason = found.unshown() or self._without_limit(found)
         except Unreplayable as error:
             return str(error)

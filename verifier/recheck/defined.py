@@ -16,7 +16,7 @@ from fractions import Fraction
 from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint, at_least, equal, in_range
 from xflow.core.evaluation import read
-from xflow.core.node import Leaf, Node, Value
+from xflow.core.node import Leaf, Node, Value, hidden_positions
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import Size, symbol
 from xflow.core.sorts import BOOL, REAL
@@ -96,10 +96,10 @@ def read_whole(value: Value, index: Index) -> Scalar:
     return NOTHING if made == ZERO and value.type.dtype == REAL else made
 
 
-def compares_partial(values: Iterable[Value]) -> bool:
-    """Whether an operator gives Booleans of real numbers that are not defined everywhere.
+def loses_partial(values: Iterable[Value]) -> bool:
+    """Whether an operator compares or hides real numbers that are not defined everywhere.
 
-    It gives one of NaN and of infinities, too. So it does not show that they are numbers.
+    It has a result for NaN and infinities, too. So it does not show that they are numbers.
     """
     seen = set[Node]()
     stack = [value.node for value in values]
@@ -109,16 +109,22 @@ def compares_partial(values: Iterable[Value]) -> bool:
             continue
         seen.add(node)
         assert isinstance(node.op, Operator), node.op
+        if any(_is_undefined(node.inputs[k], sizes=False) for k in hidden_positions(node)):
+            return True
         if isinstance(node.op, Composite):
             stack += [each.node for each in node.op.define(node.inputs, node.attributes)]
             continue
         for source in node.inputs:
-            index = tuple(symbol(f"_i{axis}") for axis in range(len(source.shape)))
             compared = source.type.dtype == REAL and node.types[0].dtype == BOOL
-            if compared and _is_partial(read_whole(source, index)):
+            if compared and _is_undefined(source):
                 return True
             stack.append(source.node)
     return False
+
+
+def _is_undefined(value: Value, *, sizes: bool = True) -> bool:
+    index = tuple(symbol(f"_i{axis}") for axis in range(len(value.shape)))
+    return is_partial(read_whole(value, index), sizes=sizes)
 
 
 def without_nothing(scalar: Scalar) -> Scalar:
@@ -157,7 +163,7 @@ def needs(
 
     `masked` says that it is read by what may make a number of an infinity.
     """
-    if not _is_partial(scalar):
+    if not is_partial(scalar):
         return
     match scalar:
         case Plus(args) | Times(args):
@@ -238,18 +244,40 @@ def _before(conditions: Guards) -> Guards:
     return conditions
 
 
-def _is_partial(scalar: Scalar) -> bool:
+def is_partial(scalar: Scalar, *, sizes: bool = True) -> bool:
+    """Whether it may be undefined; with `sizes`, also for some sizes alone."""
+
+    def inside(part: Scalar) -> bool:
+        return is_partial(part, sizes=sizes)
+
     match scalar:
         case Plus(args) | Times(args):
-            return any(map(_is_partial, args))
+            return any(map(inside, args))
         case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
-            return _is_partial(body)
+            return inside(body)
         case If(conditions, then, other):
             compared = (s for found in orders(conditions) for s in (found.left, found.right))
-            return any(map(_is_partial, (*compared, then, other)))
+            return any(map(inside, (*compared, then, other)))
         case Call(function, args):
-            return function in DOMAINS or any(map(_is_partial, args))
+            own = function in DOMAINS and (sizes or any(map(tensors, args)))
+            return own or any(map(inside, args))
     return False
+
+
+def tensors(scalar: Scalar) -> frozenset[str]:
+    """The inputs of which elements are in `scalar`, also those that are compared."""
+    parts: Sequence[Scalar] = ()
+    match scalar:
+        case Element(tensor, _):
+            return frozenset() if tensor.startswith("%") else frozenset({tensor})
+        case Plus(args) | Times(args) | Call(_, args):
+            parts = args
+        case SumOver(_, _, body) | MaxOver(_, _, body) | ProductOver(_, _, body):
+            parts = (body,)
+        case If(conditions, then, other):
+            compared = [s for found in orders(conditions) for s in (found.left, found.right)]
+            parts = (then, other, *compared)
+    return frozenset[str]().union(*map(tensors, parts))
 
 
 class Definedness:

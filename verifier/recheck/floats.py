@@ -28,7 +28,7 @@ from xflow.core.composite import Composite
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Node, TensorType, Value, apply, leaf
+from xflow.core.node import Leaf, Node, TensorType, Value, apply, hidden_positions, leaf
 from xflow.core.registry import Array, Attribute, Operator, Reader, RealSymbol
 from xflow.core.size import Expr, evaluate, symbol
 from xflow.core.sorts import BOOL, CODE, INT, REAL
@@ -240,7 +240,7 @@ class _Role(Enum):
 def _role(node: Node) -> _Role:
     op = node.op
     assert isinstance(op, Operator)
-    if op.hides([source.shape for source in node.inputs], node.attributes):
+    if hidden_positions(node):
         return _Role.FUNCTION if op.elementwise else _Role.KERNEL
     if not node.inputs or all(map(selects, _specified(node))):
         return _Role.MOVES

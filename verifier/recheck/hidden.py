@@ -1,123 +1,175 @@
-"""Inputs whose NaN or infinities the left side may hide at run time, unlike its specification.
+"""Kernels that may give a number where their specification has none, unlike the other side's.
 
-Some kernels give numbers for such elements, as their operators declare (`hides`). A number on the
-left does not imply then that the input's elements are numbers, unless the same kernels read the
-same elements on the right: with a function of no meaning in the place of what they compute, both
-sides still agree at random sizes and elements, and nothing is computed of the input before.
+Some operators declare (`hides`) that their kernels make numbers of NaN and infinities that they
+read. A left side with such a kernel may be a number, then, whatever the elements behind it are. So
+these show nothing, unless both sides do the same with them. They do if they still agree, at random
+sizes and elements, with functions of no meaning, which are not defined everywhere, in the place of
+what such kernels compute, and of all steps that lead to what these read: whatever a kernel makes of
+a NaN there, the other side has that, too.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from xflow.core.composite import Composite, made
 from xflow.core.constraint import Constraint
-from xflow.core.evaluation import read, read_leaf
-from xflow.core.node import Leaf, Node, Value
+from xflow.core.evaluation import read_leaf
+from xflow.core.graph import walk
+from xflow.core.node import Leaf, TensorType, Value, hidden_positions, leaf, with_inputs
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
-from xflow.core.spec import Element, If, Index, Literal, Scalar, call
+from xflow.core.spec import (
+    ZERO,
+    Call,
+    If,
+    Index,
+    Literal,
+    MaxOver,
+    Plus,
+    ProductOver,
+    Scalar,
+    SumOver,
+    Times,
+    call,
+    plus,
+    times,
+)
+from xflow.core.value_conditions import BELOW_INFINITY
 from xflow.rewriting.instance import Instance
+from xflow.verifier.recheck.comparisons import orders
+from xflow.verifier.recheck.defined import is_partial, tensors
 from xflow.verifier.recheck.evaluate import agree_at_random
-from xflow.verifier.recheck.floats import selects
 from xflow.verifier.recheck.forms import Unreplayable
 
+RESULTS = "results of kernels"
+"""The name of a number that `_without_operands` adds to what such kernels compute."""
+SMALL = Literal(Fraction(1, 2**70))
+"""Too small a factor to count where two numbers are compared."""
+NEARLY_ZERO = Literal(Fraction(1, 2**90))
+Sides = tuple[Value, Value]
 
-def hidden_inputs(
+
+def what_shows(
     instance: Instance, left: Value, right: Value, assumed: Sequence[Constraint]
-) -> frozenset[str]:
-    """The names of these inputs."""
-    hidden = frozenset(name for operand in _hidden(left) for name in _leaves(operand))
-    if not hidden or not _same_kernels(instance, left, right, assumed):
-        return hidden
-    return hidden - _read_as_they_are(left) & _read_as_they_are(right)
+) -> tuple[Sides, frozenset[str]]:
+    """The two sides as their elements are to be read, and the inputs that the left may hide.
+
+    Where both do the same with what they hide, they are read without it, and nothing is hidden.
+    """
+    hidden = _leaves(
+        node.inputs[position] for node in walk([left]) for position in hidden_positions(node)
+    )
+    if hidden and _same_kernels(instance, left, right, assumed):
+        return (_without_operands(left), _without_operands(right)), frozenset()
+    return (left, right), hidden
+
+
+def _without_operands(value: Value) -> Value:
+    """`value` with constants for what its kernels may hide, and a number added to their results."""
+    done: dict[Value, Value] = {}
+    for node in walk([value]):
+        outputs: Iterable[Value] = node.outputs
+        if node.inputs:
+            hidden = hidden_positions(node)
+            sources = tuple(
+                leaf("%operand", source.type) if k in hidden else done[source]
+                for k, source in enumerate(node.inputs)
+            )
+            outputs = with_inputs(node, sources).outputs
+            if hidden:
+                number = leaf(RESULTS, TensorType(REAL, ()))
+                outputs = [made("Add", output, number) for output in outputs]
+        done.update(zip(node.outputs, outputs, strict=True))
+    return done[value]
 
 
 def _same_kernels(
     instance: Instance, left: Value, right: Value, assumed: Sequence[Constraint]
 ) -> bool:
+    numbers = frozenset(f.name for f in instance.facts if f.relation != BELOW_INFINITY)
     index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
     try:
-        scalars = read(left, index, _without_meaning), read(right, index, _without_meaning)
+        scalars = _without_meaning(left, index, numbers), _without_meaning(right, index, numbers)
         return agree_at_random(instance, scalars, left.shape, assumed)
     except Unreplayable:
         return False
 
 
-def _without_meaning(node: Node, made: Scalar) -> Scalar:
-    """An element by a function of no meaning where a kernel may hide something."""
-    assert isinstance(node.op, Operator)
-    if not node.op.hides([source.shape for source in node.inputs], node.attributes):
-        return made
-    return call("any", Literal(Fraction(zlib.crc32(node.op.name.encode()) % 9973)), made)
-
-
-def _hidden(side: Value) -> Iterator[Value]:
-    """The operands of which kernels hide something."""
-    for node in _nodes(side, set()):
-        if isinstance(node.op, Operator):
-            shapes = [source.shape for source in node.inputs]
-            for position in node.op.hides(shapes, node.attributes):
-                yield node.inputs[position]
-
-
-def _read_as_they_are(side: Value) -> frozenset[str]:
-    """The inputs of which kernels that hide something read the very elements, wherever they do."""
-    names, others = set[str](), set[str]()
-    for operand in _hidden(side):
-        index = tuple(symbol(f"_i{axis}") for axis in range(len(operand.shape)))
-        below = _leaves(operand)
-        names |= below
-        others |= below - _selected(_read_moves(operand, index))
-    return frozenset(names - others)
-
-
-def _read_moves(value: Value, index: Index) -> Scalar:
-    """An element where operators only move and select; else one of no input."""
+def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Scalar:
+    """An element where kernels that may hide something compute functions of no meaning."""
     node = value.node
     if isinstance(node.op, Leaf):
         return read_leaf(value, index)
     assert isinstance(node.op, Operator), node.op
-    plain = [_marker(position) for position in range(len(node.inputs))]
+    hidden = hidden_positions(node)
+    if isinstance(node.op, Composite) and not hidden:
+        inner = node.op.define(node.inputs, node.attributes)[value.index]
+        return _without_meaning(inner, index, numbers)
+
+    def reader(position: int, source: Value) -> Reader:
+        def at(i: Index) -> Scalar:
+            element = _without_meaning(source, i, numbers)
+            if position not in hidden or source.type.dtype != REAL or _is_known(element, numbers):
+                return element
+            return _function("element", [_steps(element, numbers)])
+
+        return at
+
+    inputs = [reader(position, source) for position, source in enumerate(node.inputs)]
     shapes = [source.shape for source in node.inputs]
-    made = node.op.at(plain, shapes, node.attributes, value.index, tuple(index))
-    if node.op.hides(shapes, node.attributes) or not selects(made):
-        return Element("%computed", ())
-
-    def reader(source: Value) -> Reader:
-        return lambda i: _read_moves(source, i)
-
-    inputs = [reader(source) for source in node.inputs]
-    return node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    element = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    if not hidden:
+        # A product with 0 has factors all the same.
+        return NEARLY_ZERO if element == ZERO and value.type.dtype == REAL else element
+    # Half of what it may compute is not defined.
+    domain = call("log", _function(f"domain of {node.op.name}", [element]))
+    return plus(_function(node.op.name, [element]), times(SMALL, domain))
 
 
-def _marker(position: int) -> Reader:
-    return lambda index: Element(f"%{position}", tuple(index))
-
-
-def _selected(scalar: Scalar) -> frozenset[str]:
-    """The tensors of which it is an element."""
+def _steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
+    """Functions of no meaning for all steps by which an element is computed."""
+    if _is_known(scalar, numbers):
+        return scalar
     match scalar:
-        case Element(name, _):
-            return frozenset({name})
-        case If(_, then, other):
-            return _selected(then) | _selected(other)
-    return frozenset()
+        case Plus(args) | Times(args):
+            return _function(type(scalar).__name__, [_steps(arg, numbers) for arg in args])
+        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
+            inner = _function("part", [_steps(body, numbers)])
+            return _function(type(scalar).__name__, [SumOver(variable, extent, inner)])
+        case ProductOver(variable, extent, body):
+            inner = _function("factor", [_steps(body, numbers)])
+            return _function("product", [SumOver(variable, extent, inner)])
+        case If(conditions, then, other):
+            if any(orders(conditions)):
+                raise Unreplayable("a kernel reads what a comparison chooses")
+            return If(conditions, _steps(then, numbers), _steps(other, numbers))
+        case Call(name, args) if args:
+            named = [_function(f"{k}", [_steps(arg, numbers)]) for k, arg in enumerate(args)]
+            return _function(name, named)
+    return scalar
 
 
-def _leaves(value: Value) -> frozenset[str]:
+def _is_known(scalar: Scalar, numbers: frozenset[str]) -> bool:
+    """Whether it is a number, since all that it is computed of are."""
+    return not is_partial(scalar) and tensors(scalar) <= numbers
+
+
+def _function(name: str, args: Sequence[Scalar]) -> Scalar:
+    """A function of no meaning of `args`, whatever their order is: not monotone, and bounded."""
+    number = Fraction(zlib.crc32(name.encode()) % 9973, 9973)
+    parts = [times(3 + number, arg) for arg in args]
+    if len(parts) > 1:
+        parts = [call("sin", plus(part, number)) for part in parts]
+    return call("sin", plus(5 * number, *(times(2, part) for part in parts)))
+
+
+def _leaves(values: Iterable[Value]) -> frozenset[str]:
     return frozenset(
         node.op.key
-        for node in _nodes(value, set())
+        for node in walk(list(values))
         if isinstance(node.op, Leaf) and node.types[0].dtype == REAL
     )
-
-
-def _nodes(value: Value, seen: set[Node]) -> Iterator[Node]:
-    if value.node not in seen:
-        seen.add(value.node)
-        yield value.node
-        for source in value.node.inputs:
-            yield from _nodes(source, seen)

@@ -19,7 +19,7 @@ from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZERS, QUANTIZING, d
 from xflow.analysis.ranges import sums
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, walk
-from xflow.core.node import Leaf, Node, Opaque, Value
+from xflow.core.node import Leaf, Node, Opaque, Value, hidden_positions
 from xflow.core.registry import Operator
 from xflow.core.sorts import CODES, FLOATS
 from xflow.core.spec import (
@@ -358,7 +358,7 @@ def _read_ways(node: Node) -> dict[str, Way]:
             found[name] = found.get(name, Way()) | way
     assert isinstance(node.op, Operator)
     names = names_of(node.inputs)
-    for position in node.op.hides([value.shape for value in node.inputs], node.attributes):
+    for position in hidden_positions(node):
         found[names[position]] = found.get(names[position], Way()) | Way(lost=True, hides=True)
     return found
 

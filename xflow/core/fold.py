@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from xflow.core.errors import ShapeError, SizeError
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Node, TensorType, Value
+from xflow.core.node import Leaf, Node, TensorType, Value, hidden_positions
 from xflow.core.pages import release
 from xflow.core.registry import Array, Operator, Shape
 from xflow.core.rounding import limits, loses_numbers
@@ -339,8 +339,7 @@ def _unrounded(
                 for array, source in zip(inputs, node.inputs, strict=True)
             ]
         results[node] = node.op.numpy(inputs, node.attributes)
-        hides = node.op.hides([source.shape for source in node.inputs], node.attributes)
-        if hides and any(map(_has_largest, results[node])):
+        if hidden_positions(node) and any(map(_has_largest, results[node])):
             raise ArithmeticError("what a kernel makes of no number depends on the type")
         if not inputs and (moved or node.types[0].dtype not in FLOATS):
             kind = numpy_dtype(node.types[0].dtype)

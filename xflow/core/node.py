@@ -297,6 +297,13 @@ def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
     return apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)[0].node
 
 
+def hidden_positions(node: Node) -> tuple[int, ...]:
+    """The inputs of `node` that `Operator.hides` names; none of leaves and what is opaque."""
+    if not isinstance(node.op, Operator):
+        return ()
+    return node.op.hides([source.shape for source in node.inputs], node.attributes)
+
+
 def complete_attributes(
     op: Operator, attributes: Attributes, shapes: Sequence[Shape]
 ) -> dict[str, Attribute]:
