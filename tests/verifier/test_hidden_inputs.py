@@ -1,0 +1,95 @@
+"""Kernels that hide NaN or infinities: when two sides make the same of them."""
+
+import pytest
+
+from xflow.rewriting.text import parse_rules
+from xflow.verifier.proof.instance import InstanceProof
+from xflow.verifier.recheck.check import assumptions
+from xflow.verifier.recheck.hidden import what_shows
+
+ATTENTION = "q[B, H, S, D] k[B, H, L, D] v[B, H, L, E] a[S, L]"
+SAME = {
+    "a pool of what is moved": (
+        "x[N, C, L]",
+        "GlobalMaxPool(Transpose(x, perm=[1, 0, 2]))",
+        "Transpose(GlobalMaxPool(x), perm=[1, 0, 2])",
+        "",
+    ),
+    "summands in another order": (
+        "x[n] s[n] t[n]",
+        "PRelu(x, Add(s, t))",
+        "PRelu(x, Add(t, s))",
+        "",
+    ),
+    "columns of a product": (
+        "x[B, S, K] w[K, 2*m] k[B, S, m] v[B, S, m]",
+        "Attention(Slice(MatMul(x, w), starts=[0], ends=[m], axes=[2], steps=[1]), k, v, scale=1,"
+        " q_num_heads=1, kv_num_heads=1)",
+        "Attention(MatMul(x, Slice(w, starts=[0], ends=[m], axes=[1], steps=[1])), k, v, scale=1,"
+        " q_num_heads=1, kv_num_heads=1)",
+        "",
+    ),
+    "numbers computed otherwise": (
+        ATTENTION,
+        "Attention(Mul(q, 2), k, v, a, scale=1)",
+        "Attention(q, k, v, a, scale=2)",
+        "finite(q), finite(k)",
+    ),
+}
+OTHER = {
+    "a step before and not behind the kernel": (
+        "x[N, C, L]",
+        "Relu(GlobalMaxPool(x))",
+        "GlobalMaxPool(Relu(x))",
+        "",
+    ),
+    "what others reach": (
+        "x[N, C, L]",
+        "GlobalMaxPool(x)",
+        "GlobalMaxPool(Add(x, Mul(ReduceSum(x, axes=[2]), 0)))",
+        "",
+    ),
+    "a maximum that is read apart": (
+        "x[N, C, L] y[N, C, L]",
+        "GlobalMaxPool(Max(x, y))",
+        "GlobalMaxPool(Concat(x, y, axis=2))",
+        "",
+    ),
+    "a factor that no number is known to have": (
+        ATTENTION,
+        "Attention(Mul(q, 2), k, v, a, scale=1)",
+        "Attention(q, k, v, a, scale=2)",
+        "finite(k)",
+    ),
+    "a step of the other operand": (
+        "x[n] s[n]",
+        "PRelu(x, Mul(s, s))",
+        "PRelu(x, Abs(Mul(s, s)))",
+        "",
+    ),
+    "another kernel": (
+        "x[N, C, L]",
+        "Add(GlobalMaxPool(x), Mul(GlobalMaxPool(x), 0))",
+        "Add(GlobalMaxPool(x), Mul(GlobalMaxPool(Neg(x)), 0))",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", [*SAME, *OTHER])
+def test_both_checkers_tell_sides_that_make_the_same_of_what_they_hide(case: str) -> None:
+    inputs, left, right, facts = (SAME | OTHER)[case]
+    where = f"  where {facts}\n" if facts else ""
+    param = "  param m\n" if "m]" in inputs else ""
+    (rule,) = parse_rules(f"rule r\n  in {inputs}\n{param}  from {left}\n  to {right}\n{where}")
+    (instance,) = rule.instances()
+    sides = instance.lhs[0], instance.rhs[0]
+    shown, hidden = what_shows(instance, *sides, assumptions(instance))
+    assert (shown != sides) == (case in SAME)
+    assert bool(hidden) == (case in OTHER)
+    proof = InstanceProof(instance)
+    numbers = frozenset(fact.name for fact in instance.facts)
+    with proof.arithmetic, proof.arithmetic.assuming(proof.conditions):
+        alike = proof._hides_alike(*sides, numbers)
+    # The last case differs by what vanishes as a number: that is asked of what is read.
+    assert alike == (case in SAME or case == "another kernel")
