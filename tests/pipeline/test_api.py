@@ -304,6 +304,17 @@ def test_a_search_leaves_time_for_the_runs_of_a_check(
     assert "trial" in result.report.phases
 
 
+@pytest.mark.parametrize(("budget", "measured"), [(24, False), (26, True)])
+def test_short_runs_do_not_measure_the_machine_first(
+    monkeypatch: pytest.MonkeyPatch, budget: float, measured: bool
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(attempts, "stored", lambda *_: None)
+    monkeypatch.setattr(attempts, "calibrated", lambda *found: asked.append(found))
+    xflow.optimize(two_products(), budget=budget)
+    assert bool(asked) == measured
+
+
 def test_a_model_that_loads_slowly_is_not_run_to_know_how_long_that_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,7 +18,6 @@ from xflow.core.errors import ModelError
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Opaque
 from xflow.core.size import TooLargeSize
-from xflow.cost.calibration.calibrate import SECONDS as CALIBRATION_S
 from xflow.cost.calibration.calibrate import calibrated, default_target, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
 from xflow.cost.measure import Measurer, Setting, check_provider
@@ -47,6 +46,8 @@ from xflow.search.policy import POLICY
 from xflow.validation.attribution import prune
 from xflow.validation.reference import LARGE, Runner, runnable
 
+CALIBRATED_S = 25.0
+"""Least budget in seconds with which a machine that is not known is measured before the search."""
 LATEST_KNOWN = 20
 """The opset of regions of models that use none of ONNX's own operators."""
 EXACT_GAIN = 1e-9
@@ -382,7 +383,7 @@ class Finder:
         with run.phase("calibrate"):
             check_provider(run.target, run.worker)  # before a short run ends without a measurement
             place = Platform.of(run.target.provider, run.target.threads, run.worker.runtime_version)
-            if run.clock.budget < CALIBRATION_S or (run.stop is not None and run.stop()):
+            if run.clock.budget < CALIBRATED_S or (run.stop is not None and run.stop()):
                 found = stored(place, store)
             else:
                 run.processes.settle()
