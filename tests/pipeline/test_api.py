@@ -304,15 +304,18 @@ def test_a_search_leaves_time_for_the_runs_of_a_check(
     assert "trial" in result.report.phases
 
 
-@pytest.mark.parametrize(("budget", "measured"), [(24, False), (26, True)])
+@pytest.mark.parametrize(("budget", "asked"), [(24, "stored"), (26, "calibrated")])
 def test_short_runs_do_not_measure_the_machine_first(
-    monkeypatch: pytest.MonkeyPatch, budget: float, measured: bool
+    monkeypatch: pytest.MonkeyPatch, budget: float, asked: str
 ) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(attempts, "stored", lambda *_: None)
-    monkeypatch.setattr(attempts, "calibrated", lambda *found: asked.append(found))
-    xflow.optimize(two_products(), budget=budget)
-    assert bool(asked) == measured
+    for name in ("stored", "calibrated"):
+
+        def ends(*_: object, name: str = name) -> object:
+            raise InterruptedError(name)
+
+        monkeypatch.setattr(attempts, name, ends)
+    with pytest.raises(InterruptedError, match=asked):
+        xflow.optimize(two_products(), budget=budget)
 
 
 def test_a_model_that_loads_slowly_is_not_run_to_know_how_long_that_takes(

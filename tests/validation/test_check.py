@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,9 @@ import pytest
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UsageError
 from xflow.cost.worker import Worker
+from xflow.onnx.files import data_files
 from xflow.onnx.interface import check_interface
+from xflow.validation import reference as reference_module
 from xflow.validation.difference import difference
 from xflow.validation.equivalence import CheckResult, check_equivalent
 from xflow.validation.reference import Reference
@@ -213,6 +216,42 @@ class TestEquivalence:
         assert [each.ok for each in checks] == [True, False, True]
         assert asked.count(before) == 1
         assert asked.count(after) == 2
+
+    def test_large_weights_are_held_once_and_the_files_of_a_reference_are_looked_up_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proto = model("g (float[4, 64] x) => (float[4, 64] y) { y = MatMul(x, w) }")
+        weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+        before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+        for path in (before, after):
+            copy = onnx.ModelProto.FromString(proto.SerializeToString())  # it is changed
+            onnx.save(copy, path, save_as_external_data=True, location=f"{path.stem}.data")
+        looked: list[Path] = []
+        requests: list[dict[str, Any]] = []
+        ask = Worker.ask
+
+        def looking(path: Path) -> list[Path]:
+            looked.append(path)
+            return data_files(path)
+
+        def asking(worker: Worker, request: dict[str, Any], *rest: Any) -> Any:
+            requests.append(request)
+            return ask(worker, request, *rest)
+
+        monkeypatch.setattr(reference_module, "LARGE", 2**10)
+        monkeypatch.setattr(reference_module, "data_files", looking)
+        monkeypatch.setattr(Worker, "ask", asking)
+        reference = Reference(before)
+        with Worker() as worker:
+            for _ in range(2):
+                assert check_equivalent(before, after, worker=worker, reference=reference).ok
+        assert looked.count(before) == 1
+        compared = [request for request in requests if isinstance(request["model"], str)]
+        assert [Path(request["model"]).stem for request in compared] == ["before", "after", "after"]
+        for request in compared:
+            assert request["options"]["entries"]["session.disable_prepacking"] == "1"
+            assert request["mapped"] == [str(Path(request["model"]).with_suffix(".data"))]
 
     def test_bytes_that_are_no_model_are_an_error(self) -> None:
         with pytest.raises(ModelError):

@@ -252,7 +252,7 @@ class Finder:
         if key not in self._runnable:
             with self.run.phase("sizes"):
                 found = runnable(
-                    Runner.of(self.before, self.run.target, self.run.worker, large=False),
+                    Runner.of(self.before, self.run.target, self.run.worker),
                     outline(self.before),
                     shapes,
                     seed=self.run.tolerance.seed,

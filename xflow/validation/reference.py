@@ -109,6 +109,28 @@ class Plan:
     """The model that is compared first, which tells where a difference may be found; or none."""
 
 
+@dataclass(frozen=True)
+class Weights:
+    """The bytes that a model takes with its weights, and the files of weights beside it.
+
+    To know them, a model of many layers is parsed, which takes a tenth of a second: they are looked
+    up once for a file, as long as that does not change.
+    """
+
+    size: int
+    files: tuple[Path, ...] = ()
+
+    @staticmethod
+    def of(model: ModelSource) -> Weights:
+        """Look up those of a model."""
+        if isinstance(model, bytes):
+            return Weights(len(model))
+        size, files = model.stat().st_size, tuple(data_files(model))
+        with contextlib.suppress(OSError):
+            size += sum(file.stat().st_size for file in files)
+        return Weights(size, files)
+
+
 @dataclass
 class Reference:
     """The results of one model at one setting of the shapes of its inputs.
@@ -144,10 +166,15 @@ class Reference:
     _own_unfused: dict[int, Outputs] = field(default_factory=dict)
     _own_served: dict[int, Outputs] = field(default_factory=dict)
 
+    @cached_property
+    def weights(self) -> Weights:
+        """What the model takes, which nobody changes meanwhile."""
+        return Weights.of(self.model)
+
     @property
     def size(self) -> int:
         """The bytes of the model and of its weights."""
-        return weight_bytes(self.model)
+        return self.weights.size
 
     def run(self, given: Shapes | None, deadline: Deadline) -> Failed | None:
         """Make the inputs and run the model on them; or say why it cannot be run.
@@ -183,7 +210,7 @@ class Reference:
         sets = [*self.plan.given]
         extras: list[InputSet] = []
         if base is not None:
-            makers = _Sets(model, self.plan, self.shapes, given or {}, base, source=self.model)
+            makers = _Sets(model, self, given or {}, base)
             sets += makers.ordinary()
             # How long a run takes is not known yet: no more are made than could be needed.
             if self.plan.edge_cases:
@@ -217,7 +244,7 @@ class Reference:
         """Inputs at which values of a small model cross its constants, see `crossings`."""
         found: list[InputSet] = []
         for source in (self.model, self.plan.other):
-            if not source or weight_bytes(source) > CHEAP_BYTES:
+            if not source or self.weights_of(source).size > CHEAP_BYTES:
                 continue
 
             def run(
@@ -237,10 +264,15 @@ class Reference:
                     found += crossings(model, base, reals, run)
         return found
 
+    def weights_of(self, model: ModelSource) -> Weights:
+        """What a model takes, which may be this one."""
+        return self.weights if model is self.model else Weights.of(model)
+
     def runner(self, model: ModelSource) -> Runner:
         """A runner with the target's options; weights of a large model are held once."""
-        large = max(self.size, weight_bytes(model)) > LARGE
-        return Runner.of(model, self.target, self.worker, large=large)
+        weights = self.weights_of(model)
+        runner = Runner.of(model, self.target, self.worker)
+        return runner.holding_once(weights) if max(self.size, weights.size) > LARGE else runner
 
     def exact(self, numbers: Sequence[int], deadline: Deadline) -> Mapping[int, Outputs]:
         """More exact results for some of the sets, as far as there are any.
@@ -410,31 +442,22 @@ class Reference:
 
 
 class _Sets:
-    """The inputs that are made for a model by a plan: at the shapes `chosen`, and at others.
+    """The inputs that are made for a `model` by the plan of a reference: at its shapes, and others.
 
     `given` are the shapes that are not to be changed, `base` the sizes that the others came from.
-    `source` is where the model was read.
     """
 
-    def __init__(
-        self,
-        model: ModelProto,
-        plan: Plan,
-        chosen: Mapping[str, tuple[int, ...]],
-        given: Shapes,
-        base: Sizes,
-        *,
-        source: ModelSource,
-    ) -> None:
+    def __init__(self, model: ModelProto, reference: Reference, given: Shapes, base: Sizes) -> None:
+        chosen, plan = reference.shapes, reference.plan
         self.model = model
         self.plan = plan
-        self.source = source
+        self.source = reference.model
         self.other = model
         if plan.other and plan.edge_cases:
             with contextlib.suppress(ModelError):  # what is wrong with it is told when it is run
                 self.other = _with_elements_at_hand(plan.other)
         self.feeder = Feeder.of(model, chosen)
-        self.small = weight_bytes(source) <= CHEAP_BYTES
+        self.small = reference.size <= CHEAP_BYTES
         compared: dict[int, None] = {}
         if plan.edge_cases and free_dimensions(model, given):
             compared = dict.fromkeys([*compared_sizes(model), *compared_sizes(self.other)])
@@ -509,15 +532,15 @@ class Runner:
     """The files of a large model's weights, whose pages need not stay in memory."""
 
     @staticmethod
-    def of(model: ModelSource, target: Target, worker: Worker, *, large: bool) -> Runner:
+    def of(model: ModelSource, target: Target, worker: Worker) -> Runner:
         """A runner of a model on a target, without the rounding that a faster run may have."""
-        options = target.session_options(precise=True)
-        mapped: tuple[str, ...] = ()
-        if large:
-            options["entries"]["session.disable_prepacking"] = "1"
-            if not isinstance(model, bytes):
-                mapped = tuple(str(file.resolve()) for file in data_files(model))
-        return Runner(worker, options, model, mapped)
+        return Runner(worker, target.session_options(precise=True), model)
+
+    def holding_once(self, weights: Weights) -> Runner:
+        """The same, of which no weight is held twice, as one that is rearranged for speed is."""
+        entries = {**self.options["entries"], "session.disable_prepacking": "1"}
+        mapped = tuple(str(file.resolve()) for file in weights.files)
+        return replace(self, options={**self.options, "entries": entries}, mapped=mapped)
 
     def each(
         self,
@@ -649,7 +672,7 @@ def runs_at(
     model: Path, target: Target, worker: Worker, deadline: Deadline
 ) -> Callable[[Shapes], bool]:
     """Whether a model runs at some sizes of what given shapes leave free."""
-    runner = Runner.of(model, target, worker, large=False)
+    runner = Runner.of(model, target, worker)
     return lambda given: (
         runnable(runner, outline(model), given, seed=0, deadline=deadline) is not None
     )
@@ -675,17 +698,6 @@ def _whole(model: ModelSource) -> ModelProto:
 def _folder(model: ModelSource) -> Path:
     """Where the files of a model's external data lie."""
     return model.parent if isinstance(model, Path) else Path()
-
-
-def weight_bytes(model: ModelSource) -> int:
-    """The bytes of a model and of the files beside it."""
-    if isinstance(model, bytes):
-        return len(model)
-    size = model.stat().st_size
-    if size <= LARGE:  # of larger ones, that is enough
-        with contextlib.suppress(OSError):
-            size += sum(file.stat().st_size for file in data_files(model))
-    return size
 
 
 def _unoptimized(target: Target) -> dict[str, Any]:
