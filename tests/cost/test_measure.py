@@ -1,5 +1,6 @@
 """Inputs, the measuring process and the timing of models against each other."""
 
+import math
 import os
 import platform
 import signal
@@ -15,12 +16,23 @@ import pytest
 
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, ProviderError, UsageError, WorkerError
+from xflow.cost import measure
 from xflow.cost.child import NO_TIME
-from xflow.cost.comparison import Comparison, Timing
-from xflow.cost.measure import Measurer, Setting, Target, check_provider
+from xflow.cost.comparison import CONFIDENCE, Comparison, Timing
+from xflow.cost.measure import (
+    ALONE,
+    EARLY,
+    FEW_ROUNDS,
+    MIN_ROUNDS,
+    Measurer,
+    Setting,
+    Target,
+    check_provider,
+)
 from xflow.cost.profile import profiled
 from xflow.cost.worker import Failed, Lost, Worker, from_wire, to_wire
 from xflow.feeds.inputs import contradicted, default_shapes, load_proto, random_inputs
+from xflow.pipeline.timing_verdict import is_settled
 
 pytestmark = pytest.mark.own_process
 
@@ -445,6 +457,96 @@ class TestComparison:
         found = measurer.compare(b"a", b"b", 1.0, passes=4, deadline=deadline)
         assert isinstance(found, Comparison)
         assert found.passes == 2
+
+
+class TestEarly:
+    """A comparison ends early where each pass by itself shows the same."""
+
+    @pytest.mark.parametrize(
+        ("ratio", "expected"), [(1.2, 2), (0.8, 2), (1.02, 4), (1.0, 12), (0.98, 4)]
+    )
+    def test_what_each_of_two_passes_shows_needs_no_more(
+        self, monkeypatch: pytest.MonkeyPatch, ratio: float, expected: int
+    ) -> None:
+        timed = passes(ratio, 12, noise=0.01 if ratio == 1.0 else 0.001)
+
+        def at_each(_: Measurer, order: tuple[bytes, bytes], *__: object, **___: object) -> object:
+            pair = timed.pop()
+            return [(each,) for each in (pair if order[0] == b"a" else pair[::-1])]
+
+        monkeypatch.setattr(Measurer, "time_at_each", at_each)
+        found = Measurer(Target()).compare(
+            b"a",
+            b"b",
+            1.0,
+            settled=is_settled,
+            undecided=lambda each: each.high - each.low > 0.001,
+            extra_s=10.0,
+        )
+        assert isinstance(found, Comparison)
+        assert found.passes == expected
+
+    def test_a_setting_that_is_settled_is_not_timed_further(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counts: list[int] = []
+        one, half = Timing((1.0,) * 6), Timing((0.5,) * 6)
+
+        def at_each(
+            _: Measurer, order: tuple[bytes, bytes], __: float, at: Sequence[Setting], **___: object
+        ) -> object:
+            counts.append(len(at))
+            times = {b"a": (one, one), b"b": (half, one)}  # as fast at the second one
+            return [times[each][-len(at) :] for each in order]
+
+        monkeypatch.setattr(Measurer, "time_at_each", at_each)
+        found = Measurer(Target()).compare_at_each(
+            b"a", b"b", 1.0, [Setting(), Setting()], settled=is_settled
+        )
+        assert not isinstance(found, Failed)
+        assert [each.passes for each in found] == [2, 4]
+        assert counts == [2, 2, 1, 1]
+
+    def test_one_pass_settles_nothing(self) -> None:
+        (alone,) = [Comparison.over([each]) for each in passes(2.0, 1)]
+        assert not is_settled([alone])
+        assert is_settled([alone, alone])
+
+    def test_passes_that_disagree_settle_nothing(self) -> None:
+        faster, slower = (Comparison.over(passes(ratio, 1)) for ratio in (1.5, 0.5))
+        assert not is_settled([faster, slower])
+        assert not is_settled([faster, faster, Comparison.over(passes(1.02, 1))])
+
+    @pytest.mark.parametrize("rounds", [FEW_ROUNDS, 5, MIN_ROUNDS, 7, 8, 9, 10, 12, 20, 100])
+    def test_that_two_passes_show_what_is_not_so_is_paid_for(self, rounds: int) -> None:
+        ((before, after),) = passes(1.0, 1, rounds=rounds)
+        low = Comparison.over([(before, after)], confidence=ALONE).low
+        ratios = np.divide(before.samples, after.samples)
+        # It is above the true median only if no more of the runs are below that than below it.
+        below = int((ratios < low).sum())
+        chance = sum(math.comb(rounds, count) for count in range(below + 1)) / 2**rounds
+        assert chance**2 < EARLY
+
+    def test_the_look_that_is_early_is_paid_for(self) -> None:
+        timed = passes(1.0, 4)
+        usual, paid = (
+            Comparison.over(timed, looks=2, confidence=each)
+            for each in (CONFIDENCE, CONFIDENCE + EARLY)
+        )
+        assert paid.low <= usual.low < usual.high <= paid.high
+        assert paid != usual
+
+    @pytest.mark.parametrize(("long_s", "rounds"), [(60.0, 6), (0.0, 4)])
+    def test_few_rounds_of_long_runs_suffice(
+        self, measurer: Measurer, monkeypatch: pytest.MonkeyPatch, long_s: float, rounds: int
+    ) -> None:
+        monkeypatch.setattr(measure, "LONG_S", long_s)
+        for timed in measurer.time_together([SMALL] * 2, 0.0, few_rounds=4):
+            assert isinstance(timed, Timing)
+            assert len(timed.samples) == rounds
+        (timed,) = measurer.time_together([SMALL], 0.0)
+        assert isinstance(timed, Timing)
+        assert len(timed.samples) == MIN_ROUNDS
 
 
 class TestSettings:

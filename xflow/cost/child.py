@@ -473,6 +473,9 @@ def time_on(
 ) -> tuple[dict[int, list[float]], dict[int, str]]:
     """Time models by number, each on one set of inputs, round by round; which failed, and why.
 
+    There are as many rounds as fit into `seconds`, and `min_rounds` in any case; where these take
+    longer than `long_s`, as many as fit into that, and `few_rounds` in any case.
+
     Rounds come in pairs, a random order and then its reverse: two models run A B B A, so that
     neither gains from a drift of the clock or from the other's caches.
     """
@@ -500,7 +503,9 @@ def time_on(
     gc.disable()
     while runs:
         now = time.perf_counter()
-        enough = rounds >= request["min_rounds"] and now - start >= request["seconds"]
+        spent = now - start
+        least = request["few_rounds" if spent >= request["long_s"] else "min_rounds"]
+        enough = rounds >= least and spent >= request["seconds"]
         if enough or now + longest > deadline:
             break
         if rounds % 2:

@@ -84,19 +84,24 @@ class Comparison:
 
     @classmethod
     def over(
-        cls, passes: Sequence[tuple[Timing, Timing]], seed: int = 0, *, looks: int = 1
+        cls,
+        passes: Sequence[tuple[Timing, Timing]],
+        seed: int = 0,
+        *,
+        looks: int = 1,
+        confidence: float = CONFIDENCE,
     ) -> Self:
         """Compare by at least one pass, each a timing of `before` and one of `after`.
 
         If the result is examined several times and more passes are made until it is decided, the
-        interval is wider, so that all `looks` together err in at most 5 % of cases (Bonferroni).
+        interval is wider, so that all `looks` together have that confidence (Bonferroni).
         """
         before, after = (
             Timing(tuple(sample for timings in passes for sample in timings[which].samples))
             for which in (0, 1)
         )
         ratios = [np.divide(first.samples, second.samples) for first, second in passes]
-        low, high = _interval(ratios, seed, 1 - (1 - CONFIDENCE) / looks)
+        low, high = _interval(ratios, seed, 1 - (1 - confidence) / looks)
         ratio = float(np.median(np.concatenate(ratios)))
         return cls(ratio, low, high, before, after, len(passes))
 

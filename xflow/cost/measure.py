@@ -25,7 +25,7 @@ import onnx
 from xflow.core.deadline import NEVER, Deadline
 from xflow.core.errors import ModelError, ProviderError, UsageError
 from xflow.cost.child import NO_TIME
-from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.comparison import CONFIDENCE, Comparison, Timing
 from xflow.cost.machine import LISTENING_S, Crowd
 from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
 from xflow.feeds.inputs import random_inputs
@@ -35,10 +35,23 @@ from xflow.onnx.outline import outline
 T = TypeVar("T")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 MIN_ROUNDS = 6
+FEW_ROUNDS, LONG_S = 4, 2.0
+"""Rounds of a pass that suffice, where those take as many seconds. Sessions differ by more than
+runs of one session do, so that the time is better spent on one more pass."""
 LIMIT_S = 120.0
 """Seconds for what has no deadline."""
 PASSES = 4
 """Of a comparison of two models: each loads them anew."""
+EARLY_PASSES = 2
+"""Passes after which what each of them shows by itself may settle a comparison."""
+EARLY = 0.005
+"""The part of the probability to err that this takes, out of that of the interval."""
+ALONE = 0.99
+"""Confidence of the interval of one pass by itself. Its lower end is the least of `FEW_ROUNDS`, so
+that it lies above the true ratio of two sessions with a probability of at most 1/16; with more
+rounds, of less. Two passes have no session and no run in common: both of them err in less than
+`EARLY` of cases, even where each of them happens to have sessions that differ by the whole margin
+that a single pass needs."""
 
 CROWDED = "other processes came in the way, and there was no time left to time them once more"
 """Why two models were not compared."""
@@ -206,16 +219,18 @@ class Measurer:
         settings: Sequence[Setting],
         *,
         min_rounds: int = MIN_ROUNDS,
+        few_rounds: int | None = None,
         seed: int = 0,
         deadline: Deadline | None = None,
     ) -> list[tuple[Timing, ...] | Failed]:
         """Time all models interleaved at each setting, for about `seconds` and `min_rounds` rounds.
 
-        Each model is loaded once, as where it is served at all of them, and has a timing for each.
-        All timings have one sample per round, so `samples[k]` of two models belong together. With
-        one thread they are of processor time, which others on the machine cannot make longer.
-        The deadline is for everything, loading included; models for which no time remains are
-        `Failed`, and those with which the process was lost are `Lost`.
+        Of long runs, `few_rounds` are enough that take `LONG_S`. Each model is loaded once, as
+        where it is served at all of them, and has a timing for each. All timings have one sample
+        per round, so `samples[k]` of two models belong together. With one thread they are of
+        processor time, which others on the machine cannot make longer. The deadline is for
+        everything, loading included; models for which no time remains are `Failed`, and those with
+        which the process was lost are `Lost`.
         """
         if not models:
             return []
@@ -245,6 +260,8 @@ class Measurer:
                 "processor_time": self.target.takes_processor_time,
                 "seconds": seconds,
                 "min_rounds": min_rounds,
+                "few_rounds": min_rounds if few_rounds is None else few_rounds,
+                "long_s": LONG_S,
                 "seed": seed,
                 "limit_s": 0.95 * left,
             }
@@ -317,24 +334,28 @@ class Measurer:
         *,
         deadline: Deadline,
         passes: int = PASSES,
+        settled: Callable[[Sequence[Comparison]], bool] | None = None,
         undecided: Callable[[Comparison], bool] | None = None,
         extra_s: float = 0.0,
-        min_rounds: int = MIN_ROUNDS,
         seed: int = 0,
     ) -> tuple[Comparison, ...] | Failed:
         """Compare two models with the threads of the target.
 
         Two sessions of one and the same model may differ by some percent for as long as they live,
         so there are several passes, each with new sessions that are loaded in the other order. One
-        that would end behind the deadline is left out. Where what they tell is `undecided`, there
-        are up to twice as many again, for which there are `extra_s` besides.
+        that would end behind the deadline is left out. A setting is not timed further where it is
+        `settled` by what each of the first `EARLY_PASSES` shows by itself. Where what all of them
+        tell is `undecided`, there are up to twice as many again, for which there are `extra_s`
+        besides. All these looks together err in at most 5 % of cases.
         """
         looks = 1 if undecided is None else 2
+        early = settled if passes > EARLY_PASSES else None
+        confidence = CONFIDENCE if early is None else CONFIDENCE + EARLY
         found: list[list[tuple[Timing, Timing]]] = [[] for _ in settings]
         totals: dict[int, Comparison] = {}
         open_ones = list(range(len(settings)))
-        for count in (passes, 3 * passes)[:looks]:
-            took = 0.0
+        took = 0.0
+        for count in (*([] if early is None else [EARLY_PASSES]), *(passes, 3 * passes)[:looks]):
             for number in range(len(found[open_ones[0]]), count):
                 if number and deadline.sooner(took).passed:
                     break
@@ -345,7 +366,7 @@ class Measurer:
                     number,
                     seconds / passes,
                     [settings[which] for which in open_ones],
-                    min_rounds=min_rounds,
+                    few_rounds=FEW_ROUNDS,
                     seed=seed,
                     deadline=deadline,
                 )
@@ -356,12 +377,20 @@ class Measurer:
                 for which, pair in zip(open_ones, pairs, strict=True):
                     found[which].append(pair)
                 took = time.monotonic() - start
-            compared = {w: Comparison.over(found[w], seed, looks=looks) for w in open_ones}
+            compared = {
+                w: Comparison.over(found[w], seed, looks=looks, confidence=confidence)
+                for w in open_ones
+            }
             totals |= compared
-            open_ones = [w for w, each in compared.items() if undecided and undecided(each)]
-            if not open_ones:
+            if early is not None and count == EARLY_PASSES:
+                left = [w for w in open_ones if not early(_alone(found[w], seed))]
+                took *= len(left) / len(open_ones)  # about
+            else:
+                left = [w for w, each in compared.items() if undecided and undecided(each)]
+                deadline, took = deadline.extended(extra_s), 0.0
+            if not left:
                 break
-            deadline = deadline.extended(extra_s)
+            open_ones = left
         return tuple(totals[which] for which in range(len(settings)))
 
     def _pass(
@@ -399,6 +428,11 @@ class Measurer:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _alone(pairs: Sequence[tuple[Timing, Timing]], seed: int) -> list[Comparison]:
+    """What each of some passes shows by itself."""
+    return [Comparison.over([pair], seed, confidence=ALONE) for pair in pairs]
 
 
 def check_provider(target: Target, worker: Worker) -> None:

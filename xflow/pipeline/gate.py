@@ -22,6 +22,7 @@ from xflow.pipeline.attempts import SearchedModel
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told
 from xflow.pipeline.timing_verdict import (
     is_promising,
+    is_settled,
     is_undecided,
     margin,
     no_gain,
@@ -286,7 +287,11 @@ class Gate:
         # What is not counted but timed has to be shown to be faster.
         undecided = is_promising if len(self.settings) == 1 else is_undecided
         further = further_seconds(self.run.clock.deadline.left, deadline.left)
-        how = {} if self.costs else {"undecided": undecided, "extra_s": further}
+        how = (
+            {}
+            if self.costs
+            else {"settled": is_settled, "undecided": undecided, "extra_s": further}
+        )
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):

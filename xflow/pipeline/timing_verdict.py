@@ -81,6 +81,18 @@ def margin(comparison: Comparison) -> float:
     return max(least, SESSIONS_MARGIN / comparison.passes)
 
 
+def is_settled(alone: Sequence[Comparison]) -> bool:
+    """Whether each of several passes shows by itself that a model is faster, or that it is slower.
+
+    By the margin of a model that is loaded once, so that what sessions differ by does not explain
+    one of them, and still less all of them.
+    """
+    return len(alone) > 1 and (
+        all(each.low > 1 + margin(each) for each in alone)
+        or all(each.high < 1 - margin(each) for each in alone)
+    )
+
+
 def _slack(comparison: Comparison) -> float:
     """How much slower it may seem to be where something else is to be gained."""
     return MARGIN if comparison.passes > 1 else SESSIONS_MARGIN
