@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +26,14 @@ from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
 from xflow.cost.worker import OUT_OF_TIME, Failed, Lost
 from xflow.onnx.importer import import_model
-from xflow.pipeline import api, attempts, gate
+from xflow.pipeline import api, attempts, context
 from xflow.report.sentences import profile_lines
 from xflow.rewriting.replacement import Replacement, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.search.driver import SearchResult
 from xflow.validation.equivalence import check_equivalent
-from xflow.validation.reference import Reference
+from xflow.validation.reference import Reference, edge_case_seconds
 
 WRONG = parse_rules(
     """
@@ -318,6 +318,34 @@ def test_short_runs_do_not_measure_the_machine_first(
         xflow.optimize(two_products(), budget=budget)
 
 
+def test_a_search_leaves_time_for_edge_cases_at_each_setting() -> None:
+    check_s = 1000.0
+    one = attempts.checked([1.0], check_s)
+    assert one == attempts.RUNS / 2 + 2 * edge_case_seconds(check_s)
+    assert attempts.checked([1.0, 1.0, 0.0], check_s) == 2 * one
+    assert attempts.checked([1e-3], check_s) == pytest.approx(
+        1e-3 * (attempts.RUNS / 2 + 2 * attempts.EDGE_CASES)
+    )
+    assert attempts.checked([10.0], 1.0) == attempts.RUNS * 10.0
+
+
+def test_the_runs_of_all_settings_are_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[N, 8] x) => (float[N, 8] y)'
+        " { a = Tanh(x) y = Tanh(a) }"
+    )
+    told: list[Sequence[float]] = []
+
+    def planned(runs_s: Sequence[float], _: float) -> float:
+        told.append(runs_s)
+        return 0.0
+
+    monkeypatch.setattr(attempts, "checked", planned)
+    xflow.optimize(model, budget=5, input_shapes=[{"x": (4, 8)}, {"x": (100_000, 8)}])
+    ((small, large),) = told
+    assert 0 < small < large
+
+
 def test_a_model_that_loads_slowly_is_not_run_to_know_how_long_that_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -370,7 +398,7 @@ def test_the_final_timing_has_time_to_load_what_is_large(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(measure.Measurer, "compare_at_each", timed)
     monkeypatch.setattr(attempts, "CostsAtSettings", lambda *a, **k: Unmeasured())
-    monkeypatch.setattr(gate, "CHECKED_PER_S", 1.0)  # bytes
+    monkeypatch.setattr(context, "CHECKED_PER_S", 1.0)  # bytes
     result = xflow.optimize(two_products(), budget=2, threads=1, rules=RULES, check=1)
     assert given[0] > result.report.before.weight_bytes
 

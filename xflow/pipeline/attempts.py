@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from xflow.onnx.inlining import has_calls, inlined, worthwhile
 from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.outline import outline
 from xflow.onnx.types import interface
-from xflow.pipeline.context import AFTERWARDS_S, Run, Told
+from xflow.pipeline.context import AFTERWARDS_S, Run, Told, check_seconds
 from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, with_calls
 from xflow.rewriting.domains import on_provider, within
 from xflow.rewriting.replacement import Replacements
@@ -44,7 +44,7 @@ from xflow.search.context import Context
 from xflow.search.driver import OVER, SLOW, SearchResult, search
 from xflow.search.policy import POLICY
 from xflow.validation.attribution import prune
-from xflow.validation.reference import LARGE, Runner, runnable
+from xflow.validation.reference import LARGE, Runner, edge_case_seconds, runnable
 
 CALIBRATED_S = 25.0
 """Least budget in seconds with which a machine that is not known is measured before the search."""
@@ -68,7 +68,9 @@ the timing."""
 HANDLED_PER_S = 7e7, 1.6e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 RUNS = 20
-"""How many runs of a model the check of a rewritten one takes, about."""
+"""How many runs of a model the check of a rewritten one takes at one setting, about."""
+EDGE_CASES = 40
+"""How many edge cases there are, about, as far as there is time for them."""
 TRIED = 2**26
 """Bytes of weights up to which a model is run to know how long that takes: to load it takes as long
 as what would be known better."""
@@ -138,7 +140,7 @@ class Finder:
     inside: Inside
     before: Path
     _runnable: dict[str, Shapes | None] = field(default_factory=dict)
-    _run_s: dict[str, float] = field(default_factory=dict)
+    _run_s: dict[str, Sequence[float]] = field(default_factory=dict)
 
     def found(self, rules: Sequence[Rule]) -> SearchedModel | Unsearched:
         """What the search finds, with as many calls inlined as it takes.
@@ -295,7 +297,8 @@ class Finder:
                 weights = Externalized.weight_bytes(imported.model)
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
                 start = time.monotonic()
-                later += RUNS * self.run_seconds(settings, imported, model) + REPORTED_S
+                each_s = self.run_seconds(settings, imported, model)
+                later += checked(each_s, check_seconds(run.clock.budget, weights)) + REPORTED_S
                 spent += time.monotonic() - start
                 seconds = search_seconds(seconds, spent + later)
             deadline = Deadline.after(seconds, run.stop)
@@ -339,23 +342,25 @@ class Finder:
         messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         return replacements, Told(tuple(messages), tuple(warnings))
 
-    def run_seconds(self, settings: Settings, imported: Imported, model: TargetModel) -> float:
-        """Seconds that a run of the model takes; 0 where that is not known.
+    def run_seconds(
+        self, settings: Settings, imported: Imported, model: TargetModel
+    ) -> Sequence[float]:
+        """Seconds that a run of the model takes at each setting; 0 where that is not known.
 
         It is tried, unless that costs more than it tells: models that load slowly are estimated if
         nothing in them may be heavy that is opaque, and large ones are not loaded once more in any
         case. Of one that is not through in time, two runs are taken to last at least as long.
         """
         run = self.run
+        unknown = [0.0] * len(settings.full)
         if run.inner:
-            return 0.0
+            return unknown
         weights = Externalized.weight_bytes(self.source)
         if weights > TRIED and run.target.provider == "cpu" and not may_be_heavy(imported):
-            return Estimator(model, imported.sizes(settings.full[0]))(imported.graph)
+            return [Estimator(model, imported.sizes(s))(imported.graph) for s in settings.full]
         if weights > LARGE:
-            return 0.0
-        setting = Setting(settings.full[0], run.inputs_at(settings.full[0]))
-        key = repr(sorted(settings.full[0].items()))
+            return unknown
+        key = repr([sorted(shapes.items()) for shapes in settings.full])
         if key not in self._run_s:
             most = max(TRIAL_S, TRIAL * run.clock.budget)
             deadline = Deadline.after(most)
@@ -364,13 +369,15 @@ class Finder:
                 (timed,) = Measurer(run.target, run.worker).time_at_each(
                     [self.before],
                     0.0,
-                    [setting],
+                    [Setting(shapes, run.inputs_at(shapes)) for shapes in settings.full],
                     min_rounds=1,
                     seed=run.tolerance.seed,
                     deadline=deadline,
                 )
-            unknown = most / 2 if deadline.passed else 0.0
-            self._run_s[key] = unknown if isinstance(timed, Failed) else timed[0].median
+            if isinstance(timed, Failed):
+                self._run_s[key] = [most / 2] * len(unknown) if deadline.passed else unknown
+            else:
+                self._run_s[key] = [each.median for each in timed]
         return self._run_s[key]
 
     def known_target(self, store: Store) -> tuple[TargetModel, Sequence[str]]:
@@ -466,6 +473,15 @@ def afterwards(weight_bytes: float, load_s: float) -> float:
     """
     slow, fast = (weight_bytes / rate for rate in HANDLED_PER_S)
     return min(slow, max(fast, LOADINGS * load_s))
+
+
+def checked(runs_s: Iterable[float], check_s: float) -> float:
+    """Seconds for the runs of a check that may take so many, where a run takes these at a setting.
+
+    The edge cases of both models come on top of ordinary inputs, of which there are few.
+    """
+    edge_s = edge_case_seconds(check_s)
+    return sum(max(RUNS * s, RUNS / 2 * s + 2 * min(edge_s, EDGE_CASES * s)) for s in runs_s)
 
 
 def search_seconds(seconds: float, otherwise: float) -> float:

@@ -25,10 +25,22 @@ from xflow.validation.validate import Tolerance
 
 AFTERWARDS_S = 40.0
 """Seconds beyond the budget that the timing of whole models may take."""
+CHECKED_PER_S = 6e7
+"""Bytes of weights that are written, and read several times over, in a second, about."""
 EXTENDING = frozenset({"sizes", "calibrate"})
 """The phases that measure the machine before a search: all that follows ends later by as much."""
 BESIDE = EXTENDING | {"timing", "attribution", "profile"}
 """The phases that the budget is not for: these, and those that time whole models."""
+
+
+def check_seconds(budget: float, weight_bytes: float) -> float:
+    """Seconds that a check may take: half of what is for it, and what it takes to read weights."""
+    return max(AFTERWARDS_S, budget) / 2 + loading_seconds(weight_bytes)
+
+
+def loading_seconds(weight_bytes: float) -> float:
+    """Seconds that it may take to write weights, and to read those of two models."""
+    return weight_bytes / CHECKED_PER_S
 
 
 @dataclass(frozen=True)

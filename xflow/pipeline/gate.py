@@ -19,7 +19,7 @@ from xflow.cost.worker import Failed, Lost
 from xflow.feeds.inputs import Shapes
 from xflow.onnx.external_data import Externalized
 from xflow.pipeline.attempts import SearchedModel
-from xflow.pipeline.context import AFTERWARDS_S, Run, Told
+from xflow.pipeline.context import AFTERWARDS_S, Run, Told, check_seconds, loading_seconds
 from xflow.pipeline.timing_verdict import (
     is_promising,
     is_settled,
@@ -45,8 +45,6 @@ BEYOND_S = 12.0
 """Seconds by which it may exceed the time for all in that case."""
 CONTEST_PASSES = 2
 """Of the timing that tells what a group of rewrites gains."""
-CHECKED_PER_S = 6e7
-"""Bytes of weights that are written, and read several times over, in a second, about."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +250,7 @@ class Gate:
             self.run.target,
             self.run.tolerance,
             self.given,
-            Deadline.after(max(AFTERWARDS_S, self.run.clock.budget) / 2 + self.loading()),
+            Deadline.after(check_seconds(self.run.clock.budget, self.weight_bytes())),
             target_opset=self.run.target_opset,
             prepared=self.prepared,
             growth=self.run.size_threshold,
@@ -269,9 +267,9 @@ class Gate:
         folder, worker, target = self.run.save_repro, self.run.worker, self.run.target
         return Repro(folder, self.imported, sizes, worker, target)
 
-    def loading(self) -> float:
-        """Seconds that it may take to write the weights, and to read those of both models."""
-        return Externalized.weight_bytes(self.imported.model) / CHECKED_PER_S
+    def weight_bytes(self) -> float:
+        """The bytes of the weights that are written and read."""
+        return Externalized.weight_bytes(self.imported.model)
 
     def writing(self) -> float:
         """Seconds that loading a model again takes, and writing it: at most what the check took."""
@@ -282,7 +280,8 @@ class Gate:
         low, high = TIMING_S
         left = self.run.clock.deadline.sooner(self.writing()).left
         seconds = min(high, max(low, min(left / 2, self.run.clock.budget / 6)))
-        deadline = Deadline.after(max(left, AFTERWARDS_S / 2 + self.loading()))
+        least = AFTERWARDS_S / 2 + loading_seconds(self.weight_bytes())
+        deadline = Deadline.after(max(left, least))
         start = time.monotonic()
         # What is not counted but timed has to be shown to be faster.
         undecided = is_promising if len(self.settings) == 1 else is_undecided

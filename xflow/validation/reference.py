@@ -184,7 +184,7 @@ class Reference:
         """
         model = _with_elements_at_hand(self.model)
         self.may_be_random = _may_be_random(model)
-        self.extra_s = min(EXTRA_S, EXTRA * deadline.left)
+        self.extra_s = edge_case_seconds(deadline.left)
         real = self.plan.given
         base: Sizes | None = DEFAULT
         try:
@@ -641,6 +641,11 @@ def _plain(reason: str) -> str:
         return reason
     name = f" {found['name']!r}" if found["name"] else ""
     return f"{found['op']}{name} fails: {found['why']}"
+
+
+def edge_case_seconds(left: float) -> float:
+    """Seconds of a check that has so many left which the edge cases may take of each model."""
+    return min(EXTRA_S, EXTRA * left)
 
 
 def runnable(
