@@ -507,6 +507,21 @@ class TestEarly:
         assert [each.passes for each in found] == [2, 4]
         assert counts == [2, 2, 1, 1]
 
+    def test_passes_that_are_hopeless_are_not_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Measurer, "time_at_each", lambda *_, **__: [(Timing((1.0, 1.0)),)] * 2)
+        asked: list[tuple[int, float]] = []
+
+        def hopeless(found: Comparison, more: float) -> bool:
+            asked.append((found.passes, more))
+            return found.passes == 6
+
+        found = Measurer(Target()).compare(
+            b"a", b"b", 1.0, undecided=lambda _: True, hopeless=hopeless, extra_s=10.0
+        )
+        assert isinstance(found, Comparison)
+        assert found.passes == 6
+        assert asked == [(4, 3.0), (5, 12 / 5), (6, 2.0)]
+
     def test_one_pass_settles_nothing(self) -> None:
         (alone,) = [Comparison.over([each]) for each in passes(2.0, 1)]
         assert not is_settled([alone])

@@ -4,7 +4,13 @@ import pytest
 
 from xflow.cost.comparison import Comparison, Timing
 from xflow.pipeline.gate import BEYOND_S, EXTRA_S, further_seconds
-from xflow.pipeline.timing_verdict import is_promising, is_undecided, timing_objection
+from xflow.pipeline.timing_verdict import (
+    is_hopeless,
+    is_hopeless_somewhere,
+    is_promising,
+    is_undecided,
+    timing_objection,
+)
 
 SECONDS = Timing((1.0,) * 4)
 
@@ -60,3 +66,32 @@ def test_what_a_further_look_may_decide_is_undecided() -> None:
     assert is_promising(compared(1.02, 0.02))
     assert is_undecided(compared(1.02, 0.02))
     assert not any(map(is_undecided, (FASTER, ALIKE, SLOWER, compared(0.9, 0.2))))
+
+
+@pytest.mark.parametrize(("ratio", "spread"), [(1.006, 0.03), (1.02, 0.04), (1.0, 0.01)])
+def test_a_further_look_is_left_out_that_is_likely_to_show_nothing(
+    ratio: float, spread: float
+) -> None:
+    assert is_hopeless(compared(ratio, spread), 3)
+    assert not is_hopeless(compared(ratio + spread, spread), 3)
+    assert not is_hopeless(compared(1.03, 0.04), 3)
+    assert is_hopeless(compared(1.03, 0.04), 1.1), "hardly any pass is left"
+
+
+def test_at_one_of_several_settings_it_is_enough_to_be_as_fast() -> None:
+    as_fast = compared(1.0, 0.012)
+    assert is_undecided(as_fast)
+    assert is_hopeless(as_fast, 3)
+    assert not is_hopeless_somewhere(as_fast, 3)
+    assert is_hopeless_somewhere(compared(1.0, 0.03), 3)
+
+
+@pytest.mark.parametrize("more", [1.0, 1.5, 3.0])
+def test_what_is_given_up_is_never_what_is_given_out(more: float) -> None:
+    for ratio in (0.97, 0.99, 1.0, 1.01, 1.03, 1.1):
+        for spread in (0.001, 0.01, 0.05):
+            found = compared(ratio, spread)
+            if is_hopeless(found, more):
+                assert timing_objection([found], counted=False)
+            if is_hopeless_somewhere(found, more):
+                assert timing_objection([FASTER, found], counted=False)

@@ -336,6 +336,7 @@ class Measurer:
         passes: int = PASSES,
         settled: Callable[[Sequence[Comparison]], bool] | None = None,
         undecided: Callable[[Comparison], bool] | None = None,
+        hopeless: Callable[[Comparison, float], bool] | None = None,
         extra_s: float = 0.0,
         seed: int = 0,
     ) -> tuple[Comparison, ...] | Failed:
@@ -346,7 +347,9 @@ class Measurer:
         that would end behind the deadline is left out. A setting is not timed further where it is
         `settled` by what each of the first `EARLY_PASSES` shows by itself. Where what all of them
         tell is `undecided`, there are up to twice as many again, for which there are `extra_s`
-        besides. All these looks together err in at most 5 % of cases.
+        besides; unless it is `hopeless` that so many times as many passes show anything, which is
+        asked after each of them: to give up makes no error. All these looks together err in at
+        most 5 % of cases.
         """
         looks = 1 if undecided is None else 2
         early = settled if passes > EARLY_PASSES else None
@@ -354,6 +357,14 @@ class Measurer:
         found: list[list[tuple[Timing, Timing]]] = [[] for _ in settings]
         totals: dict[int, Comparison] = {}
         open_ones = list(range(len(settings)))
+
+        def total(which: int) -> Comparison:
+            return Comparison.over(found[which], seed, looks=looks, confidence=confidence)
+
+        def may_show(which: int) -> bool:
+            more = 3 * passes / len(found[which])
+            return hopeless is None or not hopeless(total(which), more)
+
         took = 0.0
         for count in (*([] if early is None else [EARLY_PASSES]), *(passes, 3 * passes)[:looks]):
             for number in range(len(found[open_ones[0]]), count):
@@ -377,16 +388,17 @@ class Measurer:
                 for which, pair in zip(open_ones, pairs, strict=True):
                     found[which].append(pair)
                 took = time.monotonic() - start
-            compared = {
-                w: Comparison.over(found[w], seed, looks=looks, confidence=confidence)
-                for w in open_ones
-            }
-            totals |= compared
+                if number >= passes and not any(map(may_show, open_ones)):
+                    break
             if early is not None and count == EARLY_PASSES:
                 left = [w for w in open_ones if not early(_alone(found[w], seed))]
+                totals |= {w: total(w) for w in open_ones if w not in left}
                 took *= len(left) / len(open_ones)  # about
             else:
-                left = [w for w, each in compared.items() if undecided and undecided(each)]
+                totals |= {w: total(w) for w in open_ones}
+                left = [w for w in open_ones if undecided and undecided(totals[w])]
+                if count == passes:
+                    left = list(filter(may_show, left))
                 deadline, took = deadline.extended(extra_s), 0.0
             if not left:
                 break

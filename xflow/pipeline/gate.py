@@ -21,6 +21,8 @@ from xflow.onnx.external_data import Externalized
 from xflow.pipeline.attempts import SearchedModel
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told, check_seconds, loading_seconds
 from xflow.pipeline.timing_verdict import (
+    is_hopeless,
+    is_hopeless_somewhere,
     is_promising,
     is_settled,
     is_undecided,
@@ -283,14 +285,16 @@ class Gate:
         least = AFTERWARDS_S / 2 + loading_seconds(self.weight_bytes())
         deadline = Deadline.after(max(left, least))
         start = time.monotonic()
-        # What is not counted but timed has to be shown to be faster.
-        undecided = is_promising if len(self.settings) == 1 else is_undecided
+        several = len(self.settings) > 1
         further = further_seconds(self.run.clock.deadline.left, deadline.left)
-        how = (
-            {}
-            if self.costs
-            else {"settled": is_settled, "undecided": undecided, "extra_s": further}
-        )
+        how: dict[str, Any] = {
+            "settled": is_settled,
+            "undecided": is_undecided if several else is_promising,
+            "hopeless": is_hopeless_somewhere if several else is_hopeless,
+            "extra_s": further,
+        }
+        if self.costs:  # only what is not counted has to be shown to be faster
+            how = {}
         timed = self.compare(self.before, after, self.settings, seconds, deadline, **how)
         took = time.monotonic() - start
         if not isinstance(timed, Failed):

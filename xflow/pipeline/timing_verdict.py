@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from xflow.core.wording import counted
@@ -79,6 +80,25 @@ def margin(comparison: Comparison) -> float:
     """How much faster the lower end of the interval has to be."""
     least = MARGIN if comparison.threads is None else FEWER_MARGIN
     return max(least, SESSIONS_MARGIN / comparison.passes)
+
+
+def is_hopeless(comparison: Comparison, more: float) -> bool:
+    """Whether so many times as many passes are not likely to show that a model is faster.
+
+    The interval becomes narrower by the square root of that, around what is seen now. Where even
+    such a one would reach below 1, the model is not given out as faster, however much it may be.
+    """
+    return _least_expected(comparison, more) < 1
+
+
+def is_hopeless_somewhere(comparison: Comparison, more: float) -> bool:
+    """The same at one of several settings, at which it is enough that a model is as fast."""
+    return _least_expected(comparison, more) < 1 - LOSS
+
+
+def _least_expected(comparison: Comparison, more: float) -> float:
+    """The lower end of the interval that is to be expected of so many times as many passes."""
+    return comparison.ratio - (comparison.ratio - comparison.low) / math.sqrt(more)
 
 
 def is_settled(alone: Sequence[Comparison]) -> bool:
