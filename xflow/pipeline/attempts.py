@@ -82,6 +82,8 @@ LEFT = 3 / 4
 """The part of the budget that may go into this and into what comes before the search."""
 TRIAL, TRIAL_S = 0.1, 5.0
 """The part of the budget, and the least seconds, in which sizes are tried at which a model runs."""
+TRIAL_MATTERS = 0.05
+"""The part of the budget from which on it matters whether the check takes as long as was tried."""
 ESTIMATED, ESTIMATED_S = 1 / 2, 15.0
 """The part of the time, and the least seconds, for the search by the estimate."""
 AS_GOOD = 0.95
@@ -364,21 +366,31 @@ class Finder:
         if key not in self._run_s:
             most = max(TRIAL_S, TRIAL * run.clock.budget)
             deadline = Deadline.after(most)
-            run.processes.settle()
+            check_s = check_seconds(run.clock.budget, weights)
             with run.phase("trial"):
-                (timed,) = Measurer(run.target, run.worker).time_at_each(
-                    [self.before],
-                    0.0,
-                    [Setting(shapes, run.inputs_at(shapes)) for shapes in settings.full],
-                    min_rounds=1,
-                    seed=run.tolerance.seed,
-                    deadline=deadline,
-                )
-            if isinstance(timed, Failed):
-                self._run_s[key] = [most / 2] * len(unknown) if deadline.passed else unknown
-            else:
-                self._run_s[key] = [each.median for each in timed]
+                found = self.tried(settings, deadline)
+                least = TRIAL_MATTERS * run.clock.budget
+                if (found is None or checked(found, check_s) > least) and not deadline.passed:
+                    # It may have taken so long beside the processes of the search, which begin.
+                    run.processes.settle(deadline)
+                    found = self.tried(settings, deadline) or found
+            if found is None:
+                found = [most / 2] * len(unknown) if deadline.passed else unknown
+            self._run_s[key] = found
         return self._run_s[key]
+
+    def tried(self, settings: Settings, deadline: Deadline) -> Sequence[float] | None:
+        """Seconds that a run takes at each setting by a trial; None where it fails."""
+        run = self.run
+        (timed,) = Measurer(run.target, run.worker).time_at_each(
+            [self.before],
+            0.0,
+            [Setting(shapes, run.inputs_at(shapes)) for shapes in settings.full],
+            min_rounds=1,
+            seed=run.tolerance.seed,
+            deadline=deadline,
+        )
+        return None if isinstance(timed, Failed) else [each.median for each in timed]
 
     def known_target(self, store: Store) -> tuple[TargetModel, Sequence[str]]:
         """The model of this machine, and warnings; short runs do not measure it first.
