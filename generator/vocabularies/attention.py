@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
+from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, applied, numbers
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 6, 4, 7
@@ -113,31 +113,77 @@ def _shared(sort: str, result: str, width: int) -> tuple[Production, ...]:
     )
 
 
-GROUPED = Vocabulary(
-    "grouped queries",
+def _grouped(
+    name: str, attention: str, reals: Mapping[Fraction, str], **given: Attribute
+) -> Vocabulary:
+    """Heads of keys and values, each for several heads of queries: repeated, or as they are."""
+    attributes = choices(**{key: [value] for key, value in given.items()})
+    return Vocabulary(
+        name,
+        (
+            Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
+            *HEADS_FIRST[1:],
+            MASKS[0],
+            MASKS[3],
+            MASKS[4],
+            Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
+        ),
+        (
+            *_shared(KEY, "keys", DEPTH),
+            *_shared(VALUE, "values", WIDTH),
+            *(
+                Production(attention, (QUERY, *rest), OUT, attributes)
+                for mask in ((), (MASK,))
+                for rest in ((KEY, VALUE, *mask), ("keys", "values", *mask))
+            ),
+        ),
+        (0,) * 8,
+        roots=frozenset({OUT}),
+        exact=False,
+        reals=reals,
+        chain=True,
+        by_example=True,
+    )
+
+
+GROUPED = _grouped("grouped queries", "Attention", {SYMBOL: "s"}, scale=SYMBOL)
+
+CAPS = {SYMBOL: "s", OTHER_SYMBOL: "c"}
+CAPPED = Vocabulary(
+    "attention with a softcap",
+    (*HEADS_FIRST, MASKS[0], MASKS[3], MASKS[4], MASKS[6], *LINES[2:4]),
     (
-        Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
-        *HEADS_FIRST[1:],
-        MASKS[0],
-        MASKS[3],
-        MASKS[4],
-        Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
-    ),
-    (
-        *_shared(KEY, "keys", DEPTH),
-        *_shared(VALUE, "values", WIDTH),
+        numbers("scale", SYMBOL),
+        numbers("cap", OTHER_SYMBOL),
+        Production("Transpose", (KEY,), "columns", FLIP),
+        applied("Mul", QUERY, "scale", "scaled query"),
+        applied("MatMul", QUERY, "columns", "scores"),
+        applied("Div", "scores", "cap", "quotients"),
+        Production("Tanh", ("quotients",), "bounded"),
+        applied("Mul", "bounded", "cap", "capped scores"),
+        *_weighted("capped scores"),
+        Production("Expand", ("line",), "lines", choices(shape=[(1, 1, QUERIES, KEYS)])),
         *(
-            Production("Attention", (QUERY, *rest), OUT, choices(scale=[SYMBOL]))
-            for mask in ((), (MASK,))
-            for rest in ((KEY, VALUE, *mask), ("keys", "values", *mask))
+            Production(
+                "CappedAttention",
+                (query, KEY, VALUE, *mask),
+                OUT,
+                choices(scale=scales, softcap=[OTHER_SYMBOL]),
+            )
+            for query, scales in ((QUERY, [Fraction(1), SYMBOL]), ("scaled query", [Fraction(1)]))
+            for mask in ((), (MASK,), ("lines",))
         ),
     ),
-    (0,) * 8,
+    (3,) * 10,
+    free=frozenset({"scale", "cap"}),
     roots=frozenset({OUT}),
     exact=False,
-    reals={SYMBOL: "s"},
+    reals=CAPS,
     chain=True,
-    by_example=True,
+)
+"""Scores that are bounded before the mask is added, as in Gemma 2."""
+GROUPED_CAPPED = _grouped(
+    "grouped queries with a softcap", "CappedAttention", CAPS, scale=SYMBOL, softcap=OTHER_SYMBOL
 )
 
 
@@ -440,6 +486,8 @@ ATTENTION = Family(
     (
         SPELLED_OUT,
         GROUPED,
+        CAPPED,
+        GROUPED_CAPPED,
         ONE_HEAD,
         SCALED_ONE_HEAD,
         _merged("merged heads", 1),

@@ -64,6 +64,94 @@ ROTATED = (
     _rotated("rotary embedding of a table that batches share", shared=True),
 )
 
+PAIRS = 6
+"""Batches of rotations of neighbours: another number than the two of a pair."""
+
+
+def _interleaved(name: str, *, shared: bool) -> Vocabulary:
+    """The same for pairs of neighbours, of which each angle comes twice in a row."""
+    batches = (" of batches",) if shared else ()
+    kinds = ("", " columns", " pairs", " twice", " of heads", *batches)
+    tables = {angle: f"{angle} of batches" if shared else angle for angle in ANGLES}
+    batch, dims = (1, "1 S D") if shared else (PAIRS, "B S D")
+    whole = (PAIRS, HEADS, LENGTH, 2 * HALF)
+    return Vocabulary(
+        name,
+        (
+            Input("x", X, "B H S E", whole),
+            *(Input(angle[0], angle, dims, (batch, LENGTH, HALF)) for angle in ANGLES),
+        ),
+        (
+            *(
+                Production(
+                    "Slice",
+                    (X,),
+                    result,
+                    choices(starts=[(start,)], ends=[(2 * HALF,)], axes=[(3,)], steps=[(2,)]),
+                )
+                for start, result in enumerate(("even", "odd"))
+            ),
+            Production("Neg", ("odd",), "negated"),
+            *(
+                Production("Unsqueeze", (sort,), f"column of {sort}", choices(axes=[(4,)]))
+                for sort in ("negated", "even")
+            ),
+            Production(
+                "Concat", ("column of negated", "column of even"), "columns", choices(axis=[4])
+            ),
+            Production("Reshape", ("columns",), "turned", choices(shape=[whole])),
+            *(
+                production
+                for angle in ANGLES
+                for production in (
+                    Production("Unsqueeze", (angle,), f"{angle} columns", choices(axes=[(3,)])),
+                    Production(
+                        "Expand",
+                        (f"{angle} columns",),
+                        f"{angle} pairs",
+                        choices(shape=[(1, 1, 1, 2)]),
+                    ),
+                    Production(
+                        "Reshape",
+                        (f"{angle} pairs",),
+                        f"{angle} twice",
+                        choices(shape=[(batch, LENGTH, 2 * HALF)]),
+                    ),
+                    Production(
+                        "Unsqueeze", (f"{angle} twice",), f"{angle} of heads", choices(axes=[(1,)])
+                    ),
+                    *(
+                        (
+                            Production(
+                                "Expand",
+                                (angle,),
+                                f"{angle} of batches",
+                                choices(shape=[(PAIRS, LENGTH, HALF)]),
+                            ),
+                        )
+                        if shared
+                        else ()
+                    ),
+                )
+            ),
+            applied("Mul", X, "cos of heads", "kept"),
+            applied("Mul", "turned", "sin of heads", "moved"),
+            applied("Add", "kept", "moved", OUT),
+            Production("InterleavedRotaryEmbedding", (X, *tables.values()), OUT),
+        ),
+        (8,) * 11,
+        free=frozenset(f"{angle}{kind}" for angle in ANGLES for kind in kinds),
+        roots=frozenset({OUT}),
+        chain=True,
+        by_example=True,
+    )
+
+
+INTERLEAVED = (
+    _interleaved("rotary embedding of neighbours", shared=False),
+    _interleaved("rotary embedding of neighbours, of a table that batches share", shared=True),
+)
+
 IN_ROWS = Vocabulary(
     "rotary embedding of rows",
     (
@@ -92,6 +180,6 @@ IN_ROWS = Vocabulary(
 
 ROTARY = Family(
     "rotary",
-    (*ROTATED, IN_ROWS),
+    (*ROTATED, *INTERLEAVED, IN_ROWS),
     about="rotary position embeddings in one operator and step by step",
 )

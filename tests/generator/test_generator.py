@@ -27,6 +27,7 @@ from xflow.generator.minimize import Descent, Reducer, order
 from xflow.generator.run import generate
 from xflow.generator.vocabularies import (
     activations,
+    attention,
     batched_heads,
     convolutions,
     elementwise,
@@ -364,6 +365,24 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "Split(x, axis=3, split=[D, D])[0], axis=3), "
             "Unsqueeze(Concat(s, s, axis=2), axes=[1])))",
             "RotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
+        ),
+        (
+            rotary.INTERLEAVED[1],
+            "x[B, H, S, 2*D] c[1, S, D] s[1, S, D]",
+            "Add(Mul(x, Unsqueeze(Reshape(Expand(Unsqueeze(c, axes=[3]), shape=[1, 1, 1, 2]), "
+            "shape=[1, S, 2*D]), axes=[1])), Mul(Reshape(Concat(Unsqueeze(Neg(Slice(x, starts=[1], "
+            "ends=[2*D], axes=[3], steps=[2])), axes=[4]), Unsqueeze(Slice(x, starts=[0], "
+            "ends=[2*D], axes=[3], steps=[2]), axes=[4]), axis=4), shape=[B, H, S, 2*D]), "
+            "Unsqueeze(Reshape(Expand(Unsqueeze(s, axes=[3]), shape=[1, 1, 1, 2]), "
+            "shape=[1, S, 2*D]), axes=[1])))",
+            "InterleavedRotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
+        ),
+        (
+            attention.CAPPED,
+            "q[B, H, S, D] k[B, H, L, D] a[B, 1, S, L] v[B, H, L, E]",
+            "MatMul(Softmax(Add(Mul(Tanh(Div(MatMul(q, Transpose(k, perm=[0, 1, 3, 2])), "
+            "Scalar(value=c))), Scalar(value=c)), a)), v)",
+            "CappedAttention(q, k, v, a, scale=1, softcap=c)",
         ),
         (
             batched_heads.ONE_HEAD,

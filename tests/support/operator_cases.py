@@ -49,7 +49,7 @@ POSITIVE = {
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
 BROADCASTING = {op.name for op in operators() if op.elementwise} | {
-    *("MatMul", "Gemm", "Expand", "Attention", "FusedMatMul")
+    *("MatMul", "Gemm", "Expand", "Attention", "CappedAttention", "FusedMatMul")
 }
 """Operators that treat an extent that is literally 1 differently from a symbol."""
 

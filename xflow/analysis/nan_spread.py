@@ -37,10 +37,11 @@ from xflow.core.spec import (
 
 KEEPING = frozenset(
     (
-        *("Add", "Attention", "Concat", "Conv", "Div", "Erf", "Expand", "Gather", "Gelu"),
-        *("Identity", "LayerNormalization", "MatMul", "Mul", "Neg", "RMSNormalization"),
-        *("Reciprocal", "ReduceMean", "ReduceSum", "Reshape", "Scalar", "Slice", "Softmax"),
-        *("Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile", "Transpose", "Unsqueeze"),
+        *("Add", "Attention", "CappedAttention", "Concat", "Conv", "Div", "Erf", "Expand"),
+        *("Gather", "Gelu", "Identity", "LayerNormalization", "MatMul", "Mul", "Neg"),
+        *("RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape", "Scalar"),
+        *("Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile"),
+        *("Transpose", "Unsqueeze"),
     )
 )
 """Operators of which a result is NaN where any element is that it reads."""

@@ -165,7 +165,9 @@ class TargetModel:
          "Concat", "MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"}
     )  # fmt: skip
     """Other operators that it computes on codes."""
-    products: Mapping[str, str] = field(default_factory=lambda: {"Einsum": "MatMul"})
+    products: Mapping[str, str] = field(
+        default_factory=lambda: {"Einsum": "MatMul", "CappedAttention": "Attention"}
+    )
     """Operators that the runtime computes by another one's kernel, with data moved around it."""
     bandwidth: float = 45e9
     """Bytes per second and thread, of tensors that the processor's own caches hold."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import cycle
 
 import numpy as np
 
@@ -41,8 +43,9 @@ class Attention(Composite):
     [S, L], those before them [B, H], where each may be 1 or be left out.
 
     ONNX also has masks that are broadcast along S or L or shorter than L, which ONNX Runtime's
-    kernel refuses; masks of Booleans, causal masks, a softcap, and keys and values of the past.
-    These are not declared. The kernel takes neither a scale that is not positive nor empty inputs.
+    kernel refuses; masks of Booleans, causal masks, and keys and values of the past. These are not
+    declared; its softcap is `CappedAttention`. The kernel takes neither a scale that is not
+    positive nor empty inputs.
     """
 
     name = op_type = "Attention"
@@ -145,7 +148,7 @@ class Attention(Composite):
         if q.shape[1] != k.shape[1]:
             k, v = (_shared(value, q.shape[1]) for value in (k, v))
         scores = made("MatMul", q, made("Transpose", k, perm=(0, 1, 3, 2)))
-        scores = scaled(real(attributes, "scale"), scores)
+        scores = self._bounded(scaled(real(attributes, "scale"), scores), attributes)
         if len(inputs) > 3:
             scores = made("Add", scores, inputs[3])
         y = made("MatMul", made("Softmax", scores, axis=3), v)
@@ -154,6 +157,10 @@ class Attention(Composite):
         batch, heads, length, part = y.shape
         y = made("Transpose", y, perm=(0, 2, 1, 3))
         return (made("Reshape", y, shape=(batch, length, heads * part)),)
+
+    def _bounded(self, scores: Value, attributes: Attributes) -> Value:
+        """Scaled scores as the mask is added to them."""
+        return scores
 
     def _heads_first(self, value: Value, shape: Shape) -> Value:
         if len(value.shape) == HEADS_FIRST:
@@ -181,6 +188,7 @@ class Attention(Composite):
         groups, times = k.shape[1], heads // max(1, k.shape[1])
         grouped = q.reshape(batch, groups, times, *q.shape[2:])
         scores = np.matmul(grouped, k[:, :, None].swapaxes(3, 4)) * number(attributes["scale"], q)
+        scores = self._bounded_arrays(scores, attributes)
         scores = sum(masks, start=scores.reshape(batch, heads, length, k.shape[2]))
         largest = scores.max(axis=3, keepdims=True, initial=-np.inf)
         powers = np.exp(scores - largest)
@@ -191,6 +199,9 @@ class Attention(Composite):
         if not joined:
             return [y]
         return [y.swapaxes(1, 2).reshape(batch, length, heads * v.shape[3])]
+
+    def _bounded_arrays(self, scores: Array, attributes: Attributes) -> Array:
+        return scores
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -228,6 +239,46 @@ class Attention(Composite):
         written = self.canonical(attributes, shapes)
         plain = {key: value for key, value in written.items() if value != 0}
         return super().to_onnx(plain, shapes, opset)
+
+
+@register
+class CappedAttention(Attention):
+    """``softmax(c * tanh(scale * q @ transpose(k) / c) + mask) @ v``, where c is `softcap`.
+
+    Shapes, heads and masks are those of `Attention`. The cap comes before the mask, as ONNX has
+    specified since onnx/onnx#7867, and ONNX Runtime computes since the version that this package
+    needs: behind it, -inf in a mask would become -c. ONNX has no softcap that is not positive.
+    """
+
+    name = "CappedAttention"
+    attributes = declare(
+        scale=AttributeSpec(Kind.REAL),
+        softcap=AttributeSpec(Kind.REAL),
+        q_num_heads=AttributeSpec(Kind.INT, 0),
+        kv_num_heads=AttributeSpec(Kind.INT, 0),
+    )
+    examples = tuple(
+        replace(example, attributes={**example.attributes, "softcap": softcap})
+        for example, softcap in zip(
+            Attention.examples, cycle((Fraction(1), Fraction(3), Fraction(1, 2)))
+        )
+    )
+
+    def _bounded(self, scores: Value, attributes: Attributes) -> Value:
+        softcap = real(attributes, "softcap")
+        return made("Mul", made("Tanh", made("Div", scores, softcap)), softcap)
+
+    def _bounded_arrays(self, scores: Array, attributes: Attributes) -> Array:
+        softcap = number(attributes["softcap"], scores)
+        return np.asarray(np.tanh(scores / softcap) * softcap)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        softcap = attributes["softcap"]
+        if not isinstance(softcap, Fraction) or softcap <= 0:
+            return None
+        return super().to_onnx(attributes, shapes, opset)
 
 
 def _shared(value: Value, heads: Size) -> Value:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,11 +39,12 @@ class RotaryEmbedding(Composite):
     are [B, S, D / 2]. D is even. After Su et al., RoFormer (2021), with halves in the place of
     neighbours, as most models have it.
 
-    ONNX also has interleaved pairs, rotations of a part of a head, and positions that select
-    from tables. These are not declared.
+    ONNX also has rotations of a part of a head, and positions that select from tables. These are
+    not declared; its interleaved pairs are `InterleavedRotaryEmbedding`.
     """
 
     name = op_type = "RotaryEmbedding"
+    role = "rotation"
     since = 23
     arity = (3, 3)
     attributes = declare(num_heads=AttributeSpec(Kind.INT, 0))
@@ -87,45 +90,60 @@ class RotaryEmbedding(Composite):
         if len(x.shape) == HEADS_LAST:
             x = made("Reshape", x, shape=(batch, length, heads, part))
             x = made("Transpose", x, perm=(0, 2, 1, 3))
-        half = angles[0].shape[2]
-        first = made("Slice", x, starts=(0,), ends=(half,), axes=(3,), steps=(1,))
-        second = made("Slice", x, starts=(half,), ends=(2 * half,), axes=(3,), steps=(1,))
+        first, second = self._apart(x, angles[0].shape[2])
         cos, sin = (made("Unsqueeze", angle, axes=(1,)) for angle in angles)
-        y = made(
-            "Concat",
+        y = self._together(
             made("Sub", made("Mul", first, cos), made("Mul", second, sin)),
             made("Add", made("Mul", second, cos), made("Mul", first, sin)),
-            axis=3,
         )
         if len(inputs[0].shape) == HEADS_FIRST:
             return (y,)
         y = made("Transpose", y, perm=(0, 2, 1, 3))
         return (made("Reshape", y, shape=(batch, length, heads * part)),)
 
+    def _apart(self, x: Value, half: Size) -> tuple[Value, Value]:
+        """The first and the second elements of all pairs of x [B, H, S, 2 * half]."""
+        first = made("Slice", x, starts=(0,), ends=(half,), axes=(3,), steps=(1,))
+        second = made("Slice", x, starts=(half,), ends=(2 * half,), axes=(3,), steps=(1,))
+        return first, second
+
+    def _together(self, first: Value, second: Value) -> Value:
+        """The tensor of which these are apart."""
+        return made("Concat", first, second, axis=3)
+
+    pairs_axis: ClassVar[int] = -2
+    """The axis along which a head's elements, as a matrix of pairs, have the two of each pair."""
+
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         x, cos, sin = arrays
         if x.ndim == HEADS_LAST:
             heads = attributes["num_heads"]
             assert isinstance(heads, int)
-            pairs = x.reshape(*x.shape[:2], heads, 2, x.shape[2] // heads // 2)
+            whole = x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
             cos, sin = cos[:, :, None], sin[:, :, None]
         else:
-            pairs = x.reshape(*x.shape[:3], 2, x.shape[3] // 2)
-            cos, sin = cos[:, None], sin[:, None]
-        first, second = pairs[..., 0, :], pairs[..., 1, :]
+            whole, cos, sin = x, cos[:, None], sin[:, None]
+        matrix = [whole.shape[3] // 2] * 2
+        matrix[self.pairs_axis] = 2
+        pairs = np.moveaxis(whole.reshape(*whole.shape[:3], *matrix), self.pairs_axis, 0)
+        first, second = pairs
         turned = [first * cos - second * sin, second * cos + first * sin]
-        return [np.stack(turned, axis=-2).reshape(x.shape)]
+        return [np.stack(turned, axis=self.pairs_axis).reshape(x.shape)]
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
     ) -> Size:
         return 3 * product(outputs[0])
 
+    interleaved: ClassVar[int] = 0
+    """ONNX's attribute of that name."""
+
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
-        plain = {
-            key: call.attributes.get(key, 0) for key in ("interleaved", "rotary_embedding_dim")
-        }
-        if any(plain.values()) or any(shape is not None for shape in call.shapes[3:]):
+        if call.attributes.get("interleaved", 0) != self.interleaved:
+            return None
+        if call.attributes.get("rotary_embedding_dim", 0):
+            return None
+        if any(shape is not None for shape in call.shapes[3:]):
             return None
         return super().from_onnx(call)
 
@@ -133,4 +151,27 @@ class RotaryEmbedding(Composite):
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int
     ) -> OnnxCall | None:
         heads = self.canonical(attributes, shapes)["num_heads"]
-        return super().to_onnx({} if heads == 0 else {"num_heads": heads}, shapes, opset)
+        call = super().to_onnx({} if heads == 0 else {"num_heads": heads}, shapes, opset)
+        if call is None or not self.interleaved:
+            return call
+        return replace(call, attributes={**call.attributes, "interleaved": self.interleaved})
+
+
+@register
+class InterleavedRotaryEmbedding(RotaryEmbedding):
+    """`RotaryEmbedding` of neighbours: elements 2i and 2i + 1 of a head are turned by angle i."""
+
+    name = "InterleavedRotaryEmbedding"
+    interleaved = 1
+    pairs_axis = -1
+
+    def _apart(self, x: Value, half: Size) -> tuple[Value, Value]:
+        first = made("Slice", x, starts=(0,), ends=(2 * half,), axes=(3,), steps=(2,))
+        second = made("Slice", x, starts=(1,), ends=(2 * half,), axes=(3,), steps=(2,))
+        return first, second
+
+    def _together(self, first: Value, second: Value) -> Value:
+        columns = (made("Unsqueeze", part, axes=(4,)) for part in (first, second))
+        batch, heads, length, half = first.shape
+        shape = (batch, heads, length, 2 * half)
+        return made("Reshape", made("Concat", *columns, axis=4), shape=shape)
