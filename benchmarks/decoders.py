@@ -210,7 +210,7 @@ def row(found: Mapping[str, Any], prompts: int) -> str:
     cells = [str(found["model"])]
     for stage in STAGES:
         cells += [told(found[stage]), best_peer(found, stage)]
-    kinds = ("attention", "normalization", "activation")
+    kinds = ("attention", "rotation", "normalization", "activation")
     blocks = [found["blocks"].get(kind, (0, 0, 0)) for kind in kinds]
     cells.append(", ".join(f"{before} > {after} of {total}" for before, after, total in blocks))
     cells += [f"{found['differ']} of {prompts}", f"{found['error']:.1g}"]
@@ -236,7 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(provider="cpu")
     options = parser.parse_args(arguments)
     timed = [title for stage in STAGES for title in (stage, "best peer")]
-    heads = (*timed, "attention, normalization, activation", "prompts that differ", "caches")
+    blocks = "attention, rotation, normalization, activation"
+    heads = (*timed, blocks, "prompts that differ", "caches")
     print(f"| model | {' | '.join(heads)} |")
     print(f"|---|{'---|' * len(heads)}", flush=True)
     results = []

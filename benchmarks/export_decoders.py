@@ -24,6 +24,8 @@ VOCABULARY = 4096
 LAYERS = 4
 BATCH, NEW, PAST, ENCODED = 2, 3, 5, 7
 """Sizes of the examples, which differ so that the exporter tells them apart."""
+WINDOW = 256
+"""Tokens that a layer with a sliding window sees: fewer than the benchmark has."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,52 @@ DECODERS = {
         "Starcoder2", **SIZES, hidden_size=768, intermediate_size=3072, num_attention_heads=6,
         num_key_value_heads=2,
     ),
+    # Mistral-7B, of an eighth of its width
+    "mistral": of(
+        "Mistral", **SIZES, hidden_size=512, intermediate_size=1792, num_attention_heads=8,
+        num_key_value_heads=2, head_dim=64, sliding_window=WINDOW,
+    ),
+    # Gemma 2 2B, of an eighth of its width: scores with a softcap, a window in every other layer
+    "gemma2": of(
+        "Gemma2", **SIZES, hidden_size=288, intermediate_size=1152, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=64, query_pre_attn_scalar=64, sliding_window=WINDOW,
+    ),
+    # Gemma 3 1B, of a quarter of its width: angles of two bases
+    "gemma3": Decoder("Gemma3TextConfig", "Gemma3ForCausalLM", {
+        **SIZES, "hidden_size": 288, "intermediate_size": 1728, "num_attention_heads": 4,
+        "num_key_value_heads": 1, "head_dim": 128, "query_pre_attn_scalar": 128,
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention"] * (LAYERS - 1) + ["full_attention"],
+    }),
+    # Phi-3 mini, of a sixth of its width
+    "phi3": of(
+        "Phi3", **SIZES, hidden_size=512, intermediate_size=1365, num_attention_heads=8,
+        pad_token_id=0,
+    ),
+    # Pythia-160M, of two thirds of its width: a quarter of each head is rotated
+    "gptneox": of(
+        "GPTNeoX", **SIZES, hidden_size=512, intermediate_size=2048, num_attention_heads=8,
+    ),
+    # StableLM 2 1.6B, of a quarter of its width
+    "stablelm": of(
+        "StableLm", **SIZES, hidden_size=512, intermediate_size=1408, num_attention_heads=8,
+        num_key_value_heads=8,
+    ),
+    # OLMo 2 1B, of a quarter of its width: normalized behind attention, all heads as one
+    "olmo2": of(
+        "Olmo2", **SIZES, hidden_size=512, intermediate_size=2048, num_attention_heads=8,
+        num_key_value_heads=8,
+    ),
+    # SmolLM3-3B, of a quarter of its width: no rotation in every fourth layer
+    "smollm3": of(
+        "SmolLM3", **SIZES, hidden_size=512, intermediate_size=2752, num_attention_heads=8,
+        num_key_value_heads=2, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+    ),
+    # Command R, of a sixteenth of its width: neighbours are rotated
+    "cohere": of(
+        "Cohere", **SIZES, hidden_size=512, intermediate_size=1408, num_attention_heads=8,
+        num_key_value_heads=2,
+    ),
     # BART-base
     "bart": behind("Bart", vocab_size=VOCABULARY, d_model=768, **of_both(LAYERS, 12, 3072)),
     # T5-small
@@ -115,7 +163,10 @@ def export(decoder: Decoder, target: Path) -> None:
     masked = config.model_type != "whisper"
 
     def filled(past: Sequence[Any]) -> Any:
-        cache = transformers.DynamicCache(config=None if reads else config)
+        # By the configuration, layers with a window drop what is outside of it, and the export
+        # would hold for a past within the window alone. A whole past needs no other mask.
+        windowed = getattr(config, "sliding_window", None) is not None
+        cache = transformers.DynamicCache(config=None if reads or windowed else config)
         for layer in range(len(past) // 2):
             cache.update(past[2 * layer], past[2 * layer + 1], layer)
         return cache

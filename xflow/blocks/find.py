@@ -1,10 +1,12 @@
-"""Finds the parts of a graph that are attention, a normalization, a softmax or an activation.
+"""Finds the parts of a graph that are attention, a rotation, a normalization, a softmax or an
+activation.
 
 They are recognised by structure, whatever operators they are written with:
 
 - **activation**: a function of one tensor, known by its values (`xflow.blocks.functions`);
 - **normalization**: a tensor multiplied or divided by a root of its own second moment, with its
   mean subtracted before or not; scale and shift after it belong to it;
+- **rotation**: a rotary position embedding (`xflow.blocks.rotations`);
 - **softmax**: exponentials divided by their own sum;
 - **attention**: a softmax that lies between two contractions of computed tensors, with nothing
   in between that is not elementwise or a movement of data.
@@ -18,6 +20,7 @@ from fractions import Fraction
 from math import inf, isclose
 
 from xflow.blocks.functions import Functions
+from xflow.blocks.rotations import rotation_at
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Node, Opaque, Value
@@ -28,7 +31,7 @@ from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
 from xflow.ops.shape import Movement
 
-KINDS = ("attention", "normalization", "activation", "softmax")
+KINDS = ("attention", "rotation", "normalization", "activation", "softmax")
 
 FARTHEST = 12
 """Operators between a softmax and a contraction, and between others that belong together."""
@@ -97,10 +100,10 @@ def find_blocks(
 
 
 def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
-    """The nodes of each attention and each normalization that is written in several operators.
+    """The nodes of each attention, rotation and normalization that is written in several operators.
 
     Each attention once more with the scales of inputs of its products, which belong to it but may
-    stand far before.
+    stand far before; a rotation with what repeats the angles of its tables.
     """
     return _larger(_Finder(graph, constants, {}))
 
@@ -125,9 +128,15 @@ def find_spelled_out(
 def _larger(finder: _Finder) -> list[frozenset[Node]]:
     attentions = [*filter(None, map(finder.attention_around, finder.softmaxes()))]
     normalizations = filter(None, map(finder.normalization_by, finder.nodes))
+    rotations = ((node, rotation_at(node)) for node in finder.nodes)
     return [
         *(block.nodes for block in attentions),
         *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
+        *(
+            finder.between([rotation.source], node) | rotation.repeated
+            for node, rotation in rotations
+            if rotation is not None
+        ),
         *(block.nodes for block in normalizations),
     ]
 
@@ -168,6 +177,9 @@ class _Finder:
             self.add(self.operator_at(node, "attention"))
         for one in softmaxes:
             self.add(one)
+        for node in self.nodes:
+            self.add(self.operator_at(node, "rotation"))
+            self.add(self.rotation_at(node))
         for node in self.nodes:
             self.add(self.operator_at(node, "normalization"))
         for node in self.nodes:
@@ -338,6 +350,15 @@ class _Finder:
             elif _carries(node):
                 stack += [(each, depth + 1) for each in following(node)]
         return frozenset(found)
+
+    # Rotations --------------------------------------------------------------------------------
+
+    def rotation_at(self, node: Node) -> FoundBlock | None:
+        """The rotary position embedding that ends at `node`."""
+        found = rotation_at(node)
+        if found is None:
+            return None
+        return FoundBlock("rotation", found.name, node, self.between([found.source], node))
 
     # Normalizations ---------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ CONTRIB = "com.microsoft"
 """The domain of ONNX Runtime's own operators. It has one version."""
 
 ROLES = (
-    *("attention", "normalization", "activation", "softmax"),
+    *("attention", "rotation", "normalization", "activation", "softmax"),
     *("contraction", "convolution", "view"),
 )
 """Roles of operators. A contraction sums products of two inputs; a view only changes the shape."""

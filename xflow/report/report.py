@@ -133,7 +133,7 @@ class BlockForm:
 
 @dataclass(frozen=True)
 class Block:
-    """An attention, a normalization, a softmax or an activation of the input model.
+    """An attention, a rotary embedding, a normalization, a softmax or an activation of the input.
 
     `name` is the operator that it is or computes the same as, empty where none does; `nodes` are
     the names of its nodes in the input model. It is recognised if the output model computes it by

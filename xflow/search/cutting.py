@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.analysis.observers import Observed, sensitive_outside
 from xflow.blocks.find import find_spelled_out
+from xflow.blocks.rotations import repeating
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value, apply
 from xflow.core.registry import Operator
@@ -127,8 +128,16 @@ def region_of(
     layouts: Layouts | None,
     sensitive: Mapping[Value, Observed],
 ) -> Region:
-    """The region of `members`; `sensitive` says what is sensitive to each value of the graph."""
+    """The region of `members`; `sensitive` says what is sensitive to each value of the graph.
+
+    Where it reads a table that repeats a value, its graph has the operators that repeat it, though
+    they are not in it: all layers read the angles of a rotary embedding, and each has to know that
+    those of a pair are equal. What a form still reads of the table is computed once, since equal
+    nodes are one.
+    """
     inside = set(members)
+    read = {v for node in members for v in node.inputs if v.node not in inside}
+    shown = inside.union(*map(repeating, read))
     ends = set(graph.outputs)
     outputs = tuple(
         value
@@ -146,7 +155,7 @@ def region_of(
 
     made: dict[Value, Value] = {}
     inputs: list[Value] = []
-    for value in _walk_inside(outputs, inside):
+    for value in _walk_inside(outputs, shown):
         if isinstance(value, Value):
             key = constants.key(value) if value.is_constant else None
             name = f"{len(inputs)}" if key is None else f"{len(inputs)}={key}"
@@ -157,7 +166,7 @@ def region_of(
                 and passes_blocks(value, layouts)
             )
             users = graph.users.get(value, ())
-            readers = [user for user in users if user in inside or user.constant]
+            readers = [user for user in users if user in shown or user.constant]
             made[value] = constants.leaf(name, value, readers, blocked)
             inputs.append(value)
         else:

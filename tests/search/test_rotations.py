@@ -1,0 +1,147 @@
+"""Rotary embeddings by computed tables: all layers read them, and each is one operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import onnx
+import onnx_ir as ir
+import pytest
+from recognition import computed, searched
+from spellings import rules_over
+
+from xflow.blocks.find import find_blocks
+from xflow.core.registry import Operator
+from xflow.onnx.imported import Imported
+from xflow.onnx.importer import import_model
+from xflow.rewriting.rule import Rule
+from xflow.search.constants import Constants
+from xflow.search.cutting import cut
+
+CONCERNED = {
+    *("Add", "Mul", "Neg", "Slice", "Split", "Concat", "Unsqueeze", "Expand", "Cos", "Sin"),
+    "RotaryEmbedding",
+}
+TABLES = "e = Concat<axis = -1>(angles, angles)"
+HALVES = ("i0, half, last", "half, end, last")
+
+
+def rotated(name: str, *, parts: tuple[str, str] = HALVES, turned: str = "{n}3, {n}1") -> str:
+    """A rotation of `name` to `{name}y`: by halves, of which the second one is negated."""
+    first, second = parts
+    return f"""{name}1 = Slice({name}, {first}) {name}2 = Slice({name}, {second})
+        {name}3 = Neg({name}2) {name}4 = Concat<axis = -1>({turned.format(n=name)})
+        {name}5 = Mul({name}4, sin) {name}6 = Mul({name}, cos) {name}y = Add({name}6, {name}5)"""
+
+
+def model(
+    bodies: str, names: str, tables: str = TABLES, width: int = 16, half: int = 16
+) -> Imported:
+    """Rotations of heads by the cosines and sines of angles, for any batch and length."""
+    inputs = ", ".join(f"float[b, 4, s, 32] {name}" for name in names)
+    outputs = ", ".join(f"float[b, 4, s, 32] {name}y" for name in names)
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+    g ({inputs}, float[1, s, {width}] angles) => ({outputs})
+    <int64[1] i0 = {{0}}, int64[1] half = {{{half}}}, int64[1] end = {{9223372036854775807}},
+     int64[1] last = {{3}}, int64[1] one = {{1}}> {{
+        {tables} c = Cos(e) d = Sin(e) cos = Unsqueeze(c, one) sin = Unsqueeze(d, one)
+        {bodies} }}"""
+    return import_model(ir.from_proto(onnx.parser.parse_model(text)))
+
+
+@cache
+def rules() -> list[Rule]:
+    return rules_over(*CONCERNED)
+
+
+def optimized(source: Imported) -> Counter[str]:
+    return computed(searched(source, rules()).graph)
+
+
+def kinds(source: Imported) -> list[tuple[str, str]]:
+    found = find_blocks(source.graph, source.constants, {})
+    return [(block.kind, block.name) for block in found if block.kind == "rotation"]
+
+
+def test_rotations_by_one_table_become_operators() -> None:
+    source = model(" ".join(map(rotated, "xz")), "xz")
+    assert kinds(source) == [("rotation", "RotaryEmbedding")] * 2
+    found = optimized(source)
+    assert found == {"RotaryEmbedding": 2, "Cos": 1, "Sin": 1, "Expand": 2}
+
+
+def test_a_region_knows_that_a_table_of_others_repeats_its_angles() -> None:
+    names = "xzuvwq"
+    source = model(" ".join(map(rotated, names)), names)
+    regions = [
+        region
+        for region in cut(source.graph, Constants(source.constants))
+        if any(isinstance(node.op, Operator) and node.op.name == "Neg" for node in region.nodes)
+    ]
+    assert len(regions) > 1
+    for region in regions:
+        operators = computed(region.graph)
+        assert (operators["Cos"], operators["Sin"]) == (1, 1)
+        assert any(
+            isinstance(node.op, Operator)
+            and node.op.name == "Concat"
+            and node.inputs[0] == node.inputs[1]
+            for node in region.graph.nodes
+        )
+    inside = [node for region in regions for node in region.nodes]
+    assert len(inside) == len(set(inside))
+    found = optimized(source)
+    assert found == {"RotaryEmbedding": len(names), "Cos": 1, "Sin": 1, "Expand": 2}
+
+
+ALL = "e = Neg(angles)"
+"""Angles of their own for each element of a head."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        model(rotated("x"), "x", ALL, width=32),
+        model(rotated("x", turned="{n}1, {n}3"), "x"),
+        model(rotated("x", parts=HALVES[::-1]), "x"),
+        model(rotated("x"), "x", half=15),
+        model(rotated("x"), "x", "f = Neg(angles) e = Concat<axis = -1>(angles, f)"),
+    ],
+    ids=[
+        *("angles of all elements", "the first half is kept", "the first half is negated"),
+        *("halves that differ by one", "the other way round in one half"),
+    ],
+)
+def test_what_only_resembles_a_rotation_stays_as_it_is(source: Imported) -> None:
+    assert "RotaryEmbedding" not in optimized(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        model(rotated("x"), "x", ALL, width=32),
+        model(rotated("x", turned="{n}1, {n}3"), "x"),
+        model(rotated("x", parts=HALVES[::-1]), "x"),
+    ],
+)
+def test_what_only_resembles_a_rotation_is_no_block(source: Imported) -> None:
+    assert not kinds(source)
+
+
+NEIGHBOURS = """<ir_version: 10, opset_import: ["" : 20]>
+g (float[b, 4, s, 32] x, float[1, s, 16] angles) => (float[b, 4, s, 32] y)
+<int64[1] i0 = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] end = {9223372036854775807},
+ int64[1] three = {3}, int64[1] last = {-1}, int64[4] each = {1, 1, 1, 2},
+ int64[3] table = {1, -1, 32}> {
+    a = Unsqueeze(angles, three) p = Expand(a, each) e = Reshape(p, table)
+    c = Cos(e) d = Sin(e) cos = Unsqueeze(c, one) sin = Unsqueeze(d, one)
+    x1 = Slice(x, i0, end, three, two) x2 = Slice(x, one, end, three, two) x3 = Neg(x2)
+    x4 = Unsqueeze(x3, last) x5 = Unsqueeze(x1, last) x6 = Concat<axis = -1>(x4, x5)
+    n = Shape(x) x7 = Reshape(x6, n) x8 = Mul(x7, sin) x9 = Mul(x, cos) y = Add(x9, x8)
+}"""
+
+
+def test_a_rotation_of_neighbours_is_a_block() -> None:
+    source = import_model(ir.from_proto(onnx.parser.parse_model(NEIGHBOURS)))
+    assert kinds(source) == [("rotation", "InterleavedRotaryEmbedding")]
