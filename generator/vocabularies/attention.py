@@ -148,15 +148,12 @@ def _grouped(
 
 GROUPED = _grouped("grouped queries", "Attention", {SYMBOL: "s"}, scale=SYMBOL)
 
-CAPS = {SYMBOL: "s", OTHER_SYMBOL: "c"}
 CAPPED = Vocabulary(
     "attention with a softcap",
     (*HEADS_FIRST, MASKS[0], MASKS[3], MASKS[4], MASKS[6], *LINES[2:4]),
     (
-        numbers("scale", SYMBOL),
         numbers("cap", OTHER_SYMBOL),
         Production("Transpose", (KEY,), "columns", FLIP),
-        applied("Mul", QUERY, "scale", "scaled query"),
         applied("MatMul", QUERY, "columns", "scores"),
         applied("Div", "scores", "cap", "quotients"),
         Production("Tanh", ("quotients",), "bounded"),
@@ -166,22 +163,23 @@ CAPPED = Vocabulary(
         *(
             Production(
                 "CappedAttention",
-                (query, KEY, VALUE, *mask),
+                (QUERY, KEY, VALUE, *mask),
                 OUT,
-                choices(scale=scales, softcap=[OTHER_SYMBOL]),
+                choices(scale=[Fraction(1)], softcap=[OTHER_SYMBOL]),
             )
-            for query, scales in ((QUERY, [Fraction(1), SYMBOL]), ("scaled query", [Fraction(1)]))
             for mask in ((), (MASK,), ("lines",))
         ),
     ),
-    (3,) * 10,
-    free=frozenset({"scale", "cap"}),
+    (2,) * 9,
+    free=frozenset({"cap"}),
     roots=frozenset({OUT}),
     exact=False,
-    reals=CAPS,
+    reals={OTHER_SYMBOL: "c"},
     chain=True,
 )
-"""Scores that are bounded before the mask is added, as in Gemma 2."""
+"""Scores that are bounded before the mask is added, as in Gemma 2. A scale stays with the queries:
+to move it into the operator takes a cap that is not 0, and the generator states no such rule."""
+CAPS = {SYMBOL: "s", OTHER_SYMBOL: "c"}
 GROUPED_CAPPED = _grouped(
     "grouped queries with a softcap", "CappedAttention", CAPS, scale=SYMBOL, softcap=OTHER_SYMBOL
 )

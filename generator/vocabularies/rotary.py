@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, applied
+from xflow.generator.vocabularies.common import X, applied, pointwise
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 BATCH, HEADS, LENGTH, HALF = 2, 3, 5, 4
@@ -152,6 +152,40 @@ INTERLEAVED = (
     _interleaved("rotary embedding of neighbours, of a table that batches share", shared=True),
 )
 
+ROWS_OF_ANGLES = (PAIRS, LENGTH, HALF)
+REPEATED = Vocabulary(
+    "elements that come twice in a row",
+    (Input("x", X, "B S D", ROWS_OF_ANGLES),),
+    (
+        pointwise("computed", X),
+        *(
+            production
+            for sort, result in ((X, "twice"), ("computed", OUT))
+            for production in (
+                Production("Unsqueeze", (sort,), f"columns of {sort}", choices(axes=[(3,)])),
+                Production(
+                    "Expand",
+                    (f"columns of {sort}",),
+                    f"pairs of {sort}",
+                    choices(shape=[(1, 1, 1, 2)]),
+                ),
+                Production(
+                    "Reshape",
+                    (f"pairs of {sort}",),
+                    result,
+                    choices(shape=[(PAIRS, LENGTH, 2 * HALF)]),
+                ),
+            )
+        ),
+        pointwise(OUT, "twice"),
+    ),
+    (0,) * 5,
+    roots=frozenset({OUT}),
+    chain=True,
+    by_example=True,
+)
+"""A table of cosines is that of the angles, or the angles are repeated before."""
+
 IN_ROWS = Vocabulary(
     "rotary embedding of rows",
     (
@@ -180,6 +214,6 @@ IN_ROWS = Vocabulary(
 
 ROTARY = Family(
     "rotary",
-    (*ROTATED, *INTERLEAVED, IN_ROWS),
+    (*ROTATED, *INTERLEAVED, REPEATED, IN_ROWS),
     about="rotary position embeddings in one operator and step by step",
 )

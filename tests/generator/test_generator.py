@@ -378,6 +378,14 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "InterleavedRotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))",
         ),
         (
+            rotary.REPEATED,
+            "x[B, S, D]",
+            "Reshape(Expand(Unsqueeze(Elementwise(x), axes=[3]), shape=[1, 1, 1, n]), "
+            "shape=[B, S, D*n])",
+            "Elementwise(Reshape(Expand(Unsqueeze(x, axes=[3]), shape=[1, 1, 1, n]), "
+            "shape=[B, S, D*n]))",
+        ),
+        (
             attention.CAPPED,
             "q[B, H, S, D] k[B, H, L, D] a[B, 1, S, L] v[B, H, L, E]",
             "MatMul(Softmax(Add(Mul(Tanh(Div(MatMul(q, Transpose(k, perm=[0, 1, 3, 2])), "

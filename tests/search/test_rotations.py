@@ -16,6 +16,7 @@ from xflow.core.registry import Operator
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.rewriting.rule import Rule
+from xflow.rewriting.text import parse_rules
 from xflow.search.constants import Constants
 from xflow.search.cutting import cut
 
@@ -140,6 +141,41 @@ g (float[b, 4, s, 32] x, float[1, s, 16] angles) => (float[b, 4, s, 32] y)
     x4 = Unsqueeze(x3, last) x5 = Unsqueeze(x1, last) x6 = Concat<axis = -1>(x4, x5)
     n = Shape(x) x7 = Reshape(x6, n) x8 = Mul(x7, sin) x9 = Mul(x, cos) y = Add(x9, x8)
 }"""
+
+
+OF_NEIGHBOURS = parse_rules("""
+rule rotation-of-neighbours
+  in       x[B, H, S, 2*D] c[1, S, D] s[1, S, D]
+  from     Add(Mul(x, Unsqueeze(Reshape(Expand(Unsqueeze(c, axes=[3]), shape=[1, 1, 1, 2]),
+             shape=[1, S, 2 * D]), axes=[1])), Mul(Reshape(Concat(Unsqueeze(Neg(Slice(x, starts=[1],
+             ends=[2 * D], axes=[3], steps=[2])), axes=[4]), Unsqueeze(Slice(x, starts=[0],
+             ends=[2 * D], axes=[3], steps=[2]), axes=[4]), axis=4), shape=[B, H, S, 2 * D]),
+             Unsqueeze(Reshape(Expand(Unsqueeze(s, axes=[3]), shape=[1, 1, 1, 2]),
+             shape=[1, S, 2 * D]), axes=[1])))
+  to       InterleavedRotaryEmbedding(x, Expand(c, shape=[B, S, D]), Expand(s, shape=[B, S, D]))
+
+rule repeated-behind
+  in       x[B, S, D]
+  param    n
+  from     Elementwise(Reshape(Expand(Unsqueeze(x, axes=[3]), shape=[1, 1, 1, n]),
+             shape=[B, S, D * n]))
+  to       Reshape(Expand(Unsqueeze(Elementwise(x), axes=[3]), shape=[1, 1, 1, n]),
+             shape=[B, S, D * n])
+  exact    bits
+""")
+"""As the generator proves them."""
+
+
+def test_a_rotation_of_neighbours_becomes_an_operator() -> None:
+    source = import_model(ir.from_proto(onnx.parser.parse_model(NEIGHBOURS)))
+    wanted = {"InterleavedRotaryEmbedding": 1, "Cos": 1, "Sin": 1, "Expand": 2}
+    assert computed(searched(source, OF_NEIGHBOURS).graph) == wanted
+    # The first of each pair for the second one, and the other way round.
+    turned = NEIGHBOURS.replace("x1 = Slice(x, i0", "x1 = Slice(x, one").replace(
+        "x2 = Slice(x, one", "x2 = Slice(x, i0"
+    )
+    wrong = import_model(ir.from_proto(onnx.parser.parse_model(turned)))
+    assert "InterleavedRotaryEmbedding" not in computed(searched(wrong, OF_NEIGHBOURS).graph)
 
 
 def test_a_rotation_of_neighbours_is_a_block() -> None:
