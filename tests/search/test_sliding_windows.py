@@ -144,14 +144,16 @@ def test_attention_under_a_window_is_one_operator_and_the_window_the_same(window
     assert not any(same(other, rewritten) for other in others)
 
 
-def test_a_softcap_before_the_mask_is_the_operators_own() -> None:
-    source = model(WINDOWS["as it should be"], CAPS["behind the scale"])
+@pytest.mark.parametrize("window", ["as it should be", "without the row itself"])
+def test_a_softcap_before_the_mask_is_the_operators_own(window: str) -> None:
+    """Also where the mask covers the first row, of which the operators give the mean of values."""
+    source = model(WINDOWS[window], CAPS["behind the scale"])
     rewritten = optimized(source)
     (attention,) = (node for node in rewritten.graph.node if node.op_type == "Attention")
     given = {each.name: onnx.helper.get_attribute_value(each) for each in attention.attribute}
     assert (given["softcap"], given["scale"]) == (2, 1)
     assert same(source, rewritten)
-    assert not same(model(WINDOWS["as it should be"], CAPS["before the scale"]), rewritten)
+    assert not same(model(WINDOWS[window], CAPS["before the scale"]), rewritten)
 
 
 @pytest.mark.parametrize(
