@@ -18,6 +18,7 @@ from xflow.core.size import OpaqueInteger, Size, atom_size, opaque_integers, rep
 from xflow.core.spec import (
     Bottom,
     Call,
+    Element,
     If,
     MaxOver,
     Order,
@@ -31,8 +32,10 @@ from xflow.core.spec import (
     times,
     where,
 )
+from xflow.verifier.algebra.factors import common_powers, without_powers
 from xflow.verifier.algebra.normal import Normalizer
 from xflow.verifier.algebra.terms import (
+    Base,
     Guards,
     Normal,
     Term,
@@ -132,7 +135,7 @@ class Comparisons:
         going to be read. This finds sums with the same summands in another order, whose normal
         forms have different texts.
         """
-        plain = sign_of(normal)
+        plain = sign_of(self._without_positive(normal))
         atom = next(opaque_integers(plain), None)
         if not isinstance(atom, Sign):
             return plain
@@ -147,6 +150,19 @@ class Comparisons:
                     return factor * turn * atom_size(other)
         known.append(atom)
         return plain
+
+    def _without_positive(self, normal: Normal) -> Normal:
+        """A normal form of the same sign, without scales of codes that all its terms share."""
+        known = self._equations.normalizer
+        if not known.ranges or not normal.terms:
+            return normal
+        shared = common_powers(normal.terms)
+        positive: dict[Base, int] = {
+            base: exponent
+            for base, exponent in shared.items()
+            if isinstance(base, Element) and known.facts.get(base.tensor.lstrip("%")) == ">"
+        }
+        return without_powers(normal, positive)
 
     def _equal(self, left: Normal, right: Normal) -> bool:
         if not any(term.variables for term in left.terms):

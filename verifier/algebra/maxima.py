@@ -23,6 +23,7 @@ from xflow.core.spec import (
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.factors import canonical_option, common_content
+from xflow.verifier.algebra.integers import Ranges
 from xflow.verifier.algebra.terms import (
     Guards,
     Maximum,
@@ -42,6 +43,7 @@ class Normalizes(Protocol):
 
     arithmetic: Arithmetic
     facts: Mapping[str, str]
+    ranges: Ranges
     tropical: bool
 
     def times(self, left: list[Term], right: list[Term]) -> list[Term]: ...

@@ -31,7 +31,9 @@ from xflow.verifier.algebra.digits import merged
 from xflow.verifier.algebra.elimination import pinned_by_floor, pinned_value
 from xflow.verifier.algebra.factors import canonical
 from xflow.verifier.algebra.functions import MAX_POWER, apply_function, constant_of
+from xflow.verifier.algebra.integers import Ranges, is_integer
 from xflow.verifier.algebra.maxima import Maxima
+from xflow.verifier.algebra.steps import STEPS, distributed
 from xflow.verifier.algebra.terms import (
     Base,
     Function,
@@ -62,6 +64,8 @@ class Normalizer:
         self._maxima = Maxima(self)
         self.facts: Mapping[str, str] = {}
         """Relations to 0 that hold for all elements of some inputs."""
+        self.ranges: Ranges = {}
+        """The ranges of the inputs whose elements are integers."""
         self.merges = False
         """Whether two variables that are digits of one number become one."""
         self.unrolls = False
@@ -238,7 +242,23 @@ class Normalizer:
             return self._root(self.normal(args[0], path), path)
         if name == "exp" and self.tropical:
             return self._tropical.exponential(self.normal(args[0], path), path)
+        if name in STEPS:
+            return self._step(name, args[0], path)
         return apply_function(name, self.normal(args[0], path))
+
+    def _step(self, name: str, argument: Scalar, path: Guards) -> list[Term]:
+        """A function that rounds to integers: it keeps the order, and leaves those as they are."""
+        if self.tropical:
+            made = distributed(name, argument, lambda factor: self._is_nonnegative(factor, path))
+            if made is not None:
+                return self._terms(made, path)
+        normal = self.normal(argument, path)
+        if is_integer(normal, self.ranges):
+            return list(normal.terms)
+        return apply_function(name, normal)
+
+    def _is_nonnegative(self, scalar: Scalar, path: Guards) -> bool:
+        return self._tropical.signs().is_nonnegative(self.normal(scalar, path), path)
 
     def _power(self, base: Scalar, exponent: Scalar, path: Guards) -> list[Term]:
         """A power; one whose exponent is a small literal multiple of 1/2 is multiplied out."""

@@ -17,6 +17,7 @@ from xflow.core.size import Size, symbol
 from xflow.core.spec import Element, fresh_name
 from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.algebra.integers import UNBOUNDED, Ranges, interval, without_steps
 from xflow.verifier.algebra.terms import (
     Base,
     Function,
@@ -46,7 +47,8 @@ class Signs:
     """Signs under the assumptions of an `Arithmetic`.
 
     `facts` holds the relations to 0, ``>`` and ``>=`` among them, of all elements of some inputs.
-    Elements of inputs in `unbounded` may be -inf: exponentials of them may be 0.
+    Elements of inputs in `unbounded` may be -inf: exponentials of them may be 0. `ranges` holds the
+    least and the greatest element of inputs of integers.
     """
 
     def __init__(
@@ -54,13 +56,18 @@ class Signs:
         arithmetic: Arithmetic,
         facts: Mapping[str, str],
         unbounded: frozenset[str] = frozenset(),
+        ranges: Ranges | None = None,
     ):
         self._arithmetic = arithmetic
         self._facts = facts
         self._unbounded = unbounded
+        self._ranges = ranges or {}
 
     def is_nonnegative(self, normal: Normal, guards: Guards = (), depth: int = MAX_DEPTH) -> bool:
         """Whether `normal` is shown to be at least 0 wherever `guards` hold."""
+        low, _ = interval(normal, self._ranges) if self._ranges else UNBOUNDED
+        if low is not None and low >= 0:
+            return True
         size, others = split_size(normal)
         if self._size_nonnegative(size, guards) and all(
             self._term_nonnegative(term, guards, depth) for term in others
@@ -68,6 +75,9 @@ class Signs:
             return True
         if depth == 0:
             return False
+        exact = without_steps(normal, self._ranges) if self._ranges else None
+        if exact is not None and self.is_nonnegative(exact, guards, depth - 1):
+            return True
         if any(
             all(self.is_nonnegative(value, guards, depth - 1) for value in values)
             for values in self._cases(normal, guards, depth)

@@ -18,6 +18,7 @@ from itertools import combinations
 from typing import Protocol
 
 from xflow.core.spec import fresh_name
+from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.factors import (
     canonical_option,
@@ -26,6 +27,7 @@ from xflow.verifier.algebra.factors import (
     without_powers,
 )
 from xflow.verifier.algebra.functions import apply_function
+from xflow.verifier.algebra.integers import Ranges
 from xflow.verifier.algebra.signs import Signs, difference, option_apart, rename_option
 from xflow.verifier.algebra.terms import (
     Base,
@@ -55,6 +57,7 @@ class Multiplies(Protocol):
 
     arithmetic: Arithmetic
     facts: Mapping[str, str]
+    ranges: Ranges
 
     def times(self, left: list[Term], right: list[Term]) -> list[Term]: ...
 
@@ -65,8 +68,10 @@ class Tropical:
     def __init__(self, normalizer: Multiplies):
         self._normalizer = normalizer
 
-    def _signs(self) -> Signs:
-        return Signs(self._normalizer.arithmetic, self._normalizer.facts)
+    def signs(self) -> Signs:
+        """The signs that are known of normal forms."""
+        known = self._normalizer
+        return Signs(known.arithmetic, known.facts, ranges=known.ranges)
 
     def maximum(self, options: Sequence[Option], path: Guards) -> list[Term]:
         """The terms of the maximum of `options`, of which one is there wherever it is read."""
@@ -117,7 +122,7 @@ class Tropical:
 
     def _absolute_power(self, base: Base, exponent: int, path: Guards) -> list[Term]:
         """``|b|^e``, that is ``b^e`` for an even e and ``b^(e - 1) |b|`` for an odd one."""
-        if self._signs().is_power_nonnegative(base, exponent, path):
+        if self.signs().is_power_nonnegative(base, exponent, path):
             return [make_term(ONE, powers=[(base, exponent)])]
         values = (make_normal([make_term(c, powers=[(base, 1)])]) for c in (ONE, -ONE))
         options = [canonical_option(Option((), (), value)) for value in values]
@@ -198,7 +203,7 @@ class Tropical:
         squares = {base: e // 2 for base, e in term.powers if abs(e) >= 2 and e % 2 == 0}
         rest = make_term(term.coefficient, powers=[(b, e) for b, e in term.powers if e % 2])
         # sqrt(c^2 a) may be defined where a is negative, for c = 0: not then.
-        if not squares or not self._signs().is_nonnegative(make_normal([rest]), path):
+        if not squares or not self.signs().is_nonnegative(make_normal([rest]), path):
             return None
         result = apply_function("sqrt", make_normal([rest]))
         for base, exponent in squares.items():
@@ -222,7 +227,7 @@ class Tropical:
     def _values(self, option: Option, path: Guards) -> list[Option] | None:
         """``c max{a, b} + d`` as the options ``c a + d`` and ``c b + d``."""
         option = option_apart(option, path)
-        signs, inside = self._signs(), (*path, *option.guards)
+        signs, inside = self.signs(), (*path, *option.guards)
         for term in option.body.terms:
             if term.variables or term.guards or term.coefficient < 0:
                 continue
@@ -274,7 +279,7 @@ class Tropical:
         option = option_apart(option, path)
         always = [o for o in others if not o.variables and not o.guards]
         return any(
-            self._signs().is_nonnegative(
+            self.signs().is_nonnegative(
                 make_normal(
                     (*a.body.terms, *b.body.terms, *scale(option.body.terms, Fraction(-2)))
                 ),
@@ -286,15 +291,31 @@ class Tropical:
         )
 
     def _dominates(self, other: Option, option: Option, path: Guards) -> bool:
-        if other.variables or not is_small(other, option):
-            return False
-        if free_of_normal(other.body) & set(option.variables):
+        if not is_small(other, option) or free_of_normal(other.body) & set(option.variables):
             return False
         option = option_apart(option, path)
         inside = (*path, *option.guards)
+        if other.variables:
+            return self._all_dominate(other, option, inside)
         return all(
             self._normalizer.arithmetic.implied(guard, inside) for guard in other.guards
-        ) and self._signs().is_nonnegative(difference(other.body, option.body), inside)
+        ) and self.signs().is_nonnegative(difference(other.body, option.body), inside)
+
+    def _all_dominate(self, other: Option, option: Option, path: Guards) -> bool:
+        """Whether an option over a range has a value, and all of them are at least another one.
+
+        That takes bounds of the values, which are known of integers in a range alone.
+        """
+        if not self._normalizer.ranges:
+            return False
+        other = option_apart(other, path)
+        arithmetic = self._normalizer.arithmetic
+        return any(
+            all(arithmetic.implied(guard.substitute(point), path) for guard in other.guards)
+            for point in least_points(other.variables, other.guards)
+        ) and self.signs().is_nonnegative(
+            difference(other.body, option.body), (*path, *other.guards)
+        )
 
     # Common factors ------------------------------------------------------------------------------
 
@@ -302,7 +323,7 @@ class Tropical:
         """``(c, options)``: ``max{c a, c b}`` is ``c max{a, b}``, with the greatest ``c >= 0``."""
         bound = frozenset(name for option in options for name in option.variables)
         common = common_powers((term for o in options for term in o.body.terms), bound)
-        signs = self._signs()
+        signs = self.signs()
         powers: dict[Base, int] = {}
         for base, exponent in common.items():
             nonnegative = signs.is_power_nonnegative(base, exponent, path)

@@ -491,4 +491,5 @@ class Domain:
 
     @property
     def _signs(self) -> Signs:
-        return Signs(self._arithmetic, self._equality.normalizer.facts, self._unbounded)
+        known = self._equality.normalizer
+        return Signs(self._arithmetic, known.facts, self._unbounded, known.ranges)

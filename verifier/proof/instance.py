@@ -35,6 +35,7 @@ from xflow.verifier.matching.match import Equality
 from xflow.verifier.matching.reals import equal_reals
 from xflow.verifier.matching.witness import witness_conditions
 from xflow.verifier.preconditions import left_conditions
+from xflow.verifier.proof.code_types import code_ranges
 from xflow.verifier.proof.defined import (
     Domain,
     demands,
@@ -85,6 +86,7 @@ class InstanceProof:
         self.arithmetic = Arithmetic()
         self.equality = Equality(self.arithmetic)
         self.equality.normalizer.facts = relations(instance.facts)
+        self.equality.normalizer.ranges = code_ranges((*instance.lhs, *instance.rhs))
         self.exact: list[str | None] = []
         """How the outputs that were proved agree."""
         self.jumps: set[str] = set()
@@ -268,7 +270,8 @@ class InstanceProof:
             exact = exact or found.exact
         if least is None:
             least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
-        return tuple(map(str, least.facts)), exact, least.jumps
+        # Codes and indices are numbers, whatever is read of them.
+        return tuple(str(f) for f in least.facts if f.name in names), exact, least.jumps
 
     def _discontinuous(self, left: Value, right: Value) -> frozenset[str]:
         """See `jumps`; none where they are not found."""

@@ -54,6 +54,7 @@ from xflow.verifier.refutation.refute import (
     Sampler,
     Survived,
     broadcast_shapes,
+    code_spans,
     concrete,
     concretize,
     element_count,
@@ -139,7 +140,7 @@ def _drawn(
         shapes = broadcast_shapes(shapes, rng)
     if any(element_count(shape) > MAX_ELEMENTS for shape in shapes.values()):
         return None
-    ranges = index_ranges(instance, sizes, reals, shapes)
+    ranges = index_ranges(instance, sizes, reals, shapes) | code_spans(instance, rng)
     facts = {fact.name: fact for fact in instance.facts if fact.relation in SIGNS}
     numbers = real_numbers(instance)
     found = {}

@@ -24,7 +24,7 @@ from xflow.core.graph import requirements, walk
 from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol, Shape
 from xflow.core.size import Expr, Quotient, Size, Symbol, evaluate, product
-from xflow.core.sorts import BOOL, CODE, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL, integer_range
 from xflow.core.value_conditions import NONZERO, POSITIVE, SIGNS, Fact
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.rule import Rule
@@ -35,6 +35,7 @@ from xflow.verifier.preconditions import (
     lower_bounds,
     size_names,
 )
+from xflow.verifier.proof.code_types import typings
 from xflow.verifier.proof.index_bounds import indices_of
 from xflow.verifier.refutation.boundaries import BoundaryDraws, boundaries_of
 from xflow.verifier.refutation.confirm import is_real
@@ -49,6 +50,8 @@ TOLERANCE = 1e-9
 RANGES = ((-15, 15), (-15, 15), (-15, 15), (1, 15), (1, 15), (-1, 1), (-1, 1), (-64, 64))
 """Least and largest of the elements of an input, in eighths."""
 
+ENDS = 0.25
+"""How many of the codes that are drawn from a type are an end of its range."""
 MAX_ELEMENTS = 20_000
 
 
@@ -299,7 +302,7 @@ def compare_at(
     for fact in instance.facts:
         if fact.name in reals and not fact.holds(reals[fact.name]):
             reals[fact.name] = abs(reals[fact.name]) or Fraction(1, 8)
-    ranges = index_ranges(instance, sizes, reals, shapes)
+    ranges = index_ranges(instance, sizes, reals, shapes) | code_spans(instance, rng)
     inputs = {
         leaf_name(value): random_elements(
             value.type.dtype, shapes[leaf_name(value)], rng, ranges.get(leaf_name(value))
@@ -459,7 +462,12 @@ def random_elements(
     if dtype == BOOL:
         return generator.integers(0, 2, extents).astype(bool)
     if dtype == CODE:
-        return generator.integers(0, 6, extents, np.int16)  # a type by which codes are known
+        low, high = span or (0, 6)
+        codes = generator.integers(low, high, extents, np.int16)  # a type by which they are known
+        if span is None:
+            return codes
+        ends = generator.choice(np.array([low, high - 1], np.int16), extents)
+        return np.where(generator.random(extents) < ENDS, ends, codes)
     low, high = span or (-2, 3)
     return generator.integers(low, max(high, low + 1), extents)
 
@@ -482,6 +490,20 @@ def index_ranges(
                     before = found.get(node.op.key, (low, high))
                     found[node.op.key] = (max(low, before[0]), min(high, before[1]))
     return found
+
+
+def code_spans(instance: Instance, rng: random.Random) -> dict[str, tuple[int, int]]:
+    """Where codes are drawn from: their types, for which both sides are defined; at times nowhere.
+
+    They are then small, so that sums of them are near the numbers that a rule names.
+    """
+    if all(value.type.dtype != CODE for value in instance.inputs):
+        return {}
+    found = list(typings((*instance.lhs, *instance.rhs)))
+    if not found or rng.random() < 0.5:
+        return {}
+    ranges = {name: integer_range(dtype) for name, dtype in rng.choice(found).items()}
+    return {name: (low, high + 1) for name, (low, high) in ranges.items()}
 
 
 def real_symbols(values: Sequence[Value]) -> frozenset[str]:

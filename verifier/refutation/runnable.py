@@ -15,9 +15,10 @@ from xflow.core.fold import numpy_dtype
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Leaf, TensorType, Value, apply, leaf
 from xflow.core.registry import Operator
-from xflow.core.sorts import BOOL, CODE, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL, integer_range
 from xflow.onnx.region import region_model
 from xflow.onnx.writer import UnwritableError
+from xflow.verifier.proof.code_types import typings
 from xflow.verifier.refutation.counterexample import (
     Counterexample,
     read_expression,
@@ -88,10 +89,12 @@ def _save(found: Counterexample, folder: Path, real: str) -> Saved:
     elements = {REAL: real, INT: "INT64", CODE: "UINT8", BOOL: "BOOL"}
     remarks: list[str] = []
     files = ["inputs.npz"]
-    inputs = {
-        name: array.astype(numpy_dtype(elements[sort_of_array(array)]))
+    codes = _types_of_codes(found)
+    types = {
+        name: codes.get(name, elements[sort_of_array(array)])
         for name, array in found.inputs.items()
     }
+    inputs = {name: array.astype(numpy_dtype(types[name])) for name, array in found.inputs.items()}
     np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
     sides = {"left": found.left}
     if found.right_outputs is None:
@@ -102,7 +105,7 @@ def _save(found: Counterexample, folder: Path, real: str) -> Saved:
         path = folder / f"{name}.onnx"
         path.unlink(missing_ok=True)
         try:
-            values = _typed(read_expression(expression, found.inputs), elements)
+            values = _typed(read_expression(expression, found.inputs), elements, types)
             path.write_bytes(_model(values))
             files.append(path.name)
         except (UnwritableError, ShapeError) as error:  # codes may need to be of two types
@@ -132,16 +135,42 @@ def _model(values: Sequence[Value]) -> bytes:
     return region_model(Graph(tuple(values)), lambda _: None, opset=OPSETS[-1])
 
 
-def _typed(values: Sequence[Value], elements: Mapping[str, str]) -> list[Value]:
-    """`values` with ONNX element types for the sorts of rules."""
+def _types_of_codes(found: Counterexample) -> Mapping[str, str]:
+    """Types for the inputs of codes, for which both sides are defined and which hold the data.
+
+    Empty where there are none.
+    """
+    try:
+        values = [
+            value
+            for side in (found.left, found.right)
+            for value in read_expression(side, found.inputs)
+        ]
+    except ShapeError:  # the right side is not defined there
+        values = list(read_expression(found.left, found.inputs))
+    for chosen in typings(values):
+        spans = {name: (found.inputs[name], *integer_range(chosen[name])) for name in chosen}
+        if all(((low <= array) & (array <= high)).all() for array, low, high in spans.values()):
+            return chosen
+    return {}
+
+
+def _typed(
+    values: Sequence[Value], elements: Mapping[str, str], types: Mapping[str, str]
+) -> list[Value]:
+    """`values` with ONNX element types for the sorts of rules, and `types` for the inputs."""
     done: dict[Value, Value] = {}
     for node in walk(values):
         dtype = elements.get(node.types[0].dtype, node.types[0].dtype)
         if isinstance(node.op, Leaf):
-            made: tuple[Value, ...] = (leaf(node.op.key, TensorType(dtype, node.types[0].shape)),)
+            kind = TensorType(types[node.op.key], node.types[0].shape)
+            made: tuple[Value, ...] = (leaf(node.op.key, kind),)
         else:
             assert isinstance(node.op, Operator)
             sources = [done[source] for source in node.inputs]
-            made = apply(node.op, sources, node.attributes, dtype=dtype)
+            attributes = dict(node.attributes)
+            if attributes.get("to") == REAL:
+                attributes["to"] = elements[REAL]
+            made = apply(node.op, sources, attributes, dtype=dtype)
         done.update(zip(node.outputs, made, strict=True))
     return [done[value] for value in values]
