@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 MYPY := ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -n auto
 
-.PHONY: demo test lint types format bench bench-variants bench-busy bench-twice over-time forms learn-cost bench-dynamic bench-cuda figures isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
+.PHONY: demo test lint types format bench bench-variants bench-busy bench-twice over-time forms learn-cost bench-dynamic bench-cuda figures qdq isolated rules verify yardsticks recall learning enumeration regeneration mutation suites many spellings miniatures compare scaling large quantized decoders deployed site clean
 
 demo: $(DEMO).onnx
 	$(BIN)/xflow optimize $(DEMO).onnx $(DEMO).fast.onnx --budget $(BUDGET)
@@ -81,6 +81,10 @@ bench-dynamic: $(VENV)/peers
 # the report of `xflow rules generate` put there as well.
 figures: $(VENV)/installed
 	$(BIN)/python benchmarks/figures.py
+
+# What the runtime simplifies around codes of quantized numbers: proved, or refuted by a case that runs.
+qdq: $(VENV)/installed
+	$(BIN)/python benchmarks/qdq.py
 
 # Rewrites that the runtime misses, each in a graph of its own, against the form made by hand.
 isolated: $(VENV)/installed

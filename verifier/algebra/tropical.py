@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, islice, product
 from typing import Protocol
 
 from xflow.core.spec import fresh_name
 from xflow.verifier.algebra.affine import least_points
-from xflow.verifier.algebra.arithmetic import Arithmetic
+from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
 from xflow.verifier.algebra.factors import (
     canonical_option,
     common_content,
@@ -49,6 +49,8 @@ from xflow.verifier.algebra.totality import is_total, is_total_term
 MAX_ROUNDS = 8
 MAX_OPTIONS = 24
 MAX_TOGETHER = 6
+MAX_POINTS = 4
+"""Points at which an option over a range is looked for."""
 ONE = Fraction(1)
 
 
@@ -309,12 +311,22 @@ class Tropical:
         if not self._normalizer.ranges:
             return False
         other = option_apart(other, path)
-        arithmetic = self._normalizer.arithmetic
-        return any(
-            all(arithmetic.implied(guard.substitute(point), path) for guard in other.guards)
-            for point in least_points(other.variables, other.guards)
-        ) and self.signs().is_nonnegative(
+        return self._has_values(other, path) and self.signs().is_nonnegative(
             difference(other.body, option.body), (*path, *other.guards)
+        )
+
+    def _has_values(self, option: Option, path: Guards) -> bool:
+        """Whether one of the points just within the guards of an option is always within all.
+
+        A window of a pool has its first element, or where that is in the border the first behind.
+        """
+        arithmetic = self._normalizer.arithmetic
+        points = list(islice(least_points(option.variables, option.guards), MAX_POINTS))
+        needed = [[guard.substitute(point) for guard in option.guards] for point in points]
+        return bool(points) and all(
+            arithmetic.contradictory((*path, *pieces), Effort.LEMMAS)
+            for failing in product(*needed)
+            for pieces in product(*(guard.negation() for guard in failing))
         )
 
     # Common factors ------------------------------------------------------------------------------
