@@ -9,7 +9,7 @@ from xflow.verifier import prove as prover
 from xflow.verifier.prove import Refuted, Unknown, prove
 from xflow.verifier.refutation.refute import Survived
 
-FILES = ("quantized-bad.rules", "bad_attention.rules")
+FILES = ("quantized-bad.rules", "codes-of-reals-bad.rules", "bad_attention.rules")
 BAD = [rule for name in FILES for rule in parse_rules((CORPUS / name).read_text(), name)]
 
 

@@ -35,6 +35,7 @@ from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
 from xflow.verifier.recheck.ranges import granted, out_of_range
 from xflow.verifier.recheck.reading import read_condition
 from xflow.verifier.recheck.solver import Questions
+from xflow.verifier.recheck.steps import CodeRanges, ranges_of_codes
 from xflow.verifier.recheck.tidy import Tidying
 from xflow.verifier.recheck.verdicts import (
     BitsError,
@@ -217,6 +218,7 @@ class _Rank:
     points: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
+    codes: CodeRanges = field(default_factory=dict)
     _differences: dict[object, OtherBits | None] = field(default_factory=dict)
     _shown: dict[Sides, tuple[Sides, frozenset[str]]] = field(default_factory=dict)
 
@@ -233,6 +235,7 @@ class _Rank:
         where = f"at rank {instance.rank}"
         assumed = assumptions(instance)
         self.facts = {f.name: f.relation for f in instance.facts if f.relation in SIGNS}
+        self.codes = ranges_of_codes(instance)
         if any(c.decided is False for c in assumed):
             raise Unreplayable(f"{where}, the left side is never defined")
         self._compare_texts("assume", assumed)
@@ -261,6 +264,10 @@ class _Rank:
             raise Unreplayable(f"{where}, {words}")
         self._check_exact(assumed)
         return self.asked, self.points
+
+    def _questions(self, assumed: Iterable[Constraint]) -> Questions:
+        """Questions under assumptions, with what is known of elements of inputs."""
+        return Questions(assumed, ranges=self.ranges, codes=self.codes)
 
     def _check_outputs(
         self,
@@ -346,8 +353,8 @@ class _Rank:
     def _check_indices(self, questions: Questions) -> None:
         """Whether the right side looks up at places that exist, if the left side does."""
         self.ranges = granted(self.instance.lhs, questions)
-        knowing = Questions(questions.assumed, ranges=self.ranges)
-        expansion = Expansion(knowing.contradictory, Tidying(knowing).tidy)
+        knowing = self._questions(questions.assumed)
+        expansion = Expansion(knowing.contradictory, Tidying(knowing).tidy, codes=self.codes)
         unsafe = out_of_range(self.instance.lhs, self.instance.rhs, expansion, knowing)
         self.asked += knowing.asked
         if unsafe is not None:
@@ -396,12 +403,12 @@ class _Rank:
                 raise Unreplayable("the digits are not shown to reach each output index")
         elif not _follow(set(conditions) - set(map(canonical, ranges)), assumed, ranges):
             raise Unreplayable("the certificate is not shown to cover each output index")
-        questions = Questions([*assumed, *conditions], ranges=self.ranges)
+        questions = self._questions([*assumed, *conditions])
         witness = entry(data, "witness")
         if witness is not None:
             element, *parts = (without_quotients(e, questions) for e in _computed(left, index))
             named = present_values(element, parts)
-            questions = Questions([*assumed, *conditions, *named], ranges=self.ranges)
+            questions = self._questions([*assumed, *conditions, *named])
             if not isinstance(witness, list) or not all(
                 questions.implied(read_condition(text)) for text in witness
             ):
@@ -436,7 +443,7 @@ class _Rank:
     ) -> None:
         """An output at indices that are told apart by their remainders."""
         for (index, conditions), data in zip(self._cases(left, cases, assumed), cases, strict=True):
-            questions = Questions([*assumed, *conditions], ranges=self.ranges)
+            questions = self._questions([*assumed, *conditions])
             self._replay((left, right), index, data, questions, unbounded, in_digits=True)
 
     def _cases(
@@ -496,7 +503,7 @@ class _Rank:
         assumed: Sequence[Constraint],
     ) -> frozenset[str] | str:
         """`_check_elements` at one index; or why it is not shown that those are numbers."""
-        questions = Questions([*assumed, *conditions], ranges=self.ranges)
+        questions = self._questions([*assumed, *conditions])
         try:
             shown, hidden = self._what_shows(*sides, assumed)
             facts = self.instance.facts

@@ -197,7 +197,7 @@ def elements_of(
     signs = {f.name: f.relation for f in facts if f.relation in SIGNS}
     replay = Replay(questions, tidying, facts=signs)
     known = Known(lambda a, b: replay.equal(a, b, ()))
-    expansion = Expansion(questions.contradictory, tidying.tidy, known.sign)
+    expansion = Expansion(questions.contradictory, tidying.tidy, known.sign, questions.codes)
     with all_comparisons():
         left, right = (read_whole(side, index) for side in sides)
         if in_digits:
@@ -226,7 +226,7 @@ class Elements:
         facts = tuple(facts)
         self._questions = questions
         self._tidying = Tidying(questions)
-        self._numbers = {f.name for f in facts if f.relation != BELOW_INFINITY}
+        self._numbers = {f.name for f in facts if f.relation != BELOW_INFINITY} | {*questions.codes}
         read = (
             replace(use, is_lost=True, is_steady=use.is_steady and use.name in self._numbers)
             if use.name in hidden

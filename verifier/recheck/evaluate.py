@@ -34,7 +34,7 @@ from xflow.core.size import (
     substitute,
     symbol,
 )
-from xflow.core.sorts import BOOL, CODE, INT
+from xflow.core.sorts import BOOL, CODE, INT, integer_range
 from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scalar, SumOver, Times
 from xflow.core.value_conditions import EXACT_SUMS, Fact
 from xflow.rewriting.instance import Instance, attribute_symbols
@@ -45,6 +45,7 @@ from xflow.verifier.recheck.exact import value_of
 from xflow.verifier.recheck.forms import Unreplayable
 from xflow.verifier.recheck.ranges import indices_of
 from xflow.verifier.recheck.solver import find_integers
+from xflow.verifier.recheck.steps import types_of_codes
 from xflow.verifier.recheck.verdicts import Difference
 
 TOLERANCE = 1e-7
@@ -55,6 +56,8 @@ AGREEING = 6
 """Assignments of sizes at which expressions are compared that nothing more exact decides on."""
 MAX_STEPS = 4000
 """Summands that an output element may have."""
+AT_ENDS = 0.1
+"""How many codes are the least or the greatest one of their type."""
 TRIES = 12
 GUESSES = 3000
 """Random assignments of connected symbols tried at each rank before the solver is asked for one."""
@@ -288,12 +291,15 @@ def _inputs(
 ) -> dict[str, Any]:
     facts = {fact.name: fact.relation for fact in instance.facts}
     tensors: dict[str, Any] = {}
+    types = types_of_codes(instance)
+    codes = rng.choice(types) if types else {}
     for value in instance.inputs:
         assert isinstance(value.node.op, Leaf)
         name, shape = value.node.op.key, [evaluate(size, sizes) for size in value.shape]
         array = np.empty(shape, dtype=object)
         for position in np.ndindex(*shape):
-            array[position] = _element(value.type.dtype, facts.get(name), rng, few)
+            element = _element(value.type.dtype, facts.get(name), rng, few)
+            array[position] = _code(element, codes[name], rng) if name in codes else element
         tensors[name] = array
     for node in walk((*instance.lhs, *instance.rhs)):
         for attribute in node.attributes.values():
@@ -325,6 +331,14 @@ def _element(
     if relation == ">" or (relation == "!=" and not value):
         return abs(value) + Fraction(1, 7)
     return abs(value) if relation == ">=" else value
+
+
+def _code(drawn: Fraction, dtype: str, rng: random.Random) -> Fraction:
+    """A code of a type, near 0 mostly; an end of its range at times."""
+    low, high = integer_range(dtype)
+    if rng.random() < AT_ENDS:
+        return Fraction(rng.choice((low, high)))
+    return min(max(drawn, Fraction(low)), Fraction(high))
 
 
 def _steps(scalar: Scalar, sizes: Sizes) -> int:

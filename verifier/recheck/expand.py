@@ -7,7 +7,7 @@ are in `laws`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -46,6 +46,7 @@ from xflow.verifier.recheck.forms import (
     term,
 )
 from xflow.verifier.recheck.laws import MAX_TERMS, function_terms
+from xflow.verifier.recheck.steps import STEPS, Relations, is_whole, stepped
 from xflow.verifier.recheck.tidy import pinned_choice
 
 MAX_DEPTH = 14
@@ -75,7 +76,12 @@ class Expansion:
         impossible: Impossible,
         tidy: Callable[[Term, Guards], list[Term]],
         sign: Callable[[Sum], Size] = sign_of,
+        codes: Collection[str] = (),
+        facts: Relations | None = None,
     ):
+        self._codes = codes
+        """The inputs whose elements are integers."""
+        self._facts = facts or {}
         self.sign = sign
         """The integer that stands for the sign of a sum."""
         self._impossible = impossible
@@ -166,7 +172,13 @@ class Expansion:
                 return list(scaled(Sum(tuple(self.terms(least, path))), -ONE).terms)
             case "abs", (arg,):
                 return self.terms(Call("max", (arg, times(-1, arg))), path)
-        return function_terms(name, [self.sum_of(arg, path) for arg in args])
+        made = stepped(name, args[0], self._facts) if name in STEPS else None
+        if made is not None:
+            return self.terms(made, path)
+        sums = [self.sum_of(arg, path) for arg in args]
+        if name in STEPS and is_whole(sums[0], self._codes):
+            return list(sums[0].terms)
+        return function_terms(name, sums)
 
     def _choices(self, scalar: Scalar, path: Guards) -> list[Choice]:
         match scalar:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import TypeAlias
 
 from xflow.core.constraint import Constraint
@@ -59,6 +60,22 @@ def least_values(variables: Sequence[str], guards: Guards) -> Change | None:
         else:
             return None
     return values
+
+
+def lower_bounds(variables: Sequence[str], guards: Guards) -> Iterator[Change]:
+    """The values of `variables` that one lower bound of each allows, see `least_values`."""
+    bounds = [
+        [
+            -split[1]
+            for guard in guards
+            if (split := coefficient_of(guard.difference, variable))
+            and split[0] == 1
+            and not free_symbols(split[1]) & set(variables)
+        ]
+        for variable in variables
+    ]
+    for values in product(*bounds):
+        yield dict(zip(variables, values, strict=True))
 
 
 def occurring(group: Group, first: Term, terms: Sequence[Term]) -> list[Term] | None:

@@ -78,7 +78,9 @@ class Output:
         # The trivial replay: neither groups nor witnesses, no denominators.
         self._plain = Replay(questions, self._tidying, facts=facts)
         signs = Known(lambda a, b: self._plain.equal(a, b, ()))
-        self._expansion = Expansion(questions.contradictory, self._tidying.tidy, signs.sign)
+        self._expansion = Expansion(
+            questions.contradictory, self._tidying.tidy, signs.sign, questions.codes, facts
+        )
         self._reader = Reader(entry(data, "signs"), signs.sign)
         self._scalars = read(left, index), read(right, index)
         self._whole = read_whole(left, index), read_whole(right, index)

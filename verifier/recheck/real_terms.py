@@ -9,6 +9,7 @@ import itertools
 from fractions import Fraction
 from typing import Any
 
+from xflow.core.sorts import CODES, integer_range
 from xflow.verifier.recheck.laws import AT_POINT
 
 try:
@@ -22,6 +23,12 @@ VALUES = {
     ("exp", Fraction(0)): Fraction(1),
 }
 """Values of functions at some points."""
+STEPS = frozenset({"round", "floor"})
+"""Functions that keep the order, of which integers are fixed points."""
+MAX_STEPS = 4
+"""Applications of one of them whose order is spelled out."""
+ENDS = frozenset(end for dtype in CODES for end in integer_range(dtype)) - {0}
+"""The least and the greatest code of each type."""
 MAX_ORDERED = 5
 """Exponentials, and 1, whose order is spelled out."""
 
@@ -40,6 +47,10 @@ class RealTerms:
         self.of_elements: list[Any] = []
         self._functions: dict[tuple[str, int], Any] = {}
         self._exponentials: dict[Any, Any] = {}
+        self._steps: dict[str, dict[Any, Any]] = {}
+        """What functions that round to integers were applied to, with the results."""
+        self._whole: list[Any] = []
+        """Integers that may be ends of ranges."""
 
     def make(self, kind: Any, *args: Any) -> Any:
         """A term; a sum or a product of one is that one."""
@@ -103,6 +114,8 @@ class RealTerms:
             less = self.make(kinds.ITE, self.make(kinds.LT, arg, nothing), self.number(-1), nothing)
             return self.make(kinds.ITE, self.make(kinds.GT, arg, nothing), self.number(1), less)
         value = self.apply(name, *args)
+        if name in STEPS:
+            self._steps.setdefault(name, {})[args[0]] = value
         for (known, point), there in VALUES.items() if args else ():
             if known == name:
                 at_point = self.make(kinds.EQUAL, args[0], self.number(point))
@@ -138,6 +151,28 @@ class RealTerms:
             opposite = self.make(kinds.EQUAL, a, self.make(kinds.NEG, c))
             one = self.make(kinds.EQUAL, self.make(kinds.MULT, b, d), self.number(1))
             self.implies(opposite, one)
+
+    def know_integer(self, value: Any, low: int, high: int) -> None:
+        """Know that an integer is in a range, and that it may be taken off the ends of one."""
+        kinds = cvc5.Kind
+        self.facts.append(self.make(kinds.GEQ, value, self.number(low)))
+        self.facts.append(self.make(kinds.LEQ, value, self.number(high)))
+        self._whole += [self.make(kinds.SUB, self.number(end), value) for end in (0, *sorted(ENDS))]
+
+    def know_steps(self) -> None:
+        """Know that functions that round to integers keep the order, between integers as well.
+
+        It is said of few of them: it makes questions harder.
+        """
+        kinds = cvc5.Kind
+        for known in self._steps.values():
+            if len(known) > MAX_STEPS:
+                continue
+            fixed = [(each, each) for each in (self.number(0), *self._whole)]
+            between = itertools.combinations(known.items(), 2)
+            for (a, b), (c, d) in (*between, *itertools.product(known.items(), fixed)):
+                for kind in (kinds.GEQ, kinds.LEQ):
+                    self.implies(self.make(kind, a, c), self.make(kind, b, d))
 
 
 def _has_choice(value: Any) -> bool:

@@ -16,6 +16,7 @@ from xflow.core.constraint import Constraint, at_least, equal
 from xflow.core.errors import MissingSolver
 from xflow.core.size import Symbol, symbol
 from xflow.verifier.recheck.integers import NO_RANGES, Integers, Kind, Ranges
+from xflow.verifier.recheck.steps import NO_CODES, CodeRanges
 
 try:
     import cvc5
@@ -46,10 +47,13 @@ class Questions:
         assumed: Iterable[Constraint],
         limits: tuple[int, int, int] = LIMITS,
         ranges: Ranges = NO_RANGES,
+        codes: CodeRanges = NO_CODES,
     ):
         require_solver()
         self.assumed = tuple(assumed)
         self.ranges = ranges
+        self.codes = codes
+        """Where the elements of inputs of codes are."""
         self.asked = 0
         self._manager = cvc5.TermManager()
         self._limits = dict(zip(Kind, limits, strict=True))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any, Protocol
 
 from xflow.core.constraint import Constraint, at_least, equal
@@ -35,11 +36,13 @@ from xflow.verifier.recheck.forms import (
     term,
     with_coefficient,
 )
-from xflow.verifier.recheck.groups import apart_choice, least_values
+from xflow.verifier.recheck.groups import apart_choice, least_values, lower_bounds
 from xflow.verifier.recheck.integers import Integers, Kind
 from xflow.verifier.recheck.laws import may_vanish
 from xflow.verifier.recheck.real_terms import RealTerms
 from xflow.verifier.recheck.solver import Questions
+from xflow.verifier.recheck.steps import bounds_of
+from xflow.verifier.recheck.tidy import written_out_choice
 
 try:
     import cvc5
@@ -56,6 +59,8 @@ MAX_EXPONENT = 8
 MAX_GIVEN = 8
 MAX_FACTORS = 12
 """Factors of a sum for which it is asked whether it is negative anywhere."""
+MAX_POINTS = 4
+"""Points at which a range of codes is looked for a value."""
 MAX_NESTED = 2
 """Depth of sums and maxima down to which signs of their terms are asked for."""
 ONE = Fraction(1)
@@ -123,6 +128,7 @@ class Unknowns(RealTerms):
         self._count = 0
         self._signs: list[tuple[Sign, Any]] = []
         questions = comparing.questions
+        self._codes = questions.codes
         self._integers = Integers(
             self.manager, Kind.LEMMAS, questions.ranges, lambda *met: self._signs.append(met)
         )
@@ -143,6 +149,7 @@ class Unknowns(RealTerms):
             self.facts += self.of_elements
             self.of_elements = []
         self.know_order()
+        self.know_steps()
         mixed = bool(self._conditional)
         solver = cvc5.Solver(self.manager)
         solver.setOption("rlimit-per", str(self._limit))
@@ -292,6 +299,8 @@ class Unknowns(RealTerms):
             relation = self._comparing.facts.get(factor.tensor.lstrip("%"))
         if relation is not None:
             self.facts.append(self.related(unknown, relation))
+        if isinstance(factor, Read) and (ends := self._codes.get(factor.tensor.lstrip("%"))):
+            self.know_integer(unknown, *ends)
         return unknown
 
     def _size(self, size: Expr) -> Any:
@@ -314,6 +323,8 @@ class Unknowns(RealTerms):
         """The greatest of the values that are there; anything if none is."""
         kinds = cvc5.Kind
         result: _Option | None = None
+        if self._codes:  # what is rounded of each value is asked for
+            choices = [each for choice in choices for each in written_out_choice(choice)]
         for option in map(self._option, choices):
             if result is None:
                 result = option
@@ -377,6 +388,19 @@ class Unknowns(RealTerms):
         ]
         return scale, made
 
+    def _has_values(self, unit: Choice) -> bool:
+        """Whether a choice over a range has a value: at least ones, or at some lower bounds."""
+        questions = self._comparing.questions
+        least = least_values(unit.variables, unit.guards)
+        if least is None:
+            return False
+        reached = (g.substitute(least) for g in unit.guards)
+        if all(questions.implied(g, self._path) for g in reached):
+            return True
+        points = islice(lower_bounds(unit.variables, unit.guards), MAX_POINTS)
+        places = [tuple(g.substitute(point) for g in unit.guards) for point in points]
+        return bool(self._codes) and questions.covered(self._path, places)
+
     def _greatest_in_range(self, unit: Choice) -> _Option:
         """An unknown for the greatest of a range, the same for equal ones."""
         key = "range", f"{unit.variables} {sum_key(unit.body)} {unit.guards}"
@@ -391,14 +415,14 @@ class Unknowns(RealTerms):
         present = self.manager.mkConst(self.manager.getBooleanSort(), f"p{self._count}")
         option = self._keys[key] = _Option(present, self._unknown())
         self._ranges.append((unit, option))
-        least = least_values(unit.variables, unit.guards)
-        if least is not None:
-            reached = (g.substitute(least) for g in unit.guards)
-            if all(self._comparing.questions.implied(g, self._path) for g in reached):
-                self.facts.append(option.present)
+        if self._has_values(unit):
+            self.facts.append(option.present)
         apart = apart_choice(unit) if self._taken & set(unit.variables) else unit
         if self._is_nonnegative(apart.body, apart.guards):
             # All values are: so is the greatest if there is one.
             nonnegative = self.make(cvc5.Kind.GEQ, option.value, self.number(0))
             self.implies(option.present, nonnegative)
+        if self._codes and (ends := bounds_of(apart.body, self._codes)):
+            for kind, end in zip((cvc5.Kind.GEQ, cvc5.Kind.LEQ), ends, strict=True):
+                self.implies(option.present, self.make(kind, option.value, self.number(end)))
         return option
