@@ -36,7 +36,7 @@ KNOWN_VALUES = {
     ("sin", Fraction(0)): Fraction(0),
     ("cos", Fraction(0)): Fraction(1),
 }
-ODD_FUNCTIONS = frozenset({"tanh", "erf", "sin"})
+ODD_FUNCTIONS = frozenset({"tanh", "erf", "sin", "round"})
 EVEN_FUNCTIONS = frozenset({"cos"})
 MAX_DIVISOR = 100
 """Divisors whose squares are taken out of a root."""

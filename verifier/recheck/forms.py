@@ -18,7 +18,7 @@ from typing import TypeAlias
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.size import Expr, Size, free_symbols, substitute, symbol
 
-ODD = frozenset({"tanh", "erf", "sin"})
+ODD = frozenset({"tanh", "erf", "sin", "round"})
 EVEN = frozenset({"cos"})
 Names: TypeAlias = Mapping[str, str]
 Values: TypeAlias = Mapping[str, Size]
