@@ -31,6 +31,7 @@ from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.verdicts import Confirmed
 from xflow.verifier.refutation.runnable import save_counterexample
+from xflow.verifier.rounding.measure import measure
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "qdq.toml"
@@ -40,7 +41,7 @@ PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
 STEPS = 1
 """Steps by rules of the database in which an equation may follow: the search makes such steps."""
 COLUMNS = ("transformer", "simplification", "verdict", "how the sides agree, or where they differ",
-           "second checker", "from the database")  # fmt: skip
+           "second checker", "in the search")  # fmt: skip
 NOTHING = ""
 
 
@@ -86,8 +87,8 @@ class Outcome:
     words: str
     confirmed: bool | None = None
     """Whether the second checker follows the proof."""
-    rules: tuple[str, ...] = ()
-    """The rules of the database from which it follows."""
+    applied: str = ""
+    """The rules of the database that make it, or why the search would not use such a rule."""
 
 
 def simplifications() -> list[Simplification]:
@@ -99,12 +100,12 @@ def simplifications() -> list[Simplification]:
     ]
 
 
-def judge(item: Simplification, database: Database | None = None) -> Outcome:
+def judge(item: Simplification, rules: Sequence[Rule] = ()) -> Outcome:
     """Return the verdict: of the prover for each type of codes, or of the runtime."""
     if not item.rule:
         return judge_model(item)
     first, *others = item.rules()
-    found = [judge_rule(first, database), *(judge_rule(rule) for rule in others)]
+    found = [judge_rule(first, rules), *(judge_rule(rule) for rule in others)]
     for verdict in (UNKNOWN, REFUTED):
         for outcome in found:
             if outcome.verdict == verdict:
@@ -112,7 +113,7 @@ def judge(item: Simplification, database: Database | None = None) -> Outcome:
     return replace(found[0], confirmed=all(outcome.confirmed for outcome in found))
 
 
-def judge_rule(rule: Rule, database: Database | None = None) -> Outcome:
+def judge_rule(rule: Rule, rules: Sequence[Rule] = ()) -> Outcome:
     """Return the verdict of the prover, and where it is refuted, what the runtime says of that."""
     verdict = prove(rule, both_ways=False)
     if isinstance(verdict, Proved):
@@ -125,9 +126,8 @@ def judge_rule(rule: Rule, database: Database | None = None) -> Outcome:
             verdict.exact or "", "up to rounding"
         )
         where = ", ".join(f"`{text}`" for text in verdict.where)
-        derived = derive_claim(rule, database, STEPS) if database else None
-        rules = derived.rules if isinstance(derived, Derived) else ()
-        return Outcome(PROVED, f"{how}; {where}" if where else how, confirmed, tuple(rules))
+        applied = applied_of(claimed, rules) if rules else ""
+        return Outcome(PROVED, f"{how}; {where}" if where else how, confirmed, applied)
     if isinstance(verdict, Refuted):
         found = verdict.counterexample
         with tempfile.TemporaryDirectory() as folder:
@@ -137,6 +137,19 @@ def judge_rule(rule: Rule, database: Database | None = None) -> Outcome:
         inputs = {name: array.tolist() for name, array in found.inputs.items()}
         return Outcome(REFUTED, f"{_told(inputs)}: {found.reason}")
     return Outcome(UNKNOWN, "the normal forms differ")
+
+
+def applied_of(rule: Rule, rules: Sequence[Rule]) -> str:
+    """Return those of `rules` that make the step of a proved rule, or why none does."""
+    # A rule that makes the step has what one side has more of.
+    left, right = (Counter(re.findall(r"(\w+)\(", side)) for side in (rule.lhs, rule.rhs))
+    needed = {*(left - right), *(right - left)}
+    suited = [each for each in rules if needed <= each.operators]
+    derived = derive_claim(rule, Database.of(suited), STEPS)
+    if isinstance(derived, Derived):
+        return ", ".join(derived.rules)
+    refused = [each.reason for each in measure(rule).refusals if not each.type]
+    return f"refused: {refused[0]}" if refused else "no rule"
 
 
 def judge_model(item: Simplification) -> Outcome:
@@ -209,9 +222,9 @@ def table(items: Sequence[Simplification], outcomes: Sequence[Outcome]) -> str:
         proved = outcome.verdict == PROVED
         by, last = (item.by if item.by != last else NOTHING), item.by
         checked = ("confirmed" if outcome.confirmed else "not confirmed") if proved else NOTHING
-        rules = (", ".join(outcome.rules) or "no") if proved else NOTHING
         told = "not shown" if outcome.verdict == UNKNOWN else outcome.verdict
-        lines.append(f"| {by} | {item.of} | {told} | {outcome.words} | {checked} | {rules} |")
+        cells = (by, item.of, told, outcome.words, checked, outcome.applied)
+        lines.append(f"| {' | '.join(cells)} |")
     count = Counter(outcome.verdict for outcome in outcomes)
     told = (
         f"Of these {len(items)}, {count[PROVED]} are proved, {count[REFUTED]} refuted, "
@@ -227,9 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--page", type=Path, metavar="FILE", default=PAGE)
     options = parser.parse_args(arguments)
-    database = Database.of(load_rules(default_directory()))
+    rules = load_rules(default_directory())
     items = simplifications()
-    outcomes = [judge(item, database) for item in items]
+    outcomes = [judge(item, rules) for item in items]
     put(options.page, MARK, table(items, outcomes))
     wrong = [
         f"{item.name}: {outcome.verdict} ({outcome.words}), and {item.expect} is expected"

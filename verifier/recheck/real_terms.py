@@ -153,11 +153,12 @@ class RealTerms:
             self.implies(opposite, one)
 
     def know_integer(self, value: Any, low: int, high: int) -> None:
-        """Know that an integer is in a range, and that it may be taken off the ends of one."""
+        """Know that a code is in a range; with the ends of types it makes further integers."""
         kinds = cvc5.Kind
         self.facts.append(self.make(kinds.GEQ, value, self.number(low)))
         self.facts.append(self.make(kinds.LEQ, value, self.number(high)))
-        self._whole += [self.make(kinds.SUB, self.number(end), value) for end in (0, *sorted(ENDS))]
+        for end in map(self.number, (0, *sorted(ENDS))):
+            self._whole += [self.make(kinds.SUB, end, value), self.make(kinds.SUB, value, end)]
 
     def know_steps(self) -> None:
         """Know that functions that round to integers keep the order, between integers as well.
