@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations, islice, product
+from itertools import combinations, islice
 from typing import Protocol
 
 from xflow.core.spec import fresh_name
@@ -320,13 +320,18 @@ class Tropical:
 
         A window of a pool has its first element, or where that is in the border the first behind.
         """
-        arithmetic = self._normalizer.arithmetic
-        points = list(islice(least_points(option.variables, option.guards), MAX_POINTS))
-        needed = [[guard.substitute(point) for guard in option.guards] for point in points]
-        return bool(points) and all(
-            arithmetic.contradictory((*path, *pieces), Effort.LEMMAS)
-            for failing in product(*needed)
-            for pieces in product(*(guard.negation() for guard in failing))
+        points = islice(least_points(option.variables, option.guards), MAX_POINTS)
+        needed = [tuple(g.substitute(point) for g in option.guards) for point in points]
+        return bool(needed) and not self._may_all_fail(needed, path)
+
+    def _may_all_fail(self, needed: Sequence[Guards], path: Guards) -> bool:
+        """Whether it may be that of each of `needed` a condition does not hold."""
+        if self._normalizer.arithmetic.contradictory(path, Effort.LEMMAS):
+            return False
+        return not needed or any(
+            self._may_all_fail(needed[1:], (*path, piece))
+            for guard in needed[0]
+            for piece in guard.negation()
         )
 
     # Common factors ------------------------------------------------------------------------------
