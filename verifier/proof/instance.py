@@ -271,8 +271,8 @@ class InstanceProof:
         if least is None:
             least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
         # Codes and indices are numbers, whatever is read of them.
-        numbers = {leaf_name(v) for v in self.instance.inputs if v.type.dtype != REAL}
-        return tuple(str(f) for f in least.facts if f.name not in numbers), exact, least.jumps
+        others = {leaf_name(v) for v in self.instance.inputs if v.type.dtype != REAL}
+        return tuple(str(f) for f in least.facts if f.name not in others), exact, least.jumps
 
     def _discontinuous(self, left: Value, right: Value) -> frozenset[str]:
         """See `jumps`; none where they are not found."""
