@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
+from longer import first
 from spellings import rules_over
 
 import xflow
@@ -95,8 +96,11 @@ def rules() -> list[Rule]:
     return [*rules_over(*CONCERNED), *parse_rules(CAPPED)]
 
 
-def optimized(source: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as rewritten for a prompt and for a token behind a past."""
+def optimized(source: onnx.ModelProto, budget: float = 8) -> onnx.ModelProto:
+    """The model as rewritten for a prompt and for a token behind a past.
+
+    One second is enough on a machine that does nothing else.
+    """
     given = [
         {
             name: (1, heads, length, DEPTH)
@@ -107,7 +111,7 @@ def optimized(source: onnx.ModelProto) -> onnx.ModelProto:
         for new, past in ((8, 0), (1, 16))
     ]  # fmt: skip
     result = xflow.optimize(
-        source, rules=rules(), cost="estimated", budget=4, check=1, input_shapes=given
+        source, rules=rules(), cost="estimated", budget=budget, check=1, input_shapes=given
     )
     return ir.to_proto(result.model)
 
@@ -134,7 +138,7 @@ def same(source: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:
     return True
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("window", first(WINDOWS, 2))
 def test_attention_under_a_window_is_one_operator_and_the_window_the_same(window: str) -> None:
     source = model(WINDOWS[window], PLAIN)
     rewritten = optimized(source)
@@ -144,7 +148,7 @@ def test_attention_under_a_window_is_one_operator_and_the_window_the_same(window
     assert not any(same(other, rewritten) for other in others)
 
 
-@pytest.mark.parametrize("window", ["as it should be", "without the row itself"])
+@pytest.mark.parametrize("window", first(["without the row itself", "as it should be"], 1))
 def test_a_softcap_before_the_mask_is_the_operators_own(window: str) -> None:
     """Also where the mask covers the first row, of which the operators give the mean of values."""
     source = model(WINDOWS[window], CAPS["behind the scale"])
@@ -167,6 +171,6 @@ def test_a_softcap_before_the_mask_is_the_operators_own(window: str) -> None:
 )
 def test_a_softcap_elsewhere_is_not_the_operators(scores: str, masked: str) -> None:
     source = model(WINDOWS["as it should be"], scores, masked)
-    rewritten = optimized(source)
+    rewritten = optimized(source, budget=2)
     assert attentions(rewritten) == 0
     assert same(source, rewritten)
