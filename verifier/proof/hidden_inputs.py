@@ -8,13 +8,14 @@ kernels make of what they read, and these read the same, also where it is no num
 `read_kernels` says that in terms. What a kernel computes is any function of its specification. An
 element that it may hide is any function of the steps that compute it, and so is each of these: of
 ``x`` and ``x + 0 * y`` only the second may be NaN because of y. Steps that are numbers for sure are
-what they are.
+what they are. Nothing of the kind can be said of a kernel that makes of a NaN what its place tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import NamedTuple
 
 from xflow.core.composite import Composite
 from xflow.core.evaluation import read_leaf
@@ -24,6 +25,7 @@ from xflow.core.registry import Operator, Reader
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
     Call,
+    Element,
     If,
     Index,
     Literal,
@@ -39,6 +41,20 @@ from xflow.core.spec import (
 )
 from xflow.verifier.algebra.comparisons import orders
 from xflow.verifier.proof.defined import is_partial, tensors, unfolded
+
+
+class UnlikeError(ValueError):
+    """A kernel may read a NaN and make of it what the places of elements tell."""
+
+
+class Known(NamedTuple):
+    """What is known of the elements of inputs."""
+
+    numbers: frozenset[str]
+    """The inputs whose elements are numbers."""
+    below_infinity: frozenset[str]
+    """Those whose elements are numbers or -inf."""
+
 
 KERNEL = "kernel"
 STEP = "step"
@@ -68,10 +84,10 @@ def _under(nodes: Iterable[Node]) -> frozenset[str]:
     )
 
 
-def read_kernels(value: Value, index: Index, numbers: frozenset[str]) -> Scalar:
+def read_kernels(value: Value, index: Index, known: Known) -> Scalar:
     """`read_unfolded` where a kernel that hides something may give anything for what it reads.
 
-    `numbers` are the inputs whose elements are known to be numbers.
+    Raises UnlikeError.
     """
     node = value.node
     if isinstance(node.op, Leaf):
@@ -80,25 +96,46 @@ def read_kernels(value: Value, index: Index, numbers: frozenset[str]) -> Scalar:
     hidden = hidden_positions(node)
     if isinstance(node.op, Composite) and not hidden:
         defined = node.op.define(node.inputs, node.attributes)[value.index]
-        return read_kernels(defined, index, numbers)
-    inputs = [_reader(source, numbers, hidden=k in hidden) for k, source in enumerate(node.inputs)]
+        return read_kernels(defined, index, known)
+    inputs = [
+        _operand(source, known, node.op.nan_by_place) if k in hidden else _reader(source, known)
+        for k, source in enumerate(node.inputs)
+    ]
     shapes = [source.shape for source in node.inputs]
     made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
     return _any(KERNEL, node.op.name, made) if hidden else unfolded(made, value)
 
 
-def _reader(source: Value, numbers: frozenset[str], *, hidden: bool) -> Reader:
+def _reader(source: Value, known: Known) -> Reader:
+    return lambda index: read_kernels(source, index, known)
+
+
+def _operand(source: Value, known: Known, nan_by_place: bool) -> Reader:
+    """The elements that a kernel may hide."""
+
     def reader(index: Index) -> Scalar:
-        element = read_kernels(source, index, numbers)
-        if not hidden or source.type.dtype != REAL or _is_number(element, numbers):
+        element = read_kernels(source, index, known)
+        if nan_by_place and not _is_no_nan(element, known):
+            raise UnlikeError(f"{source} may be NaN")
+        if source.type.dtype != REAL or _is_number(element, known.numbers):
             return element
-        return _any(STEP, "read", _in_steps(element, numbers))
+        return _any(STEP, "read", _in_steps(element, known.numbers))
 
     return reader
 
 
 def _is_number(scalar: Scalar, numbers: frozenset[str]) -> bool:
     return not is_partial(scalar) and tensors(scalar) <= numbers
+
+
+def _is_no_nan(scalar: Scalar, known: Known) -> bool:
+    """Whether it is a number or -inf."""
+    match scalar:
+        case Element(tensor, _):
+            return tensor.startswith("%") or tensor in known.numbers | known.below_infinity
+        case If(conditions, then, other) if not any(orders(conditions)):
+            return _is_no_nan(then, known) and _is_no_nan(other, known)
+    return _is_number(scalar, known.numbers)
 
 
 def kernel_of(scalar: Scalar) -> Scalar | None:

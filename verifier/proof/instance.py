@@ -47,6 +47,8 @@ from xflow.verifier.proof.exact import read_operations, roundings, same_bits, we
 from xflow.verifier.proof.exact_sums import is_exact
 from xflow.verifier.proof.fixed_sizes import fixed_sizes
 from xflow.verifier.proof.hidden_inputs import (
+    Known,
+    UnlikeError,
     bounded_inputs,
     hidden_inputs,
     hides,
@@ -250,17 +252,18 @@ class InstanceProof:
         known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
         least: _Lacks | None = None
         exact: str | None = None
-        numbers = frozenset(f.name for f in self.instance.facts if f.relation != BELOW_INFINITY)
-        alike = self._hides_alike(left, right, numbers)
+        elements = self._elements()
+        alike = self._hides_alike(left, right, elements)
         if not alike:
             # A mask may be -inf all the same where the rest is numbers.
-            rest = self._discontinuous(left, right) & hidden_inputs(left) - numbers
-            if rest and self._hides_alike(left, right, numbers | rest):
+            rest = self._discontinuous(left, right) & (hidden_inputs(left) - elements.numbers)
+            finite = elements._replace(numbers=elements.numbers | rest)
+            if rest and self._hides_alike(left, right, finite):
                 return tuple(str(Fact(name, FINITE)) for name in sorted(rest)), None, rest
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
                 try:
-                    found = self._lacks(left, right, reading, numbers, alike=alike)
+                    found = self._lacks(left, right, reading, elements, alike=alike)
                 except (TooLargeError, ZeroDivisionError):  # another may get through
                     continue
             if found.exact == BITS:
@@ -289,7 +292,7 @@ class InstanceProof:
         left: Value,
         right: Value,
         reading: _Reading,
-        numbers: frozenset[str],
+        elements: Known,
         *,
         alike: bool,
     ) -> _Lacks:
@@ -301,40 +304,45 @@ class InstanceProof:
         plain = [simpler(read_unfolded(side, index)) for side in (left, right)]
         whole = plain
         if alike:
-            whole = [simpler(read_kernels(side, index, numbers)) for side in (left, right)]
+            whole = [simpler(read_kernels(side, index, elements)) for side in (left, right)]
         before, after = (tuple(reads(side, self.equality)) for side in whole)
         bounded = frozenset[str]()
         if not alike:
             hidden = hidden_inputs(left)
             before = tuple(
-                replace(each, lost=True, summand=each.summand and each.names <= numbers)
+                replace(each, lost=True, summand=each.summand and each.names <= elements.numbers)
                 if each.names & hidden
                 else each
                 for each in before
             )
-            bounded = bounded_inputs((left, right)) - numbers
+            bounded = bounded_inputs((left, right)) - elements.numbers
         facts = lacking(before, after, self.equality, self.instance.facts)
         exact = None if any(map(roundings, plain)) else NUMBERS
         return _Lacks(facts, exact, jumps(before, after) | bounded)
 
-    def _hides_alike(self, left: Value, right: Value, numbers: frozenset[str]) -> bool:
-        """Whether both sides are equal, whatever their kernels make of what is no number.
+    def _elements(self) -> Known:
+        """What the conditions of the rule tell of the elements of its inputs."""
+        below = {f.name for f in self.instance.facts if f.relation == BELOW_INFINITY}
+        numbers = {f.name for f in self.instance.facts if f.relation != BELOW_INFINITY}
+        return Known(frozenset(numbers), frozenset(below))
 
-        The inputs in `numbers` are.
-        """
+    def _hides_alike(self, left: Value, right: Value, elements: Known) -> bool:
+        """Whether both sides are equal, whatever their kernels make of what is no number."""
         if not hides(left) and not hides(right):
             return True
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions):
-                sides = (
-                    reading.simpler(folded(read_kernels(v, reading.index, numbers)))
-                    for v in (left, right)
-                )
-                signed = (with_signs(side, self.equality.comparisons) for side in sides)
                 try:
+                    sides = (
+                        reading.simpler(folded(read_kernels(v, reading.index, elements)))
+                        for v in (left, right)
+                    )
+                    signed = (with_signs(side, self.equality.comparisons) for side in sides)
                     first, second = map(self.equality.normalizer.normal, signed)
                     if self.equality.equal(first, second):
                         return True
+                except UnlikeError:
+                    return False
                 except (TooLargeError, ZeroDivisionError):  # another may get through
                     continue
         return False

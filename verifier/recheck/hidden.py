@@ -13,18 +13,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import partial
 
 from xflow.core.composite import Composite, made
 from xflow.core.constraint import Constraint
 from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, TensorType, Value, hidden_positions, leaf, with_inputs
+from xflow.core.node import Leaf, Node, TensorType, Value, hidden_positions, leaf, with_inputs
 from xflow.core.registry import Operator, Reader
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
     ZERO,
     Call,
+    Element,
     If,
     Index,
     Literal,
@@ -41,7 +43,7 @@ from xflow.core.spec import (
 from xflow.core.value_conditions import BELOW_INFINITY
 from xflow.rewriting.instance import Instance
 from xflow.verifier.recheck.comparisons import orders
-from xflow.verifier.recheck.defined import is_partial, tensors
+from xflow.verifier.recheck.defined import is_partial, read_whole, tensors
 from xflow.verifier.recheck.evaluate import agree_at_random
 from xflow.verifier.recheck.forms import Unreplayable
 
@@ -91,12 +93,44 @@ def _same_kernels(
     instance: Instance, left: Value, right: Value, assumed: Sequence[Constraint]
 ) -> bool:
     numbers = frozenset(f.name for f in instance.facts if f.relation != BELOW_INFINITY)
+    sure = frozenset(f.name for f in instance.facts)
+    if any(map(partial(_may_see_nan, sure=sure, numbers=numbers), walk([left, right]))):
+        return False  # a maximum tells by the places of elements what it makes of a NaN
     index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
     try:
         scalars = _without_meaning(left, index, numbers), _without_meaning(right, index, numbers)
         return agree_at_random(instance, scalars, left.shape, assumed)
     except Unreplayable:
         return False
+
+
+def _may_see_nan(node: Node, *, sure: frozenset[str], numbers: frozenset[str]) -> bool:
+    """Whether a kernel whose result may depend on the place of a NaN reads what may be one.
+
+    What is only moved is none if its input is none, nor is what is computed of numbers.
+    """
+    if not isinstance(node.op, Operator):
+        return False
+    inner = node.op.define(node.inputs, node.attributes) if isinstance(node.op, Composite) else ()
+    if any(_may_see_nan(each, sure=sure, numbers=numbers) for each in walk(inner, node.inputs)):
+        return True
+    if not node.op.nan_by_place:
+        return False
+    operand = node.inputs[0]
+    index = tuple(symbol(f"_i{axis}") for axis in range(len(operand.shape)))
+    element = read_whole(operand, index)
+    moved = tensors(element) if _is_choice(element) else None
+    return not (_is_known(element, numbers) or (moved is not None and moved <= sure))
+
+
+def _is_choice(scalar: Scalar) -> bool:
+    """Whether it is an element or a number, which one told by sizes and Booleans."""
+    match scalar:
+        case Element() | Literal():
+            return True
+        case If(conditions, then, other):
+            return not any(orders(conditions)) and _is_choice(then) and _is_choice(other)
+    return False
 
 
 def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Scalar:

@@ -198,6 +198,9 @@ class Operator:
     mask: ClassVar[int | None] = None
     """The input in which the runtime's kernel takes the least float for -inf, see
     `xflow.analysis.value_rewrites.least_float_masks`."""
+    nan_by_place: ClassVar[bool] = False
+    """Whether what the kernel makes of a NaN that it hides, see `hides`, depends on where elements
+    stand: ONNX Runtime's maxima drop a NaN, or what was found before it."""
     narrow: ClassVar[bool] = False
     """Whether the runtime's kernel computes in between in the type of the tensors. What defines the
     operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""

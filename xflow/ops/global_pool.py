@@ -53,6 +53,7 @@ class GlobalMaxPool(GlobalPool):
     """The maximum over all trailing axes."""
 
     name = op_type = "GlobalMaxPool"
+    nan_by_place = True
 
     def at(
         self,

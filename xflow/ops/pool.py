@@ -198,6 +198,7 @@ class MaxPool(Pool):
     """The maximum over each window; borders never win."""
 
     name = op_type = "MaxPool"
+    nan_by_place = True
     attributes = declare(
         kernel_shape=KERNEL, pads=PADS, strides=ONES, dilations=ONES, ceil_mode=FLAG
     )
