@@ -26,6 +26,7 @@ from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.floats import concrete
 from xflow.verifier.recheck.forms import Unreplayable
+from xflow.verifier.recheck.hidden import Shown
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
 
@@ -49,7 +50,7 @@ def elements(rule: Rule) -> Elements:
     index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
     ranges = [c for i, n in zip(index, left.shape, strict=True) for c in in_range(i, n)]
     questions = Questions([*assumptions(instance), *(c for c in ranges if c.decided is None)])
-    return elements_of((left, right), index, questions, instance.facts)
+    return elements_of(Shown((left, right), frozenset()), index, questions, instance.facts)
 
 
 # Elements that matter ----------------------------------------------------------------------------

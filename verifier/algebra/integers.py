@@ -48,7 +48,7 @@ def _is_integer_base(base: Base, ranges: Ranges) -> bool:
         case SizeAtom():
             return True
         case Element(tensor, _):
-            return tensor.lstrip("%") in ranges
+            return tensor in ranges
         case Function(name, _):
             return name in INTEGERS
         case Maximum(options):  # one of its options is there wherever it is read
@@ -96,7 +96,7 @@ def _interval_of_term(term: Term, ranges: Ranges) -> Interval:
 def _interval_of_base(base: Base, ranges: Ranges) -> Interval:
     match base:
         case Element(tensor, _):
-            low, high = ranges.get(tensor.lstrip("%"), UNBOUNDED)
+            low, high = ranges.get(tensor, UNBOUNDED)
             return None if low is None else Fraction(low), None if high is None else Fraction(high)
         case Function("sign", _):
             return Fraction(-1), Fraction(1)

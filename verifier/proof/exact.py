@@ -146,7 +146,7 @@ def read_operations(value: Value, index: Index) -> Scalar:
     # A conversion is an operation: its operand is computed in another type.
     kept = {node.inputs[k].type.dtype for k in _marked(plain)} <= {value.type.dtype}
     kept = kept and not hidden_positions(node)
-    if kept and _selects(plain):
+    if kept and _selects(at(markers, _without_zeros(node.attributes))):
         try:
             return at(readers)
         except ShapeError:  # a choice by results of a kernel

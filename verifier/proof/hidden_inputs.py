@@ -5,15 +5,17 @@ definition has none. So an element that such a kernel reads there counts as lost
 `xflow.verifier.proof.reads`, unless both sides make the same of it: they are equal whatever their
 kernels make of what they read, and these read the same, also where it is no number.
 
-`read_kernels` says that in terms. What a kernel computes is any function of its specification. An
-element that it may hide is any function of the steps that compute it, and so is each of these: of
-``x`` and ``x + 0 * y`` only the second may be NaN because of y. Steps that are numbers for sure are
-what they are. Nothing of the kind can be said of a kernel that makes of a NaN what its place tells.
+`read_kernels` says that in terms. What a kernel computes is any function of its specification and
+of all that it may hide: a mask of a whole row vanishes from a softmax, and decides all the same.
+An element that it may hide is any function of the steps that compute it, and so is each of these:
+of ``x`` and ``x + 0 * y`` only the second may be NaN because of y. Steps that are numbers for sure
+are what they are. Nothing of the kind can be said of a kernel that makes of a NaN what its place
+tells, nor of an element that a comparison chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -21,9 +23,12 @@ from xflow.core.composite import Composite
 from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value, hidden_positions
-from xflow.core.registry import Operator, Reader
+from xflow.core.registry import Operator, Reader, operator
+from xflow.core.size import Size
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
+    ZERO,
+    Bottom,
     Call,
     Element,
     If,
@@ -44,7 +49,7 @@ from xflow.verifier.proof.defined import is_partial, tensors, unfolded
 
 
 class UnlikeError(ValueError):
-    """A kernel may read a NaN and make of it what the places of elements tell."""
+    """A kernel may read what is no number and make of it what is not known."""
 
 
 class Known(NamedTuple):
@@ -102,8 +107,58 @@ def read_kernels(value: Value, index: Index, known: Known) -> Scalar:
         for k, source in enumerate(node.inputs)
     ]
     shapes = [source.shape for source in node.inputs]
-    made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
-    return _any(KERNEL, node.op.name, made) if hidden else unfolded(made, value)
+    if not hidden:
+        made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+        return unfolded(made, value)
+    if isinstance(node.op, Composite):
+        leaves, outputs = node.op.definition(shapes, node.attributes)
+        readers = dict(zip(leaves, inputs, strict=True))
+        made = _defined(outputs[value.index], tuple(index), readers)
+    else:
+        made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return call("any", _any(KERNEL, node.op.name, _all_read(made)), made)
+
+
+def _defined(value: Value, index: Index, readers: Mapping[Value, Reader]) -> Scalar:
+    """`read_unfolded` of what the definition of an operator computes of its inputs."""
+    if value in readers:
+        return readers[value](index)
+    node = value.node
+    assert isinstance(node.op, Operator), node.op
+    if isinstance(node.op, Composite):
+        inner = node.op.define(node.inputs, node.attributes)[value.index]
+        return _defined(inner, index, readers)
+
+    def reader(source: Value) -> Reader:
+        return lambda i: _defined(source, tuple(i), readers)
+
+    inputs = [reader(source) for source in node.inputs]
+    shapes = [source.shape for source in node.inputs]
+    return unfolded(node.op.at(inputs, shapes, node.attributes, value.index, index), value)
+
+
+def _all_read(scalar: Scalar) -> Scalar:
+    """A sum over all steps in `scalar`, which is another one where it has others."""
+    if is_step(scalar):
+        return _any(STEP, "counted", scalar)
+    match scalar:
+        case Plus(args) | Times(args) | Call(_, args):
+            return plus(*map(_all_read, args))
+        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
+            return _summed(variable, extent, _all_read(body))
+        case ProductOver(variable, extent, body):
+            return _summed(variable, extent, _all_read(body))
+        case If(conditions, then, other):
+            sides = (s for order in orders(conditions) for s in (order.left, order.right))
+            compared = plus(*map(_all_read, sides))
+            if compared != ZERO or any(orders(conditions)):
+                return plus(compared, _all_read(then), _all_read(other))
+            return where(conditions, _all_read(then), _all_read(other))
+    return ZERO
+
+
+def _summed(variable: str, extent: Size, body: Scalar) -> Scalar:
+    return ZERO if body == ZERO else SumOver(variable, extent, body)
 
 
 def _reader(source: Value, known: Known) -> Reader:
@@ -115,7 +170,9 @@ def _operand(source: Value, known: Known, nan_by_place: bool) -> Reader:
 
     def reader(index: Index) -> Scalar:
         element = read_kernels(source, index, known)
-        if nan_by_place and not _is_no_nan(element, known):
+        if nan_by_place:
+            if _is_no_nan(element, known):
+                return element  # of numbers and -inf, the specification tells the greatest
             raise UnlikeError(f"{source} may be NaN")
         if source.type.dtype != REAL or _is_number(element, known.numbers):
             return element
@@ -138,14 +195,24 @@ def _is_no_nan(scalar: Scalar, known: Known) -> bool:
     return _is_number(scalar, known.numbers)
 
 
-def kernel_of(scalar: Scalar) -> Scalar | None:
-    """The specification of what a kernel computes, if `scalar` is that, see `read_kernels`."""
-    return scalar.args[1] if isinstance(scalar, Call) and _is(KERNEL, scalar) else None
+def kernel_of(scalar: Scalar) -> tuple[Operator, Scalar] | None:
+    """The operator, and its specification, if `scalar` is what a kernel computes.
+
+    See `read_kernels`.
+    """
+    match scalar:
+        case Call("any", (Call("any", (Literal(value), _)), made)):
+            kind, _, name = _name_of(value).partition(" ")
+            return (operator(name), made) if kind == KERNEL else None
+    return None
 
 
 def is_step(scalar: Scalar) -> bool:
     """Whether `scalar` is what `read_kernels` has for a step to an element that is hidden."""
-    return isinstance(scalar, Call) and _is(STEP, scalar)
+    match scalar:
+        case Call("any", (Literal(value), _)):
+            return _name_of(value).startswith(f"{STEP} ")
+    return False
 
 
 def _any(kind: str, name: str, *args: Scalar) -> Scalar:
@@ -158,13 +225,11 @@ def _any(kind: str, name: str, *args: Scalar) -> Scalar:
     return call("any", tag, plus(*(call("any", own, arg) for arg in args)))
 
 
-def _is(kind: str, scalar: Call) -> bool:
-    match scalar:
-        case Call("any", (Literal(value), _)):
-            number = value.numerator // value.denominator
-            name = number.to_bytes((number.bit_length() + 7) // 8, "big") if number > 0 else b""
-            return name.startswith(f"{kind} ".encode())
-    return False
+def _name_of(value: Fraction) -> str:
+    """The kind and name that `_any` was given."""
+    number = value.numerator // value.denominator
+    text = number.to_bytes((number.bit_length() + 7) // 8, "big") if number > 0 else b""
+    return text.decode(errors="replace")
 
 
 def _in_steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
@@ -184,14 +249,12 @@ def _in_steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
             body = _any(STEP, "each", again(scalar.body))
             return _any(STEP, type(scalar).__name__, SumOver(scalar.variable, scalar.extent, body))
         case If(conditions, then, other):
-            choice = where(conditions, again(then), again(other))
-            compared = [
-                _any(STEP, f"compared {k}", again(side))
-                for order in orders(conditions)
-                for k, side in enumerate((order.left, order.right))
-            ]
-            return _any(STEP, "If", choice, *compared) if compared else choice
-        case Call(function, args) if kernel_of(scalar) is None and not is_step(scalar):
+            if any(orders(conditions)):
+                raise UnlikeError("of what is no number, a kernel makes what a comparison tells")
+            return where(conditions, again(then), again(other))
+        case Bottom():
+            return Literal(Fraction(int.from_bytes(b"least", "big")))
+        case Call(function, args) if not is_step(scalar):
             named = [_any(STEP, f"argument {k}", again(arg)) for k, arg in enumerate(args)]
             return _any(STEP, function, *named) if named else scalar
     return scalar

@@ -331,7 +331,7 @@ class InstanceProof:
         if not hides(left) and not hides(right):
             return True
         for reading in self._plain_readings(left, right):
-            with self.arithmetic.assuming(reading.conditions):
+            with self.arithmetic.assuming(reading.conditions), all_comparisons():
                 try:
                     sides = (
                         reading.simpler(folded(read_kernels(v, reading.index, elements)))

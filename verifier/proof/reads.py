@@ -127,14 +127,18 @@ def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Re
                     yield from reads(branch, equality, way.within(guards))
         case Call() if is_step(scalar):
             return  # what a kernel makes of it is read
-        case Call() if (made := kernel_of(scalar)) is not None:
+        case Call() if (kernel := kernel_of(scalar)) is not None:
+            op, made = kernel
+            # Attention is no infinity where a mask, or what it is added to, is -inf.
+            summand = way.summand or op.role == "attention"
             names = tensors(scalar)
             plain = with_signs(folded(scalar), equality.comparisons, path, folded)
             for guards, case in equality.normalizer.split(plain, path):
                 there = (*path, *guards)
                 normal = equality.normalizer.normal(case, there)
-                yield Read(scalar, normal, names, there, lost, summand=True)
-            yield from reads(made, equality, _Way(path, lost, False, False))
+                yield Read(scalar, normal, names, there, lost, summand)
+            inner = way if op.nan_by_place else _Way(path, lost, False, False)
+            yield from reads(made, equality, inner)
         case Call("exp", (argument,)):
             yield from reads(argument, equality, _Way(path, True, continuous, continuous))
         case Call(function, args):

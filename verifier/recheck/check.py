@@ -29,7 +29,7 @@ from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.fixed import fixed_sizes
 from xflow.verifier.recheck.floats import OtherBits, find_difference, rounded
 from xflow.verifier.recheck.forms import Unreplayable, canonical
-from xflow.verifier.recheck.hidden import Sides, what_shows
+from xflow.verifier.recheck.hidden import Shown, Sides, what_shows
 from xflow.verifier.recheck.integers import Ranges
 from xflow.verifier.recheck.output import Output, changes_in, entry, read_index
 from xflow.verifier.recheck.ranges import granted, out_of_range
@@ -220,7 +220,7 @@ class _Rank:
     ranges: Ranges = field(default_factory=dict)
     codes: CodeRanges = field(default_factory=dict)
     _differences: dict[object, OtherBits | None] = field(default_factory=dict)
-    _shown: dict[Sides, tuple[Sides, frozenset[str]]] = field(default_factory=dict)
+    _shown: dict[Sides, list[Shown]] = field(default_factory=dict)
 
     @cached_property
     def _sums(self) -> ExactSums:
@@ -342,9 +342,7 @@ class _Rank:
             self._differences[key] = find_difference(self.instance, sides, assumed, special, **runs)
         return self._differences[key]
 
-    def _what_shows(
-        self, left: Value, right: Value, assumed: Sequence[Constraint]
-    ) -> tuple[Sides, frozenset[str]]:
+    def _what_shows(self, left: Value, right: Value, assumed: Sequence[Constraint]) -> list[Shown]:
         key = left, right
         if key not in self._shown:
             self._shown[key] = what_shows(self.instance, left, right, assumed)
@@ -503,11 +501,26 @@ class _Rank:
         assumed: Sequence[Constraint],
     ) -> frozenset[str] | str:
         """`_check_elements` at one index; or why it is not shown that those are numbers."""
-        questions = self._questions([*assumed, *conditions])
+        reasons = []
+        for shown in self._what_shows(*sides, assumed):
+            found = self._elements_as(shown, index, conditions, resolved, assumed)
+            if not isinstance(found, str):
+                return found
+            reasons.append(found)
+        return reasons[-1]
+
+    def _elements_as(
+        self,
+        shown: Shown,
+        index: Index,
+        conditions: Sequence[Constraint],
+        resolved: bool,
+        assumed: Sequence[Constraint],
+    ) -> frozenset[str] | str:
+        questions = Questions([*assumed, *conditions], ranges=self.ranges)
         try:
-            shown, hidden = self._what_shows(*sides, assumed)
             facts = self.instance.facts
-            found = elements_of(shown, index, questions, facts, in_digits=resolved, hidden=hidden)
+            found = elements_of(shown, index, questions, facts, in_digits=resolved)
             reason = found.unshown() or self._without_limit(found)
         except Unreplayable as error:
             return str(error)

@@ -20,7 +20,6 @@ from fractions import Fraction
 from itertools import islice
 
 from xflow.core.constraint import Constraint, Relation, equal, in_range
-from xflow.core.node import Value
 from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.core.spec import (
     ARBITRARY,
@@ -45,6 +44,8 @@ from xflow.verifier.recheck.defined import BOUNDED, read_whole
 from xflow.verifier.recheck.digits import without_quotients
 from xflow.verifier.recheck.expand import Expansion, cases_of
 from xflow.verifier.recheck.forms import Read, Unreplayable, fresh, term
+from xflow.verifier.recheck.hidden import RESULTS, Shown
+from xflow.verifier.recheck.hidden import UNSTEADY as UNSTEADY_RESULTS
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, quotients_in
@@ -53,6 +54,8 @@ ORDERED = ("max", "min")
 """Functions that give the least that they may be where an argument goes to -inf, or another one."""
 UNSTEADY = ("sign", "floor", "round", "nearest", "power", *ARBITRARY)
 """Functions that jump."""
+KERNELS = (RESULTS, UNSTEADY_RESULTS)
+"""The names of what kernels compute, see `xflow.verifier.recheck.hidden`."""
 MAX_SOLUTIONS = 24
 """Places on the left side that are tried for each element."""
 MAX_PARTS = 12
@@ -180,15 +183,14 @@ def _uses_of_comparison(choice: If, expansion: Expansion, around: _Context) -> I
 
 
 def elements_of(
-    sides: tuple[Value, Value],
+    shown: Shown,
     index: Index,
     questions: Questions,
     facts: Iterable[Fact],
     *,
     in_digits: bool = False,
-    hidden: frozenset[str] = frozenset(),
 ) -> Elements:
-    """The elements that both sides of an output read at `index`; for `hidden` see `Elements`.
+    """The elements that both sides of an output read at `index`.
 
     Raises Unreplayable.
     """
@@ -199,18 +201,20 @@ def elements_of(
     known = Known(lambda a, b: replay.equal(a, b, ()))
     expansion = Expansion(questions.contradictory, tidying.tidy, known.sign, questions.codes)
     with all_comparisons():
-        left, right = (read_whole(side, index) for side in sides)
+        left, right = (read_whole(side, index) for side in shown.sides)
         if in_digits:
             left, right = (without_quotients(side, questions) for side in (left, right))
-        return Elements(left, right, expansion, questions, facts, hidden=hidden)
+        return Elements(
+            left, right, expansion, questions, facts, hidden=shown.hidden, behind=shown.behind
+        )
 
 
 class Elements:
     """The elements that the two sides of an output read, and which of them are numbers.
 
     `facts` are the conditions on inputs. Of the inputs in `hidden`, the left side may be a number
-    all the same where an element is none, see `xflow.verifier.recheck.hidden`. Raises Unreplayable
-    where a side cannot be read.
+    all the same where an element is none, and those `behind` kernels are not read, see
+    `xflow.verifier.recheck.hidden`. Raises Unreplayable where a side cannot be read.
     """
 
     def __init__(
@@ -222,6 +226,7 @@ class Elements:
         facts: Iterable[Fact],
         *,
         hidden: frozenset[str] = frozenset(),
+        behind: frozenset[str] = frozenset(),
     ):
         facts = tuple(facts)
         self._questions = questions
@@ -236,7 +241,8 @@ class Elements:
         self._left = list(dict.fromkeys(read))
         self._right = list(dict.fromkeys(uses(right, expansion)))
         everything = (*self._left, *self._right)
-        self.unsteady = frozenset(use.name for use in everything if not use.is_steady)
+        unsteady = frozenset(use.name for use in everything if not use.is_steady)
+        self.unsteady = unsteady | (behind if UNSTEADY_RESULTS in unsteady else frozenset())
         """The inputs of which no element may be -inf: a side need not go to a limit there."""
         below = {f.name for f in facts if f.relation == BELOW_INFINITY}
         self._below_infinity = frozenset(below - self.unsteady)
@@ -247,6 +253,8 @@ class Elements:
 
     def unshown(self) -> str | None:
         """An element that matters and is not shown to be a number, in words; None if all are."""
+        if any(use.name in KERNELS and use.is_lost for use in self._left):
+            return "what a kernel computes may be lost"  # which one that is, is not told apart
         owed = [*self._right, *(use for use in self._left if use.is_lost)]
         for use in dict.fromkeys(replace(u, is_lost=False, is_steady=True) for u in owed):
             if use.name in self._numbers or use.name in self._below_infinity:

@@ -242,7 +242,7 @@ def _role(node: Node) -> _Role:
     assert isinstance(op, Operator)
     if hidden_positions(node):
         return _Role.FUNCTION if op.elementwise else _Role.KERNEL
-    if not node.inputs or all(map(selects, _specified(node))):
+    if not node.inputs or all(map(selects, _specified(node, zeros=False))):
         return _Role.MOVES
     codes = frozenset(f"#{k}" for k, v in enumerate(node.inputs) if v.type.dtype == CODE)
     if codes and all(kind.dtype != INT for kind in node.types):  # they are read as numbers
@@ -382,16 +382,23 @@ def _seed(node: Node, arrays: Iterable[Array], output: int) -> int:
 # What operators are -------------------------------------------------------------------------------
 
 
-def _specified(node: Node) -> list[Scalar]:
-    """The element of each output, over elements of tensors that stand for the inputs."""
+def _specified(node: Node, *, zeros: bool = True) -> list[Scalar]:
+    """The element of each output, over elements of tensors that stand for the inputs.
+
+    Without `zeros`, with another factor for each that is 0: a kernel multiplies by it all the same.
+    """
     op = node.op
     assert isinstance(op, Operator)
+    attributes = dict(node.attributes)
+    for name, given in node.attributes.items():
+        if not zeros and isinstance(given, Fraction) and given == 0:
+            attributes[name] = Fraction(2, 5)
     shapes = [source.shape for source in node.inputs]
     readers = [_reader(number, source) for number, source in enumerate(node.inputs)]
     found = []
     for output, kind in enumerate(node.types):
         index = tuple(symbol(f"_i{axis}") for axis in range(len(kind.shape)))
-        found.append(op.at(readers, shapes, node.attributes, output, index))
+        found.append(op.at(readers, shapes, attributes, output, index))
     return found
 
 

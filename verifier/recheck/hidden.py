@@ -11,7 +11,8 @@ a NaN there, the other side has that, too.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -25,6 +26,7 @@ from xflow.core.size import symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
     ZERO,
+    Bottom,
     Call,
     Element,
     If,
@@ -36,6 +38,7 @@ from xflow.core.spec import (
     Scalar,
     SumOver,
     Times,
+    all_comparisons,
     call,
     plus,
     times,
@@ -49,25 +52,44 @@ from xflow.verifier.recheck.forms import Unreplayable
 
 RESULTS = "results of kernels"
 """The name of a number that `_without_operands` adds to what such kernels compute."""
+UNSTEADY = "results of other kernels"
+"""The same of those that may be infinite, or as large as a float is, where an operand is -inf."""
+READ = Literal(Fraction(101, 103))
+"""Marks an element that a kernel may hide."""
+LEAST = Literal(Fraction(-103, 107))
+"""In the place of the least element in a maximum that is computed step by step."""
 SMALL = Literal(Fraction(1, 2**70))
 """Too small a factor to count where two numbers are compared."""
 NEARLY_ZERO = Literal(Fraction(1, 2**90))
 Sides = tuple[Value, Value]
 
 
+@dataclass(frozen=True)
+class Shown:
+    """The two sides of an output as their elements are to be read."""
+
+    sides: Sides
+    hidden: frozenset[str]
+    """The inputs whose NaN or infinities the left side may hide."""
+    behind: frozenset[str] = frozenset()
+    """The inputs that are not read, since kernels of both sides do the same with them."""
+
+
 def what_shows(
     instance: Instance, left: Value, right: Value, assumed: Sequence[Constraint]
-) -> tuple[Sides, frozenset[str]]:
-    """The two sides as their elements are to be read, and the inputs that the left may hide.
+) -> list[Shown]:
+    """Ways to read the elements of the two sides, of which one has to show what they need.
 
-    Where both do the same with what they hide, they are read without it, and nothing is hidden.
+    Where both do the same with what they hide, they may be read without it, and nothing is hidden.
     """
     hidden = _leaves(
         node.inputs[position] for node in walk([left]) for position in hidden_positions(node)
     )
     if hidden and _same_kernels(instance, left, right, assumed):
-        return (_without_operands(left), _without_operands(right)), frozenset()
-    return (left, right), hidden
+        sides = _without_operands(left), _without_operands(right)
+        behind = (n.inputs[k] for n in walk([left, right]) for k in hidden_positions(n))
+        return [Shown(sides, frozenset(), _leaves(behind)), Shown((left, right), hidden)]
+    return [Shown((left, right), hidden)]
 
 
 def _without_operands(value: Value) -> Value:
@@ -83,7 +105,9 @@ def _without_operands(value: Value) -> Value:
             )
             outputs = with_inputs(node, sources).outputs
             if hidden:
-                number = leaf(RESULTS, TensorType(REAL, ()))
+                # Attention is no infinity where a mask, or what it is added to, is -inf.
+                name = RESULTS if node.role == "attention" else UNSTEADY
+                number = leaf(name, TensorType(REAL, ()))
                 outputs = [made("Add", output, number) for output in outputs]
         done.update(zip(node.outputs, outputs, strict=True))
     return done[value]
@@ -98,7 +122,9 @@ def _same_kernels(
         return False  # a maximum tells by the places of elements what it makes of a NaN
     index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
     try:
-        scalars = _without_meaning(left, index, numbers), _without_meaning(right, index, numbers)
+        with all_comparisons():
+            sides = (_without_meaning(side, index, numbers) for side in (left, right))
+            scalars = next(sides), next(sides)
         return agree_at_random(instance, scalars, left.shape, assumed)
     except Unreplayable:
         return False
@@ -138,10 +164,11 @@ def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Sca
     node = value.node
     if isinstance(node.op, Leaf):
         return read_leaf(value, index)
-    assert isinstance(node.op, Operator), node.op
+    op = node.op
+    assert isinstance(op, Operator), op
     hidden = hidden_positions(node)
-    if isinstance(node.op, Composite) and not hidden:
-        inner = node.op.define(node.inputs, node.attributes)[value.index]
+    if isinstance(op, Composite) and not hidden:
+        inner = op.define(node.inputs, node.attributes)[value.index]
         return _without_meaning(inner, index, numbers)
 
     def reader(position: int, source: Value) -> Reader:
@@ -149,23 +176,75 @@ def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Sca
             element = _without_meaning(source, i, numbers)
             if position not in hidden or source.type.dtype != REAL or _is_known(element, numbers):
                 return element
-            return _function("element", [_steps(element, numbers)])
+            if op.nan_by_place:
+                return element  # which is no NaN, see `_may_see_nan`
+            return call("any", READ, _function("element", [_steps(element, numbers)]))
 
         return at
 
     inputs = [reader(position, source) for position, source in enumerate(node.inputs)]
     shapes = [source.shape for source in node.inputs]
-    element = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
     if not hidden:
-        # A product with 0 has factors all the same.
-        return NEARLY_ZERO if element == ZERO and value.type.dtype == REAL else element
-    # Half of what it may compute is not defined.
-    domain = call("log", _function(f"domain of {node.op.name}", [element]))
-    return plus(_function(node.op.name, [element]), times(SMALL, domain))
+        element = op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+        return _almost(element, value)
+    if isinstance(op, Composite):
+        leaves, outputs = op.definition(shapes, node.attributes)
+        element = _defined(outputs[value.index], index, dict(zip(leaves, inputs, strict=True)))
+    else:
+        element = op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    # What a kernel hides decides all the same, and half of what it may compute is not defined.
+    both = [element, _function("everything", [_tally(element)])]
+    domain = call("log", _function(f"domain of {op.name}", both))
+    return plus(_function(op.name, both), times(SMALL, domain))
+
+
+def _almost(element: Scalar, value: Value) -> Scalar:
+    """An element, or a number near 0 for 0: a product with it has factors all the same."""
+    return NEARLY_ZERO if element == ZERO and value.type.dtype == REAL else element
+
+
+def _defined(value: Value, index: Index, readers: Mapping[Value, Reader]) -> Scalar:
+    """An element of what the definition of an operator computes of its inputs."""
+    if value in readers:
+        return readers[value](index)
+    node = value.node
+    assert isinstance(node.op, Operator), node.op
+    if isinstance(node.op, Composite):
+        inner = node.op.define(node.inputs, node.attributes)[value.index]
+        return _defined(inner, index, readers)
+
+    def reader(source: Value) -> Reader:
+        return lambda i: _defined(source, tuple(i), readers)
+
+    inputs = [reader(source) for source in node.inputs]
+    shapes = [source.shape for source in node.inputs]
+    made_of_them = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
+    return _almost(made_of_them, value)
+
+
+def _tally(scalar: Scalar) -> Scalar:
+    """The sum of all elements in `scalar` that a kernel may hide."""
+    match scalar:
+        case Call("any", (mark, _)) if mark == READ:
+            return scalar
+        case Plus(args) | Times(args) | Call(_, args):
+            return plus(*map(_tally, args))
+        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
+            return SumOver(variable, extent, _tally(body))
+        case ProductOver(variable, extent, body):
+            return SumOver(variable, extent, _tally(body))
+        case If(conditions, then, other):
+            if any(orders(conditions)):
+                compared = [s for found in orders(conditions) for s in (found.left, found.right)]
+                return plus(*map(_tally, (then, other, *compared)))
+            return If(conditions, _tally(then), _tally(other))
+    return ZERO
 
 
 def _steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
     """Functions of no meaning for all steps by which an element is computed."""
+    if isinstance(scalar, Bottom):
+        return LEAST
     if _is_known(scalar, numbers):
         return scalar
     match scalar:

@@ -101,7 +101,7 @@ def is_whole(total: Sum, codes: Collection[str]) -> bool:
 def _is_whole(factor: Factor, codes: Collection[str]) -> bool:
     match factor:
         case Read(tensor, _):
-            return tensor.lstrip("%") in codes
+            return tensor in codes
         case Most(choices):
             return all(is_whole(choice.body, codes) for choice in choices)
         case Apply(name, _):
@@ -169,8 +169,8 @@ def bounds_of(total: Sum, codes: CodeRanges) -> tuple[Fraction, Fraction] | None
         match part.factors:
             case ():
                 pass
-            case ((Read(tensor, _), 1),) if tensor.lstrip("%") in codes:
-                ends = [part.coefficient * end for end in codes[tensor.lstrip("%")]]
+            case ((Read(tensor, _), 1),) if tensor in codes:
+                ends = [part.coefficient * end for end in codes[tensor]]
             case _:
                 return None
         if part.variables:

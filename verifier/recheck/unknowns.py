@@ -51,6 +51,8 @@ except ImportError:  # see `solver`
 
 LIMIT = 30_000
 """Steps of the solver for each question."""
+LIMIT_MS = 30_000
+"""Milliseconds for each, which no question that is decided comes near."""
 LAST_LIMIT = 3_000_000
 """The same for the final equation of a proof, which no other step shows."""
 MAX_SIZE = 80
@@ -153,6 +155,8 @@ class Unknowns(RealTerms):
         mixed = bool(self._conditional)
         solver = cvc5.Solver(self.manager)
         solver.setOption("rlimit-per", str(self._limit))
+        # Some questions between integers and reals take long between two looks at that limit.
+        solver.setOption("tlimit-per", str(LIMIT_MS))
         solver.setLogic("QF_UFNIRA" if mixed else "QF_UFNRA")
         for fact in (*self.facts, *(self._integers.facts if mixed else ()), formula):
             solver.assertFormula(fact)
