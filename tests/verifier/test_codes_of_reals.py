@@ -11,12 +11,13 @@ from dataclasses import replace
 import pytest
 from places import CORPUS
 
+from xflow.core.errors import RuleFileError
 from xflow.core.sorts import CODES
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.verifier.proof.code_types import code_ranges, typings
-from xflow.verifier.prove import Proved, prove
+from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.recheck import check
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.forms import Unreplayable
@@ -80,3 +81,19 @@ def test_sides_that_no_types_suit_have_no_ranges() -> None:
     )
     assert not list(typings(instance.lhs))
     assert code_ranges(instance.lhs) == ranges_of_codes(instance) == {}
+
+
+def test_a_code_that_a_condition_bounds_is_drawn_whole() -> None:
+    (rule,) = parse_rules(
+        "rule r\n  in c[n]:code\n  from Relu(Sub(Cast(c, to='REAL'), 1))\n"
+        "  to Sub(Cast(c, to='REAL'), 1)\n  where c > 0\n"
+    )
+    assert not isinstance(prove(rule, both_ways=False, infer=False), Refuted)
+
+
+def test_a_parameter_with_the_name_of_an_input_is_refused() -> None:
+    with pytest.raises(RuleFileError, match="c is declared twice"):
+        parse_rules(
+            "rule r\n  in c[n]:code\n  param c:real\n  from Mul(Cast(c, to='REAL'), Scalar(value=c))\n"
+            "  to Mul(Scalar(value=c), Cast(c, to='REAL'))\n"
+        )

@@ -41,7 +41,7 @@ from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Array, Attribute, Operator, Shape
 from xflow.core.size import evaluate
-from xflow.core.sorts import BOOL, INT, REAL
+from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.core.value_conditions import BELOW_INFINITY, SIGNS
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.rule import BITS, NUMBERS, Rule
@@ -152,7 +152,9 @@ def _drawn(
             generator = np.random.default_rng(rng.getrandbits(32))
             array = array * (1 + generator.random(array.shape) / 8)
         # Of an array without axes numpy makes a number, in which nothing can be planted.
-        found[name] = np.array(satisfying(facts[name], array) if name in facts else array)
+        if name in facts:
+            array = satisfying(facts[name], array, whole=value.type.dtype == CODE)
+        found[name] = np.array(array)
     return found
 
 

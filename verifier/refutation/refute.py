@@ -310,12 +310,14 @@ def compare_at(
         for value in instance.inputs
     }
     numbers = real_numbers(instance)
+    kinds = {leaf_name(value): value.type.dtype for value in instance.inputs}
     inputs = {name: sprinkled(array, numbers, rng) for name, array in inputs.items()}
     if near is not None:
         inputs = near.inputs(inputs, reals, sizes, rng)
     for fact in instance.facts:
         if fact.name in inputs:
-            inputs[fact.name] = satisfying(fact, inputs[fact.name])
+            whole = kinds[fact.name] == CODE
+            inputs[fact.name] = satisfying(fact, inputs[fact.name], whole=whole)
     return compare_on(instance, sizes, reals, inputs)
 
 
@@ -434,10 +436,12 @@ def sprinkled(array: Array, numbers: Sequence[float], rng: random.Random) -> Arr
     return np.where(generator.random(array.shape) < 0.5, near, array)
 
 
-def satisfying(fact: Fact, array: Array) -> Array:
-    """`array` with the elements changed of which `fact` is not true."""
+def satisfying(fact: Fact, array: Array, *, whole: bool = False) -> Array:
+    """`array` with the elements changed of which `fact` is not true; `whole` ones stay whole."""
     if fact.relation not in SIGNS:
         return array  # all that is drawn are numbers
+    if whole and fact.relation != NONZERO:
+        return np.maximum(array, 1 if fact.relation == POSITIVE else 0)
     if fact.relation == NONZERO:
         return np.where(array == 0, 1.0, array)
     return np.abs(array) + (0.125 if fact.relation == POSITIVE else 0)

@@ -97,4 +97,6 @@ def declared_names(inputs: Declared, params: str) -> Names:
             raise RuleFileError(f"the name {name} is reserved")
         if everything.count(name) > 1 or params.split().count(name) > 1:
             raise RuleFileError(f"{name} is declared twice")
+    for name in sorted(reals & {name for name, _ in inputs}):  # conditions name both alike
+        raise RuleFileError(f"{name} is declared twice, as an input and as a parameter")
     return Names(frozenset(scalars), frozenset(vectors), frozenset(reals))
