@@ -94,6 +94,7 @@ def test_a_code_that_a_condition_bounds_is_drawn_whole() -> None:
 def test_a_parameter_with_the_name_of_an_input_is_refused() -> None:
     with pytest.raises(RuleFileError, match="c is declared twice"):
         parse_rules(
-            "rule r\n  in c[n]:code\n  param c:real\n  from Mul(Cast(c, to='REAL'), Scalar(value=c))\n"
+            "rule r\n  in c[n]:code\n  param c:real\n"
+            "  from Mul(Cast(c, to='REAL'), Scalar(value=c))\n"
             "  to Mul(Scalar(value=c), Cast(c, to='REAL'))\n"
         )

@@ -517,7 +517,7 @@ class _Rank:
         resolved: bool,
         assumed: Sequence[Constraint],
     ) -> frozenset[str] | str:
-        questions = Questions([*assumed, *conditions], ranges=self.ranges)
+        questions = self._questions([*assumed, *conditions])
         try:
             facts = self.instance.facts
             found = elements_of(shown, index, questions, facts, in_digits=resolved)
