@@ -63,6 +63,8 @@ class Known(NamedTuple):
 
 KERNEL = "kernel"
 STEP = "step"
+LEAST = Literal(Fraction(int.from_bytes(b"least", "big")))
+"""In the place of the least element in a maximum that is computed step by step."""
 
 
 def hides(value: Value) -> bool:
@@ -78,6 +80,13 @@ def hidden_inputs(side: Value) -> frozenset[str]:
 def bounded_inputs(sides: Iterable[Value]) -> frozenset[str]:
     """The inputs that kernels other than those of attention may hide where they are -inf."""
     return _under(node for node in walk(sides) if node.role != "attention")
+
+
+def compared_by_place(sides: Iterable[Value]) -> frozenset[str]:
+    """The inputs that kernels read which make of a NaN what its place tells."""
+    return _under(
+        node for node in walk(sides) if isinstance(node.op, Operator) and node.op.nan_by_place
+    )
 
 
 def _under(nodes: Iterable[Node]) -> frozenset[str]:
@@ -238,6 +247,8 @@ def _in_steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
     def again(part: Scalar) -> Scalar:
         return _in_steps(part, numbers)
 
+    if isinstance(scalar, Bottom):
+        return LEAST
     if _is_number(scalar, numbers):
         return scalar
     match scalar:
@@ -252,8 +263,6 @@ def _in_steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
             if any(orders(conditions)):
                 raise UnlikeError("of what is no number, a kernel makes what a comparison tells")
             return where(conditions, again(then), again(other))
-        case Bottom():
-            return Literal(Fraction(int.from_bytes(b"least", "big")))
         case Call(function, args) if not is_step(scalar):
             named = [_any(STEP, f"argument {k}", again(arg)) for k, arg in enumerate(args)]
             return _any(STEP, function, *named) if named else scalar

@@ -50,6 +50,7 @@ from xflow.verifier.proof.hidden_inputs import (
     Known,
     UnlikeError,
     bounded_inputs,
+    compared_by_place,
     hidden_inputs,
     hides,
     read_kernels,
@@ -255,11 +256,9 @@ class InstanceProof:
         elements = self._elements()
         alike = self._hides_alike(left, right, elements)
         if not alike:
-            # A mask may be -inf all the same where the rest is numbers.
-            rest = self._discontinuous(left, right) & (hidden_inputs(left) - elements.numbers)
-            finite = elements._replace(numbers=elements.numbers | rest)
-            if rest and self._hides_alike(left, right, finite):
-                return tuple(str(Fact(name, FINITE)) for name in sorted(rest)), None, rest
+            needs = self._for_alike(left, right, elements)
+            if needs:
+                return tuple(map(str, needs)), None, frozenset()
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
                 try:
@@ -276,6 +275,21 @@ class InstanceProof:
         # Codes and indices are numbers, whatever is read of them.
         others = {leaf_name(v) for v in self.instance.inputs if v.type.dtype != REAL}
         return tuple(str(f) for f in least.facts if f.name not in others), exact, least.jumps
+
+    def _for_alike(self, left: Value, right: Value, elements: Known) -> list[Fact]:
+        """Conditions under which `_hides_alike`; none where they are not found.
+
+        A mask may be -inf where the rest is numbers, and so may what a maximum reads.
+        """
+        sides = (left, right)
+        rest = self._discontinuous(left, right) & (hidden_inputs(left) - elements.numbers)
+        below = compared_by_place(sides) - rest - elements.numbers - elements.below_infinity
+        for lower in (frozenset[str](), below):
+            known = Known(elements.numbers | rest, elements.below_infinity | lower)
+            if known != elements and self._hides_alike(left, right, known):
+                needs = [Fact(name, FINITE) for name in rest]
+                return sorted([*needs, *(Fact(n, BELOW_INFINITY) for n in lower)], key=str)
+        return []
 
     def _discontinuous(self, left: Value, right: Value) -> frozenset[str]:
         """See `jumps`; none where they are not found."""
