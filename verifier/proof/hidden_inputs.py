@@ -6,25 +6,24 @@ definition has none. So an element that such a kernel reads there counts as lost
 kernels make of what they read, and these read the same, also where it is no number.
 
 `read_kernels` says that in terms. What a kernel computes is any function of its specification and
-of all that it may hide: a mask of a whole row vanishes from a softmax, and decides all the same.
+of the steps to it: a mask of a whole row vanishes from a softmax, and decides all the same.
 An element that it may hide is any function of the steps that compute it, and so is each of these:
 of ``x`` and ``x + 0 * y`` only the second may be NaN because of y. Steps that are numbers for sure
 are what they are. Nothing of the kind can be said of a kernel that makes of a NaN what its place
-tells, nor of an element that a comparison chooses.
+tells, nor of an element that a maximum or a comparison chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 from xflow.core.composite import Composite
 from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
-from xflow.core.node import Leaf, Node, Value, hidden_positions
-from xflow.core.registry import Operator, Reader, operator
-from xflow.core.size import Size
+from xflow.core.node import Leaf, Node, Value, format_attribute, hidden_positions
+from xflow.core.registry import Operator, Reader, broadcast_index, operator
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
     ZERO,
@@ -125,7 +124,31 @@ def read_kernels(value: Value, index: Index, known: Known) -> Scalar:
         made = _defined(outputs[value.index], tuple(index), readers)
     else:
         made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
-    return call("any", _any(KERNEL, node.op.name, _all_read(made)), made)
+    decisive = _decisive(node, inputs, made, index, known)
+    return call("any", _any(KERNEL, node.op.name, decisive), made)
+
+
+def _decisive(
+    node: Node, inputs: Sequence[Reader], made: Scalar, index: Index, known: Known
+) -> Scalar:
+    """What decides about the result of a kernel beside the specification of it, which is `made`.
+
+    That is how it is computed, step by step, unless all of it is a number; of an elementwise
+    operator, its operands and attributes.
+    """
+    op = node.op
+    assert isinstance(op, Operator)
+    if op.nan_by_place or _is_number(made, known.numbers):
+        return ZERO
+    if not op.elementwise:
+        return _in_steps(made, known.numbers)
+    read = (r(broadcast_index(v.shape, index)) for r, v in zip(inputs, node.inputs, strict=True))
+    operands = [
+        _any(STEP, f"operand {k}", _in_steps(element, known.numbers))
+        for k, element in enumerate(read)
+    ]
+    attributes = ", ".join(f"{k}={format_attribute(v)}" for k, v in node.attributes.items())
+    return _any(STEP, attributes or "none", *operands)
 
 
 def _defined(value: Value, index: Index, readers: Mapping[Value, Reader]) -> Scalar:
@@ -144,30 +167,6 @@ def _defined(value: Value, index: Index, readers: Mapping[Value, Reader]) -> Sca
     inputs = [reader(source) for source in node.inputs]
     shapes = [source.shape for source in node.inputs]
     return unfolded(node.op.at(inputs, shapes, node.attributes, value.index, index), value)
-
-
-def _all_read(scalar: Scalar) -> Scalar:
-    """A sum over all steps in `scalar`, which is another one where it has others."""
-    if is_step(scalar):
-        return _any(STEP, "counted", scalar)
-    match scalar:
-        case Plus(args) | Times(args) | Call(_, args):
-            return plus(*map(_all_read, args))
-        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
-            return _summed(variable, extent, _all_read(body))
-        case ProductOver(variable, extent, body):
-            return _summed(variable, extent, _all_read(body))
-        case If(conditions, then, other):
-            sides = (s for order in orders(conditions) for s in (order.left, order.right))
-            compared = plus(*map(_all_read, sides))
-            if compared != ZERO or any(orders(conditions)):
-                return plus(compared, _all_read(then), _all_read(other))
-            return where(conditions, _all_read(then), _all_read(other))
-    return ZERO
-
-
-def _summed(variable: str, extent: Size, body: Scalar) -> Scalar:
-    return ZERO if body == ZERO else SumOver(variable, extent, body)
 
 
 def _reader(source: Value, known: Known) -> Reader:
@@ -256,7 +255,9 @@ def _in_steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
             return _any(STEP, "+", *map(again, args))
         case Times(args):
             return _any(STEP, "*", *map(again, args))
-        case SumOver() | MaxOver() | ProductOver():
+        case MaxOver():
+            raise UnlikeError("what a maximum makes of a NaN depends on its place")
+        case SumOver() | ProductOver():
             body = _any(STEP, "each", again(scalar.body))
             return _any(STEP, type(scalar).__name__, SumOver(scalar.variable, scalar.extent, body))
         case If(conditions, then, other):

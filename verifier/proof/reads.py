@@ -15,10 +15,10 @@ summands, and behind that only by exponentials: what is equal for all numbers is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from xflow.core.constraint import in_range
+from xflow.core.constraint import Constraint, in_range
 from xflow.core.size import symbol
 from xflow.core.spec import (
     JUMPING,
@@ -82,9 +82,11 @@ class _Way:
     lost: bool = False
     summand: bool = True
     continuous: bool = True
+    alone: bool = True
+    """Whether nothing is done with what is read but that it is moved and selected."""
 
-    def within(self, guards: Guards) -> _Way:
-        return _Way((*self.path, *guards), self.lost, self.summand, self.continuous)
+    def within(self, guards: Iterable[Constraint]) -> _Way:
+        return replace(self, path=(*self.path, *guards))
 
 
 def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Read]:
@@ -97,25 +99,27 @@ def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Re
                 yield Read(scalar, unit, frozenset({tensor}), path, lost, way.summand)
         case Plus(args):
             for arg in args:
-                yield from reads(arg, equality, way)
+                yield from reads(arg, equality, replace(way, alone=False))
         case Times(args):
             factors = [arg for arg in args if not _is_positive(arg)]
-            inner = way if len(factors) == 1 else _Way(path, lost, False, continuous)
+            summand = way.summand and len(factors) == 1
+            inner = replace(way, summand=summand, alone=False)
             for arg in args:
                 yield from reads(arg, equality, inner)
         case SumOver(variable, 1, body) | MaxOver(variable, 1, body):
             yield from reads(substitute_scalar(body, {variable: 0}), equality, way)
         case SumOver(variable, extent, body):
-            yield from reads(body, equality, way.within(in_range(symbol(variable), extent)))
+            inner = replace(way, alone=False).within(in_range(symbol(variable), extent))
+            yield from reads(body, equality, inner)
         case MaxOver(variable, extent, body):
             span = in_range(symbol(variable), extent)
-            inner = _Way((*path, *span), True, way.summand, continuous)
+            inner = replace(way.within(span), lost=True)
             yield from reads(body, equality, inner)
         case ProductOver(variable, extent, body):
             span = in_range(symbol(variable), extent)
-            yield from reads(body, equality, _Way((*path, *span), lost, False, continuous))
+            yield from reads(body, equality, _Way((*path, *span), lost, False, continuous, False))
         case If(conditions, _, _) if any(orders(conditions)):
-            observed = _Way(path, True, False, False)
+            observed = _Way(path, True, False, False, False)
             for order in orders(conditions):
                 yield from reads(order.left, equality, observed)
                 yield from reads(order.right, equality, observed)
@@ -129,24 +133,26 @@ def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Re
             return  # what a kernel makes of it is read
         case Call() if (kernel := kernel_of(scalar)) is not None:
             op, made = kernel
-            # Attention is no infinity where a mask, or what it is added to, is -inf.
-            summand = way.summand or op.role == "attention"
             names = tensors(scalar)
             plain = with_signs(folded(scalar), equality.comparisons, path, folded)
             for guards, case in equality.normalizer.split(plain, path):
                 there = (*path, *guards)
                 normal = equality.normalizer.normal(case, there)
-                yield Read(scalar, normal, names, there, lost, summand)
-            inner = way if op.nan_by_place else _Way(path, lost, False, False)
+                yield Read(scalar, normal, names, there, lost, way.alone)
+            # Of -inf a maximum by such a kernel is the least float, even of a single element.
+            inner = _Way(path, lost, False, False, False)
+            if op.nan_by_place:
+                inner = replace(way, lost=True, summand=way.alone)
             yield from reads(made, equality, inner)
         case Call("exp", (argument,)):
-            yield from reads(argument, equality, _Way(path, True, continuous, continuous))
+            yield from reads(argument, equality, _Way(path, True, continuous, continuous, False))
         case Call(function, args):
             inner = _Way(
                 path,
                 lost or function in LOSING,
                 way.summand and function in MONOTONE,
                 continuous and function not in JUMPING,
+                alone=False,
             )
             for arg in args:
                 yield from reads(arg, equality, inner)

@@ -45,7 +45,6 @@ from xflow.verifier.recheck.digits import without_quotients
 from xflow.verifier.recheck.expand import Expansion, cases_of
 from xflow.verifier.recheck.forms import Read, Unreplayable, fresh, term
 from xflow.verifier.recheck.hidden import RESULTS, Shown
-from xflow.verifier.recheck.hidden import UNSTEADY as UNSTEADY_RESULTS
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.tidy import Tidying, quotients_in
@@ -54,8 +53,6 @@ ORDERED = ("max", "min")
 """Functions that give the least that they may be where an argument goes to -inf, or another one."""
 UNSTEADY = ("sign", "floor", "round", "nearest", "power", *ARBITRARY)
 """Functions that jump."""
-KERNELS = (RESULTS, UNSTEADY_RESULTS)
-"""The names of what kernels compute, see `xflow.verifier.recheck.hidden`."""
 MAX_SOLUTIONS = 24
 """Places on the left side that are tried for each element."""
 MAX_PARTS = 12
@@ -205,7 +202,7 @@ def elements_of(
         if in_digits:
             left, right = (without_quotients(side, questions) for side in (left, right))
         return Elements(
-            left, right, expansion, questions, facts, hidden=shown.hidden, behind=shown.behind
+            left, right, expansion, questions, facts, hidden=shown.hidden, behind=shown.unsteady
         )
 
 
@@ -242,7 +239,7 @@ class Elements:
         self._right = list(dict.fromkeys(uses(right, expansion)))
         everything = (*self._left, *self._right)
         unsteady = frozenset(use.name for use in everything if not use.is_steady)
-        self.unsteady = unsteady | (behind if UNSTEADY_RESULTS in unsteady else frozenset())
+        self.unsteady = unsteady | behind
         """The inputs of which no element may be -inf: a side need not go to a limit there."""
         below = {f.name for f in facts if f.relation == BELOW_INFINITY}
         self._below_infinity = frozenset(below - self.unsteady)
@@ -253,7 +250,7 @@ class Elements:
 
     def unshown(self) -> str | None:
         """An element that matters and is not shown to be a number, in words; None if all are."""
-        if any(use.name in KERNELS and use.is_lost for use in self._left):
+        if any(use.name == RESULTS and use.is_lost for use in self._left):
             return "what a kernel computes may be lost"  # which one that is, is not told apart
         owed = [*self._right, *(use for use in self._left if use.is_lost)]
         for use in dict.fromkeys(replace(u, is_lost=False, is_steady=True) for u in owed):

@@ -21,7 +21,7 @@ from xflow.core.constraint import Constraint
 from xflow.core.evaluation import read_leaf
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, TensorType, Value, hidden_positions, leaf, with_inputs
-from xflow.core.registry import Operator, Reader
+from xflow.core.registry import Operator, Reader, broadcast_index
 from xflow.core.size import symbol
 from xflow.core.sorts import REAL
 from xflow.core.spec import (
@@ -52,10 +52,6 @@ from xflow.verifier.recheck.forms import Unreplayable
 
 RESULTS = "results of kernels"
 """The name of a number that `_without_operands` adds to what such kernels compute."""
-UNSTEADY = "results of other kernels"
-"""The same of those that may be infinite, or as large as a float is, where an operand is -inf."""
-READ = Literal(Fraction(101, 103))
-"""Marks an element that a kernel may hide."""
 LEAST = Literal(Fraction(-103, 107))
 """In the place of the least element in a maximum that is computed step by step."""
 SMALL = Literal(Fraction(1, 2**70))
@@ -71,8 +67,9 @@ class Shown:
     sides: Sides
     hidden: frozenset[str]
     """The inputs whose NaN or infinities the left side may hide."""
-    behind: frozenset[str] = frozenset()
-    """The inputs that are not read, since kernels of both sides do the same with them."""
+    unsteady: frozenset[str] = frozenset()
+    """The inputs of which no element may be -inf: what a kernel makes of it may be infinite, or too
+    large a float to be added to others."""
 
 
 def what_shows(
@@ -88,8 +85,33 @@ def what_shows(
     if hidden and _same_kernels(instance, left, right, assumed):
         sides = _without_operands(left), _without_operands(right)
         behind = (n.inputs[k] for n in walk([left, right]) for k in hidden_positions(n))
-        return [Shown(sides, frozenset(), _leaves(behind)), Shown((left, right), hidden)]
+        moved = _only_moves_results(left) and _only_moves_results(right)
+        unsteady = frozenset[str]() if moved else _leaves(behind)
+        return [Shown(sides, frozenset(), unsteady), Shown((left, right), hidden)]
     return [Shown((left, right), hidden)]
+
+
+def _only_moves_results(side: Value) -> bool:
+    """Whether nothing is done with what kernels compute but that it is moved and selected."""
+    above = set[Node]()
+    for node in walk([side]):
+        if not any(v.node in above or hidden_positions(v.node) for v in node.inputs):
+            continue
+        op = node.op
+        assert isinstance(op, Operator), op
+        shapes = [source.shape for source in node.inputs]
+        readers = [_marker(position) for position in range(len(shapes))]
+        for output, kind in enumerate(node.types):
+            index = tuple(symbol(f"_i{axis}") for axis in range(len(kind.shape)))
+            element = op.at(readers, shapes, node.attributes, output, index)
+            if hidden_positions(node) or not _is_choice(element):
+                return False
+        above.add(node)
+    return True
+
+
+def _marker(position: int) -> Reader:
+    return lambda index: Element(f"%{position}", tuple(index))
 
 
 def _without_operands(value: Value) -> Value:
@@ -105,9 +127,7 @@ def _without_operands(value: Value) -> Value:
             )
             outputs = with_inputs(node, sources).outputs
             if hidden:
-                # Attention is no infinity where a mask, or what it is added to, is -inf.
-                name = RESULTS if node.role == "attention" else UNSTEADY
-                number = leaf(name, TensorType(REAL, ()))
+                number = leaf(RESULTS, TensorType(REAL, ()))
                 outputs = [made("Add", output, number) for output in outputs]
         done.update(zip(node.outputs, outputs, strict=True))
     return done[value]
@@ -126,7 +146,7 @@ def _same_kernels(
             sides = (_without_meaning(side, index, numbers) for side in (left, right))
             scalars = next(sides), next(sides)
         return agree_at_random(instance, scalars, left.shape, assumed)
-    except Unreplayable:
+    except (Unreplayable, RecursionError):  # kernels in kernels are long
         return False
 
 
@@ -178,7 +198,7 @@ def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Sca
                 return element
             if op.nan_by_place:
                 return element  # which is no NaN, see `_may_see_nan`
-            return call("any", READ, _function("element", [_steps(element, numbers)]))
+            return _function("element", [_steps(element, numbers)])
 
         return at
 
@@ -193,7 +213,7 @@ def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Sca
     else:
         element = op.at(inputs, shapes, node.attributes, value.index, tuple(index))
     # What a kernel hides decides all the same, and half of what it may compute is not defined.
-    both = [element, _function("everything", [_tally(element)])]
+    both = [element, _function("all", [_decisive(node, inputs, element, index, numbers)])]
     domain = call("log", _function(f"domain of {op.name}", both))
     return plus(_function(op.name, both), times(SMALL, domain))
 
@@ -222,23 +242,23 @@ def _defined(value: Value, index: Index, readers: Mapping[Value, Reader]) -> Sca
     return _almost(made_of_them, value)
 
 
-def _tally(scalar: Scalar) -> Scalar:
-    """The sum of all elements in `scalar` that a kernel may hide."""
-    match scalar:
-        case Call("any", (mark, _)) if mark == READ:
-            return scalar
-        case Plus(args) | Times(args) | Call(_, args):
-            return plus(*map(_tally, args))
-        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
-            return SumOver(variable, extent, _tally(body))
-        case ProductOver(variable, extent, body):
-            return SumOver(variable, extent, _tally(body))
-        case If(conditions, then, other):
-            if any(orders(conditions)):
-                compared = [s for found in orders(conditions) for s in (found.left, found.right)]
-                return plus(*map(_tally, (then, other, *compared)))
-            return If(conditions, _tally(then), _tally(other))
-    return ZERO
+def _decisive(
+    node: Node,
+    inputs: Sequence[Reader],
+    element: Scalar,
+    index: Index,
+    numbers: frozenset[str],
+) -> Scalar:
+    """What decides about the result of a kernel beside its specification: how it is computed."""
+    op = node.op
+    assert isinstance(op, Operator), op
+    if op.nan_by_place or _is_known(element, numbers):
+        return ZERO
+    if not op.elementwise:
+        return _steps(element, numbers)
+    read = [r(broadcast_index(v.shape, index)) for r, v in zip(inputs, node.inputs, strict=True)]
+    parts = [_function(f"operand {k}", [_steps(e, numbers)]) for k, e in enumerate(read)]
+    return _function(f"with {sorted(map(str, node.attributes.items()))}", parts)
 
 
 def _steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
@@ -250,7 +270,9 @@ def _steps(scalar: Scalar, numbers: frozenset[str]) -> Scalar:
     match scalar:
         case Plus(args) | Times(args):
             return _function(type(scalar).__name__, [_steps(arg, numbers) for arg in args])
-        case SumOver(variable, extent, body) | MaxOver(variable, extent, body):
+        case MaxOver():
+            raise Unreplayable("a kernel reads what a maximum makes of a NaN by its place")
+        case SumOver(variable, extent, body):
             inner = _function("part", [_steps(body, numbers)])
             return _function(type(scalar).__name__, [SumOver(variable, extent, inner)])
         case ProductOver(variable, extent, body):
