@@ -33,23 +33,28 @@ MAX_PRODUCT = 255
 
 
 @cache
+def outcome_of(number: int) -> Outcome:
+    return judge(ITEMS[number], load_rules(default_directory()))
+
+
 def outcomes() -> list[Outcome]:
-    rules = load_rules(default_directory())
-    return [judge(item, rules) for item in ITEMS]
+    return [outcome_of(number) for number in range(len(ITEMS))]
 
 
 @pytest.mark.parametrize("number", range(len(ITEMS)), ids=[item.name for item in ITEMS])
 def test_each_verdict_is_the_one_that_is_expected(number: int) -> None:
-    outcome = outcomes()[number]
+    outcome = outcome_of(number)
     assert outcome.verdict == ITEMS[number].expect, outcome.words
     assert outcome.words
 
 
+@pytest.mark.many
 def test_the_page_is_current() -> None:
     told = table(ITEMS, outcomes())
     assert f"<!-- {MARK} -->\n{told}\n<!-- /{MARK} -->" in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.many
 def test_what_the_search_applies_agrees_to_the_bit() -> None:
     """Codes are discrete: a rule that makes them and rounds is refused, as its numerics say."""
     proved = [outcome for outcome in outcomes() if outcome.verdict == PROVED]
