@@ -12,6 +12,16 @@ TURN = choices(perm=[(0, 2, 1, 3)])
 """Heads before rows, and back."""
 
 
+def _turned(operator: str, cos: str, sin: str) -> tuple[Production, ...]:
+    """A rotation by tables for all heads and what is turned, and by an operator of its own."""
+    return (
+        applied("Mul", X, "cos of heads", "kept"),
+        applied("Mul", "turned", "sin of heads", "moved"),
+        applied("Add", "kept", "moved", OUT),
+        Production(operator, (X, cos, sin), OUT),
+    )
+
+
 def _rotated(name: str, *, shared: bool) -> Vocabulary:
     """``x * [c, c] + [-second half, first half] * [s, s]``, as most models have it.
 
@@ -46,10 +56,7 @@ def _rotated(name: str, *, shared: bool) -> Vocabulary:
                     ),
                 )
             ),
-            applied("Mul", X, "cos of heads", "kept"),
-            applied("Mul", "turned", "sin of heads", "moved"),
-            applied("Add", "kept", "moved", OUT),
-            Production("RotaryEmbedding", (X, *tables.values()), OUT),
+            *_turned("RotaryEmbedding", *tables.values()),
         ),
         (4,) * 7,
         free=frozenset(f"{angle}{kind}" for angle in ANGLES for kind in kinds),
@@ -66,6 +73,20 @@ ROTATED = (
 
 PAIRS = 6
 """Batches of rotations of neighbours: another number than the two of a pair."""
+
+
+def _in_a_row(sort: str, result: str, batch: int) -> tuple[Production, ...]:
+    """Each element of a table of `batch` batches twice in a row."""
+    return (
+        Production("Unsqueeze", (sort,), f"{sort} columns", choices(axes=[(3,)])),
+        Production("Expand", (f"{sort} columns",), f"{sort} pairs", choices(shape=[(1, 1, 1, 2)])),
+        Production(
+            "Reshape",
+            (f"{sort} pairs",),
+            result,
+            choices(shape=[(batch, LENGTH, 2 * HALF)]),
+        ),
+    )
 
 
 def _interleaved(name: str, *, shared: bool) -> Vocabulary:
@@ -104,19 +125,7 @@ def _interleaved(name: str, *, shared: bool) -> Vocabulary:
                 production
                 for angle in ANGLES
                 for production in (
-                    Production("Unsqueeze", (angle,), f"{angle} columns", choices(axes=[(3,)])),
-                    Production(
-                        "Expand",
-                        (f"{angle} columns",),
-                        f"{angle} pairs",
-                        choices(shape=[(1, 1, 1, 2)]),
-                    ),
-                    Production(
-                        "Reshape",
-                        (f"{angle} pairs",),
-                        f"{angle} twice",
-                        choices(shape=[(batch, LENGTH, 2 * HALF)]),
-                    ),
+                    *_in_a_row(angle, f"{angle} twice", batch),
                     Production(
                         "Unsqueeze", (f"{angle} twice",), f"{angle} of heads", choices(axes=[(1,)])
                     ),
@@ -134,10 +143,7 @@ def _interleaved(name: str, *, shared: bool) -> Vocabulary:
                     ),
                 )
             ),
-            applied("Mul", X, "cos of heads", "kept"),
-            applied("Mul", "turned", "sin of heads", "moved"),
-            applied("Add", "kept", "moved", OUT),
-            Production("InterleavedRotaryEmbedding", (X, *tables.values()), OUT),
+            *_turned("InterleavedRotaryEmbedding", *tables.values()),
         ),
         (8,) * 11,
         free=frozenset(f"{angle}{kind}" for angle in ANGLES for kind in kinds),
@@ -158,25 +164,8 @@ REPEATED = Vocabulary(
     (Input("x", X, "B S D", ROWS_OF_ANGLES),),
     (
         pointwise("computed", X),
-        *(
-            production
-            for sort, result in ((X, "twice"), ("computed", OUT))
-            for production in (
-                Production("Unsqueeze", (sort,), f"columns of {sort}", choices(axes=[(3,)])),
-                Production(
-                    "Expand",
-                    (f"columns of {sort}",),
-                    f"pairs of {sort}",
-                    choices(shape=[(1, 1, 1, 2)]),
-                ),
-                Production(
-                    "Reshape",
-                    (f"pairs of {sort}",),
-                    result,
-                    choices(shape=[(PAIRS, LENGTH, 2 * HALF)]),
-                ),
-            )
-        ),
+        *_in_a_row(X, "twice", PAIRS),
+        *_in_a_row("computed", OUT, PAIRS),
         pointwise(OUT, "twice"),
     ),
     (0,) * 5,

@@ -8,10 +8,11 @@ must follow.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
+from types import MappingProxyType
 
 from xflow.core.composite import Composite
 from xflow.core.constraint import equal, in_range
@@ -68,23 +69,30 @@ from xflow.verifier.matching.match import Equality
 MAX_INSTANCES = 4
 INFINITE = ARBITRARY | {"reciprocal", "log", "power"}
 """Partial functions that the runtime gives an infinity for, on the edge of their domain."""
+NO_READERS: Mapping[Value, Reader] = MappingProxyType({})
 UNFOLDED_ZERO = Element("%0", ())
 """Stands for 0 in what `read_unfolded` returns; no input has this name."""
 
 
-def read_unfolded(value: Value, index: Index) -> Scalar:
+def read_unfolded(
+    value: Value, index: Index, readers: Mapping[Value, Reader] = NO_READERS
+) -> Scalar:
     """`xflow.core.evaluation.read` with every constant 0 as `UNFOLDED_ZERO`.
 
-    A product with 0 is 0 at once, and would hide that its other factors may be undefined.
+    A product with 0 is 0 at once, and would hide that its other factors may be undefined. What is
+    in `readers` is read by these.
     """
+    if value in readers:
+        return readers[value](index)
     node = value.node
     if isinstance(node.op, Leaf):
         return read_leaf(value, index)
     assert isinstance(node.op, Operator), node.op
     if isinstance(node.op, Composite):
-        return read_unfolded(node.op.define(node.inputs, node.attributes)[value.index], index)
+        inner = node.op.define(node.inputs, node.attributes)[value.index]
+        return read_unfolded(inner, index, readers)
     shapes = [source.shape for source in node.inputs]
-    inputs = [_unfolded_reader(source) for source in node.inputs]
+    inputs = [_unfolded_reader(source, readers) for source in node.inputs]
     return unfolded(node.op.at(inputs, shapes, node.attributes, value.index, tuple(index)), value)
 
 
@@ -94,8 +102,8 @@ def unfolded(element: Scalar, value: Value) -> Scalar:
     return UNFOLDED_ZERO if element == ZERO and value.type.dtype == REAL else element
 
 
-def _unfolded_reader(source: Value) -> Reader:
-    return lambda index: read_unfolded(source, index)
+def _unfolded_reader(source: Value, readers: Mapping[Value, Reader]) -> Reader:
+    return lambda index: read_unfolded(source, index, readers)
 
 
 def folded(scalar: Scalar) -> Scalar:

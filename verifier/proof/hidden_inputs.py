@@ -15,7 +15,7 @@ tells, nor of an element that a maximum or a comparison chooses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ from xflow.core.spec import (
     where,
 )
 from xflow.verifier.algebra.comparisons import orders
-from xflow.verifier.proof.defined import is_partial, tensors, unfolded
+from xflow.verifier.proof.defined import is_partial, read_unfolded, tensors, unfolded
 
 
 class UnlikeError(ValueError):
@@ -73,7 +73,7 @@ def hides(value: Value) -> bool:
 
 def hidden_inputs(side: Value) -> frozenset[str]:
     """The inputs whose NaN or infinities a side may hide at run time."""
-    return _under(node for node in walk([side]))
+    return _under(walk([side]))
 
 
 def bounded_inputs(sides: Iterable[Value]) -> frozenset[str]:
@@ -121,7 +121,7 @@ def read_kernels(value: Value, index: Index, known: Known) -> Scalar:
     if isinstance(node.op, Composite):
         leaves, outputs = node.op.definition(shapes, node.attributes)
         readers = dict(zip(leaves, inputs, strict=True))
-        made = _defined(outputs[value.index], tuple(index), readers)
+        made = read_unfolded(outputs[value.index], tuple(index), readers)
     else:
         made = node.op.at(inputs, shapes, node.attributes, value.index, tuple(index))
     decisive = _decisive(node, inputs, made, index, known)
@@ -149,24 +149,6 @@ def _decisive(
     ]
     attributes = ", ".join(f"{k}={format_attribute(v)}" for k, v in node.attributes.items())
     return _any(STEP, attributes or "none", *operands)
-
-
-def _defined(value: Value, index: Index, readers: Mapping[Value, Reader]) -> Scalar:
-    """`read_unfolded` of what the definition of an operator computes of its inputs."""
-    if value in readers:
-        return readers[value](index)
-    node = value.node
-    assert isinstance(node.op, Operator), node.op
-    if isinstance(node.op, Composite):
-        inner = node.op.define(node.inputs, node.attributes)[value.index]
-        return _defined(inner, index, readers)
-
-    def reader(source: Value) -> Reader:
-        return lambda i: _defined(source, tuple(i), readers)
-
-    inputs = [reader(source) for source in node.inputs]
-    shapes = [source.shape for source in node.inputs]
-    return unfolded(node.op.at(inputs, shapes, node.attributes, value.index, index), value)
 
 
 def _reader(source: Value, known: Known) -> Reader:

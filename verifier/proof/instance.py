@@ -250,7 +250,6 @@ class InstanceProof:
         if is_exact(self.instance):
             return (), BITS, frozenset()
         names = frozenset(leaf_name(v) for v in self.instance.inputs if v.type.dtype == REAL)
-        known = {fact.name for fact in self.instance.facts if fact.relation != BELOW_INFINITY}
         least: _Lacks | None = None
         exact: str | None = None
         elements = self._elements()
@@ -271,7 +270,8 @@ class InstanceProof:
                 least = found
             exact = exact or found.exact
         if least is None:
-            least = _Lacks(tuple(Fact(n, FINITE) for n in sorted(names - known)), None, names)
+            unknown = sorted(names - elements.numbers)
+            least = _Lacks(tuple(Fact(name, FINITE) for name in unknown), None, names)
         # Codes and indices are numbers, whatever is read of them.
         others = {leaf_name(v) for v in self.instance.inputs if v.type.dtype != REAL}
         return tuple(str(f) for f in least.facts if f.name not in others), exact, least.jumps
@@ -284,7 +284,7 @@ class InstanceProof:
         sides = (left, right)
         rest = self._discontinuous(left, right) & (hidden_inputs(left) - elements.numbers)
         below = compared_by_place(sides) - rest - elements.numbers - elements.below_infinity
-        for lower in (frozenset[str](), below):
+        for lower in dict.fromkeys((frozenset[str](), below)):
             known = Known(elements.numbers | rest, elements.below_infinity | lower)
             if known != elements and self._hides_alike(left, right, known):
                 needs = [Fact(name, FINITE) for name in rest]

@@ -202,7 +202,7 @@ def elements_of(
         if in_digits:
             left, right = (without_quotients(side, questions) for side in (left, right))
         return Elements(
-            left, right, expansion, questions, facts, hidden=shown.hidden, behind=shown.unsteady
+            left, right, expansion, questions, facts, hidden=shown.hidden, unsteady=shown.unsteady
         )
 
 
@@ -210,7 +210,7 @@ class Elements:
     """The elements that the two sides of an output read, and which of them are numbers.
 
     `facts` are the conditions on inputs. Of the inputs in `hidden`, the left side may be a number
-    all the same where an element is none, and those `behind` kernels are not read, see
+    all the same where an element is none, and of those in `unsteady` none may be -inf, see
     `xflow.verifier.recheck.hidden`. Raises Unreplayable where a side cannot be read.
     """
 
@@ -223,7 +223,7 @@ class Elements:
         facts: Iterable[Fact],
         *,
         hidden: frozenset[str] = frozenset(),
-        behind: frozenset[str] = frozenset(),
+        unsteady: frozenset[str] = frozenset(),
     ):
         facts = tuple(facts)
         self._questions = questions
@@ -238,8 +238,7 @@ class Elements:
         self._left = list(dict.fromkeys(read))
         self._right = list(dict.fromkeys(uses(right, expansion)))
         everything = (*self._left, *self._right)
-        unsteady = frozenset(use.name for use in everything if not use.is_steady)
-        self.unsteady = unsteady | behind
+        self.unsteady = unsteady | {use.name for use in everything if not use.is_steady}
         """The inputs of which no element may be -inf: a side need not go to a limit there."""
         below = {f.name for f in facts if f.relation == BELOW_INFINITY}
         self._below_infinity = frozenset(below - self.unsteady)

@@ -242,11 +242,11 @@ def _role(node: Node) -> _Role:
     assert isinstance(op, Operator)
     if hidden_positions(node):
         return _Role.FUNCTION if op.elementwise else _Role.KERNEL
-    if not node.inputs or all(map(selects, _specified(node, zeros=False))):
+    if not node.inputs or all(map(selects, specified(node, zeros=False))):
         return _Role.MOVES
     codes = frozenset(f"#{k}" for k, v in enumerate(node.inputs) if v.type.dtype == CODE)
     if codes and all(kind.dtype != INT for kind in node.types):  # they are read as numbers
-        once = sum(_operations(scalar, codes) for scalar in _specified(node)) <= 1
+        once = sum(_operations(scalar, codes) for scalar in specified(node)) <= 1
         return _Role.ONCE if once else _Role.KERNEL
     if not op.elementwise:
         return _Role.KERNEL
@@ -382,7 +382,7 @@ def _seed(node: Node, arrays: Iterable[Array], output: int) -> int:
 # What operators are -------------------------------------------------------------------------------
 
 
-def _specified(node: Node, *, zeros: bool = True) -> list[Scalar]:
+def specified(node: Node, *, zeros: bool = True) -> list[Scalar]:
     """The element of each output, over elements of tensors that stand for the inputs.
 
     Without `zeros`, with another factor for each that is 0: a kernel multiplies by it all the same.
@@ -428,7 +428,7 @@ def _roundings(node: Node) -> int:
     if isinstance(op, Composite):
         inside = walk(op.define(node.inputs, node.attributes), node.inputs)
         return sum(_roundings(inner) for inner in inside if isinstance(inner.op, Operator))
-    return sum(map(_operations, _specified(node)))
+    return sum(map(_operations, specified(node)))
 
 
 def _operations(scalar: Scalar, codes: frozenset[str] = frozenset()) -> int:

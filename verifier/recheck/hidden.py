@@ -28,7 +28,6 @@ from xflow.core.spec import (
     ZERO,
     Bottom,
     Call,
-    Element,
     If,
     Index,
     Literal,
@@ -48,6 +47,7 @@ from xflow.rewriting.instance import Instance
 from xflow.verifier.recheck.comparisons import orders
 from xflow.verifier.recheck.defined import is_partial, read_whole, tensors
 from xflow.verifier.recheck.evaluate import agree_at_random
+from xflow.verifier.recheck.floats import selects, specified
 from xflow.verifier.recheck.forms import Unreplayable
 
 RESULTS = "results of kernels"
@@ -97,21 +97,10 @@ def _only_moves_results(side: Value) -> bool:
     for node in walk([side]):
         if not any(v.node in above or hidden_positions(v.node) for v in node.inputs):
             continue
-        op = node.op
-        assert isinstance(op, Operator), op
-        shapes = [source.shape for source in node.inputs]
-        readers = [_marker(position) for position in range(len(shapes))]
-        for output, kind in enumerate(node.types):
-            index = tuple(symbol(f"_i{axis}") for axis in range(len(kind.shape)))
-            element = op.at(readers, shapes, node.attributes, output, index)
-            if hidden_positions(node) or not _is_choice(element):
-                return False
+        if hidden_positions(node) or not all(map(selects, specified(node))):
+            return False
         above.add(node)
     return True
-
-
-def _marker(position: int) -> Reader:
-    return lambda index: Element(f"%{position}", tuple(index))
 
 
 def _without_operands(value: Value) -> Value:
@@ -165,18 +154,8 @@ def _may_see_nan(node: Node, *, sure: frozenset[str], numbers: frozenset[str]) -
     operand = node.inputs[0]
     index = tuple(symbol(f"_i{axis}") for axis in range(len(operand.shape)))
     element = read_whole(operand, index)
-    moved = tensors(element) if _is_choice(element) else None
+    moved = tensors(element) if selects(element) else None
     return not (_is_known(element, numbers) or (moved is not None and moved <= sure))
-
-
-def _is_choice(scalar: Scalar) -> bool:
-    """Whether it is an element or a number, which one told by sizes and Booleans."""
-    match scalar:
-        case Element() | Literal():
-            return True
-        case If(conditions, then, other):
-            return not any(orders(conditions)) and _is_choice(then) and _is_choice(other)
-    return False
 
 
 def _without_meaning(value: Value, index: Index, numbers: frozenset[str]) -> Scalar:
