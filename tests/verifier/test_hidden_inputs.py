@@ -109,6 +109,12 @@ OTHER = {
         "Clip(PRelu(Sub(Add(x, y), y), s), min=-1)",
         "",
     ),
+    "a branch that large elements alone take": (
+        "x[n] s[n] t[n] u[n]",
+        "PRelu(x, Where(Greater(u, 1000000), s, t))",
+        "PRelu(x, t)",
+        "",
+    ),
     "another kernel": (
         "x[n] s[n] t[n]",
         "Add(PRelu(x, s), Mul(PRelu(x, s), 0))",

@@ -46,6 +46,7 @@ from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.exact import value_of
+from xflow.verifier.recheck.floats import find_difference
 from xflow.verifier.recheck.verdicts import Confirmed, Difference, NotConfirmed, Wrong
 from xflow.verifier.refutation.refute import Survived, concretize, search_counterexample
 
@@ -411,3 +412,14 @@ def test_what_compares_numbers_that_are_not_defined_is_not_confirmed(
     found = recheck_rule(rule, json.loads(json.dumps(verdict.certificate)))
     assert isinstance(found, NotConfirmed)
     assert "compares" in found.reason
+
+
+def test_what_an_elementwise_kernel_gives_may_be_nan() -> None:
+    """The prover refuses it; the second checker must by itself."""
+    (rule,) = parse_rules(
+        "rule r\n  in x[n] a[n] b[n]\n  from Where(Equal(Tanh(x), Tanh(x)), a, b)\n"
+        "  to a\n  exact bits\n"
+    )
+    (instance,) = rule.instances()
+    sides = instance.lhs[0], instance.rhs[0]
+    assert find_difference(instance, sides, check.assumptions(instance)) is not None

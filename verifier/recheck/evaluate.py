@@ -52,8 +52,9 @@ TOLERANCE = 1e-7
 """Relative, and only where a function has no exact value."""
 POINTS = 3
 """Output elements evaluated at each assignment of sizes."""
-AGREEING = 6
-"""Assignments of sizes at which expressions are compared that nothing more exact decides on."""
+AGREEING = 80
+"""Assignments of sizes at which expressions are compared that nothing more exact decides on: so
+many that a branch is taken which a few large elements alone take."""
 MAX_STEPS = 4000
 """Summands that an output element may have."""
 AT_ENDS = 0.1
@@ -132,7 +133,7 @@ def agree_at_random(
 ) -> bool:
     """Whether two expressions of an output's element agree wherever the first one is defined.
 
-    They are compared at a few assignments of sizes; False, too, where none were found.
+    They are compared at random assignments of sizes; False, too, where none were found.
     """
     rng = random.Random(f"{instance.lhs} {instance.rhs} {instance.rank} {extents}")
     first, second = map(compiled, scalars)

@@ -7,9 +7,9 @@ all sizes and numbers.
 run at random sizes, operator by operator, on elements with NaN, infinities, zeros, ties and digits
 to the last place. An operator that is one operation is computed as such, rounded once. How a kernel
 computes any other operator, in which order and with how many roundings, is unknown: it is replaced
-by a function that gives random numbers, the same for the same operands. So sides agree only if they
-apply the same kernels to the same numbers, and by chance hardly ever. Zeros of either sign are
-equal.
+by a function that gives random numbers, NaN and infinities among them, the same for the same
+operands. So sides agree only if they apply the same kernels to the same numbers, and by chance
+hardly ever. Zeros of either sign are equal.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ MAX_ELEMENTS = 4000
 ROUNDING_FREE = ("max", "min", "abs", "sign", "floor", "round")
 """Functions that give a float for floats."""
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0)
+STRANGE = (np.nan, np.nan, np.inf, -np.inf)
+"""What one in eight results of an operator is whose kernel is unknown."""
 
 
 def may_round(scalar: Scalar) -> bool:
@@ -331,7 +333,10 @@ class _Run:
 
 
 def _random_function(node: Node, arrays: Sequence[Array]) -> Array:
-    """Random numbers for what an elementwise operator makes of elements, equal for equal ones."""
+    """Random numbers for what an elementwise operator makes of elements, equal for equal ones.
+
+    Some are NaN or infinite: on the left, the operator may have made them of such an element.
+    """
     assert isinstance(node.op, Operator)
     state = np.uint64(_seed(node, [], 0))
     for array in np.broadcast_arrays(*arrays):
@@ -339,7 +344,10 @@ def _random_function(node: Node, arrays: Sequence[Array]) -> Array:
         if plain.dtype.kind == "f":
             plain = np.where(np.isnan(plain), np.float32(np.nan), plain)
         state = _mixed(state ^ _mixed(plain.view(np.uint32).astype(np.uint64)))
-    return np.asarray((state >> np.uint64(11)).astype(np.float64) / 2.0**51 - 2)
+    numbers = (state >> np.uint64(11)).astype(np.float64) / 2.0**51 - 2
+    rest = state & np.uint64(31)  # bits that the number does not have
+    kinds = [rest == np.uint64(bits) for bits in range(len(STRANGE))]
+    return np.select(kinds, STRANGE, numbers)
 
 
 def _mixed(state: Any) -> Any:
