@@ -36,7 +36,7 @@ from xflow.verifier.proof.ranks import holds_at_any_rank
 from xflow.verifier.proof.types import computes_with_integers, types_of
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.planted import search_planted
-from xflow.verifier.refutation.refute import search_counterexample
+from xflow.verifier.refutation.refute import Survived, search_counterexample
 
 MAX_CONDITIONS = 8
 CASES = 18
@@ -110,6 +110,12 @@ def prove(
 def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
     if not rule.ranks:
         return Unknown("vacuous: the rule has no ranks")
+    survived: Survived | None = None
+    if not infer and not weaken:  # it is proved as it stands or not at all: samples come first
+        tried = search_counterexample(rule, cases=CASES)
+        if isinstance(tried, Counterexample):
+            return Refuted(tried)
+        survived = tried
     found: Proved | Unknown = _found(rule, infer, weaken=False, thorough=False)
     if isinstance(found, Unknown):
         # Samples refute most false rules in less time than a thorough search for a proof takes.
@@ -122,9 +128,11 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
             return refuted or found
     if computes_with_integers(replace(rule, where=found.where)):
         return Unknown("it is shown for real numbers, and its inputs of integers wrap around")
-    survived = search_counterexample(replace(rule, where=found.where), cases=CASES)
-    if isinstance(survived, Counterexample):
-        return Refuted(survived)
+    if survived is None or found.where != rule.where:
+        tried = search_counterexample(replace(rule, where=found.where), cases=CASES)
+        if isinstance(tried, Counterexample):
+            return Refuted(tried)
+        survived = tried
     if survived.cases < MIN_CASES * len(rule.ranks):
         return Unknown("vacuous: hardly any sizes satisfy the conditions")
     claimed = replace(rule, where=found.where, exact=found.exact, limits=found.limits)

@@ -93,6 +93,7 @@ class InstanceProof:
         self.exact: list[str | None] = []
         """How the outputs that were proved agree."""
         self.jumps: set[str] = set()
+        self._in_digits: dict[tuple[Value, Value], _Reading | None] = {}
 
     def attempt(self) -> Attempt:
         """Prove it. To be called once: what is known of its integers is forgotten then."""
@@ -365,13 +366,21 @@ class InstanceProof:
         """The readings that cost little: by the index itself, and in digits."""
         plain = self._plain(left)
         yield plain
-        sides = (read(left, plain.index), read(right, plain.index))
-        if any(map(has_quotient, sides)):
-            try:
-                digits = self._digits(left, right, plain)
-            except (TooLargeError, ZeroDivisionError):  # there is none where a quotient is by 0
-                return
+        if (left, right) not in self._in_digits:
+            self._in_digits[left, right] = self._quotients_in_digits(left, right, plain)
+        digits = self._in_digits[left, right]
+        if digits is not None:
             yield digits
+
+    def _quotients_in_digits(self, left: Value, right: Value, plain: _Reading) -> _Reading | None:
+        """`_digits`; None where no side has a quotient, or one is by 0."""
+        sides = (read(left, plain.index), read(right, plain.index))
+        if not any(map(has_quotient, sides)):
+            return None
+        try:
+            return self._digits(left, right, plain)
+        except (TooLargeError, ZeroDivisionError):
+            return None
 
     def _plain(self, left: Value) -> _Reading:
         index = tuple(symbol(f"_i{axis}") for axis in range(len(left.shape)))
