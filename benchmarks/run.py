@@ -12,13 +12,14 @@ With `--busy`, xflow takes each model a second time while another process keeps 
 both results are judged when that is gone.
 With `--twice`, xflow takes each model a second time from an empty store, the machine's own numbers
 included, and the page says of how many the results are as fast, within 1 %.
+With `--keep`, outputs and reports stay in a folder, one for each model, to be looked into.
 With `--dynamic`, the models are exports with dynamic sizes, `dynamic/`; they are timed at the sizes
 of those of the same name in `models/`, and judged at others as well.
 Exits with 1 if a result of xflow is wrong, late (over its budget by more than a tenth, but for the
 timing of whole models and of the machine) or below 0.98 of the original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
-           [--variants [MODEL ...]] [--busy] [--twice] [--dynamic] [--again]
+           [--variants [MODEL ...]] [--busy] [--twice] [--dynamic] [--again] [--keep DIR]
 """
 
 import argparse
@@ -28,6 +29,7 @@ import filecmp
 import json
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -99,13 +101,17 @@ def shapes_of(name: str) -> Shapes:
 
 
 def measure(name: str, options: argparse.Namespace) -> Row:
-    """Take one model through everything, in a folder that is gone afterwards."""
+    """Take one model through everything, in a folder that is gone afterwards unless it is kept."""
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         before = folder / "original.onnx"
         prepare(name, before, DYNAMIC if options.dynamic else STATIC)
         shapes = shapes_of(name) if options.dynamic else {}
-        return measure_file(name, before, folder, options, shapes=shapes)
+        row = measure_file(name, before, folder, options, shapes=shapes)
+        if options.keep is not None:
+            before.unlink()  # it can be made again
+            shutil.copytree(folder, options.keep / name, dirs_exist_ok=True)
+        return row
 
 
 def measure_file(
@@ -369,6 +375,9 @@ def arguments() -> argparse.Namespace:
         type=Path,
         metavar="DIR",
         help="where results go (default: results/, if no MODEL is named, or --again)",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="a folder for the outputs and reports of all tools"
     )
     parser.add_argument(
         "--again",
