@@ -172,6 +172,8 @@ def test_a_command_in_the_documents_runs(command: str, workplace: Path) -> None:
     words = [names.get(word, "relu-relu-to-relu" if word == "NAME" else word) for word in words]
     if "generate" in words:
         words += SMALL
+    if "learn" in words:
+        words += ["--minutes", "0.1"]
     if "models/" in words:  # each model in a process of its own, where nothing is short
         words += ["--budget", "2"]
     if "derive" in words:

@@ -16,14 +16,16 @@ from operator_cases import run_onnxruntime
 import xflow
 from xflow.cli import entry
 from xflow.core.errors import ExitCode
-from xflow.core.graph import Graph
+from xflow.core.graph import Graph, walk
 from xflow.core.registry import Array, Operator
+from xflow.core.sorts import CODE
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.exporter import export_model
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.pipeline import attempts
 from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.rule import directions_of
 from xflow.rewriting.store import default_directory, load_rules
 from xflow.search.steps import Steps, replaced
 
@@ -160,3 +162,17 @@ def test_what_the_registry_does_not_describe_stays_opaque(change: tuple[str, str
         isinstance(node.op, Operator) and node.op.name == "ConvInteger"
         for node in source.graph.nodes
     )
+
+
+def test_no_rule_makes_codes_where_there_are_none() -> None:
+    """So what there is for quantized models changes no other one."""
+    about_codes = 0
+    for name, rule in directions_of(tuple(load_rules(default_directory()))).items():
+        instance = rule.instance(rule.usable_ranks[0])  # types are the same at all ranks
+        left, right = (
+            any(value.type.dtype == CODE for node in walk(side) for value in node.outputs)
+            for side in (instance.lhs, instance.rhs)
+        )
+        assert left or not right, name
+        about_codes += left
+    assert about_codes
