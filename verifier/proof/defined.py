@@ -364,9 +364,8 @@ class Domain:
     def _is_given(self, demand: Demand) -> bool:
         """Whether the left side makes the same demand there, in one piece or in several."""
         parts: list[Guards] = []
-        for given in self._given:
-            if given.function != demand.function:
-                continue
+        alike = [given for given in self._given if given.function == demand.function]
+        for given in sorted(alike, key=lambda each: each.argument != demand.argument):
             for each in self._at(given, demand):
                 both = (*demand.path, *each.path)
                 if self._arithmetic.contradictory(both):

@@ -18,7 +18,7 @@ import numpy as np
 import z3
 
 from xflow.core.constraint import Constraint, Relation
-from xflow.core.errors import ShapeError
+from xflow.core.errors import ShapeError, SizeError
 from xflow.core.evaluation import run
 from xflow.core.graph import requirements, walk
 from xflow.core.node import Leaf, TensorType, Value, apply, leaf
@@ -194,8 +194,8 @@ class Sampler:
 
     def _holds(self, sizes: Mapping[str, int]) -> bool:
         try:
-            return all(c.substitute(sizes).decided for c in self._conditions)
-        except ZeroDivisionError:
+            return all(condition.holds(sizes) for condition in self._conditions)
+        except (SizeError, ZeroDivisionError):
             return False
 
     def _solve(self) -> dict[str, int] | None:

@@ -10,7 +10,16 @@ from functools import cached_property
 
 from xflow.core.errors import SizeError
 from xflow.core.expressions import expression, shortened
-from xflow.core.size import Atom, Expr, Quotient, Size, Symbol, free_symbols, substitute
+from xflow.core.size import (
+    Atom,
+    Expr,
+    Quotient,
+    Size,
+    Symbol,
+    evaluate,
+    free_symbols,
+    substitute,
+)
 from xflow.core.size_text import from_ast, readable
 
 
@@ -50,6 +59,14 @@ class Constraint:
     def symbols(self) -> frozenset[str]:
         """The names of the symbols that it speaks of."""
         return free_symbols(self.difference)
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether it holds for these integers.
+
+        Raises SizeError where a symbol has none, and ZeroDivisionError.
+        """
+        number = evaluate(self.difference, values)
+        return number >= 0 if self.relation is Relation.AT_LEAST else number == 0
 
     def substitute(self, values: Mapping[str, Size]) -> Constraint:
         """The same condition with symbols replaced."""
