@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
@@ -11,19 +12,25 @@ from xflow.onnx.imported import Imported
 from xflow.rewriting.rule import Rule
 from xflow.search.context import Context
 from xflow.search.driver import SearchResult, search
+from xflow.search.policy import POLICY
+
+SECONDS = 60.0
 
 
 def searched(
-    source: Imported, rules: Sequence[Rule], cost: EstimatedCost | None = None
+    source: Imported,
+    rules: Sequence[Rule],
+    cost: EstimatedCost | None = None,
+    work: float = 1.0,
 ) -> SearchResult:
-    """The result of a search among the operators of opset 23."""
+    """The result of a search among the operators of opset 23, by a part of a minute's work."""
     return search(
         source.graph,
         rules,
         cost or EstimatedCost(),
-        deadline=Deadline.after(60),
+        deadline=Deadline.after(SECONDS),
         constants=source.constants,
-        context=Context(opset=23),
+        context=Context(replace(POLICY, work_per_s=work * POLICY.work_per_s), opset=23),
     )
 
 
