@@ -9,14 +9,15 @@ from typing import Any
 import onnx_ir as ir
 
 from xflow.analysis.inputs import special_inputs
-from xflow.analysis.ranges import LARGEST, of_array
-from xflow.core.assumptions import moderate
+from xflow.analysis.ranges import LARGEST, Ranges, of_array
+from xflow.analysis.value_rewrites.least_float_masks import deviates
+from xflow.core.assumptions import Assumption, moderate
 from xflow.core.constraint import Relation, is_true
 from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, opaque
-from xflow.core.registry import CONTRIB, Need, OnnxCall, Shape
+from xflow.core.registry import CONTRIB, Array, Need, OnnxCall, Shape
 from xflow.core.size import Expr, Size, TooLargeSize, free_symbols, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
@@ -192,6 +193,7 @@ class _Importer:
         """Whether a size that is taken for known may be another where the model runs."""
         self.stretched: dict[ir.Value, Sequence[Shape]] = {}
         """The shapes of what is stretched to one, by what is made of them."""
+        self.ranges = Ranges(self.data, Assumption.NONE)
 
     def run(self) -> Imported:
         graph = self.model.graph
@@ -261,6 +263,12 @@ class _Importer:
     def put(self, source: ir.Value, value: Value) -> None:
         self.values[source] = value
         self.origin.setdefault(value, source)
+
+    def data(self, value: Value) -> Array | None:
+        """The data of a constant leaf; None for any other value."""
+        op = value.node.op
+        tensor = self.tensors.get(op.key) if isinstance(op, Leaf) and op.constant else None
+        return None if tensor is None else tensor.numpy()
 
     def type(self, value: ir.Value) -> TensorType:
         inferred = self.inferred.get(value.name or "")
@@ -352,7 +360,7 @@ class _Importer:
                     self.uncertain = True
             elif equal and op.name == "Concat":
                 self.uncertain = True  # it leaves out parts without elements, of whatever extents
-            if equal:
+            if equal or deviates(op, taken, self.ranges):
                 continue
             if self.agrees(node, made):
                 self.positions[node] = positions

@@ -247,7 +247,8 @@ class CappedAttention(Attention):
 
     Shapes, heads and masks are those of `Attention`. The cap comes before the mask, as ONNX has
     specified since onnx/onnx#7867, and ONNX Runtime computes since the version that this package
-    needs: behind it, -inf in a mask would become -c. ONNX has no softcap that is not positive.
+    needs: behind it, -inf in a mask would become -c. ONNX has no softcap that is not positive, and
+    the runtime takes a negative one for none.
     """
 
     name = "CappedAttention"
@@ -271,6 +272,13 @@ class CappedAttention(Attention):
     def _bounded_arrays(self, scores: Array, attributes: Attributes) -> Array:
         softcap = number(attributes["softcap"], scores)
         return np.asarray(np.tanh(scores / softcap) * softcap)
+
+    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        read = super().from_onnx(call)
+        if read is None:
+            return None
+        softcap = read[0].get("softcap")
+        return read if isinstance(softcap, Fraction) and softcap > 0 else None
 
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int

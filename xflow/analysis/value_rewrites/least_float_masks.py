@@ -9,6 +9,10 @@ is -inf stays that: beside least floats it has no weight, and they have equal on
 
 In a row that a mask of -inf covers, the kernel gives zeros as well, and the definition nothing: a
 model that has the operator must not lose it, see `count`.
+
+Where a model has the operator itself, and least floats may cover a row of its mask, the zeros of
+the kernel are what it means, and the definition is not. So rules know nothing of such an operator,
+see `deviates`: its mask must not be raised, however it is rewritten.
 """
 
 from __future__ import annotations
@@ -67,6 +71,27 @@ def may_cover(mask: Value, ranges: Ranges, data: Array | None) -> bool:
         return bool(np.any(np.all(data <= -largest, axis=-1)))
     known = ranges.of(mask)
     return not known.is_real or known.low <= -largest
+
+
+def deviates(op: Operator, inputs: Sequence[Value], ranges: Ranges) -> bool:
+    """Whether the kernel of `op` may deviate from its definition on `inputs`, by least floats.
+
+    Rows of -inf alone do not count: there the definition says nothing.
+    """
+    for mask in _masks(op, inputs):
+        largest = LARGEST.get(mask.type.dtype)
+        if largest is None:
+            continue
+        data = ranges.data(mask)
+        if data is None:
+            known = ranges.of(mask)
+            if known.nan or known.low <= -largest:
+                return True
+        else:
+            covered = np.all(data <= -largest, axis=-1) & np.any(np.isfinite(data), axis=-1)
+            if np.any(covered):
+                return True
+    return False
 
 
 def count(graph: Graph) -> int:
