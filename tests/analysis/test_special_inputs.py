@@ -1,5 +1,7 @@
 """Which inputs may hold what is no number is read from the model: tests and masks."""
 
+import time
+
 import onnx
 import onnx.parser
 import onnx_ir as ir
@@ -167,3 +169,21 @@ def test_a_factor_of_scores_is_no_mask() -> None:
 def test_a_mask_that_is_tested_may_be_anything() -> None:
     found = special("n = IsNaN(m) k = Where(n, zero, m) a = Add(x, k) y = Softmax(a)")
     assert found["m"] is ANYTHING
+
+
+def test_the_steps_of_a_long_recurrence_are_read_in_linear_time() -> None:
+    """Each of its exponentials has all steps before it behind it."""
+    steps = 400
+    body = "\n".join(
+        f"k{t} = Mul(h{t}, half) l{t} = Max(k{t}, h{t}) d{t} = Sub(k{t}, l{t}) e{t} = Exp(d{t})"
+        f" p{t} = Mul(e{t}, h{t}) h{t + 1} = Add(p{t}, x)"
+        for t in range(steps)
+    )
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] h{steps})
+        <float half = {{0.5}}> {{ h0 = Neg(x) {body} }}"""
+    )
+    imported = import_model(ir.from_proto(model))
+    start = time.process_time()
+    assert not special_inputs(imported.graph, imported.constants)
+    assert time.process_time() - start < 3

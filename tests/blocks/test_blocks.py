@@ -118,6 +118,7 @@ OVER_ROWS = """m = ReduceMean(x, rows) d = Sub(x, m) q = Mul(d, d) v = ReduceMea
         (OVER_ROWS.replace("rows", "last"), 17, True),
         ("s = Sigmoid(x) t = Sin(s) y = Mul(x, t)", None, False),
         ("y = Gelu(x)", None, False),
+        ("y = Abs(x)", None, False),
     ],
 )
 def test_what_may_become_an_operator_is_what_one_computes_up_to_the_opset(
@@ -135,6 +136,11 @@ def test_an_activation_of_many_operators_is_found_where_it_may_be_one(
     imported = import_model(ir.from_proto(model))
     found = find_spelled_out(imported.graph, imported.constants, opset)
     assert [len(nodes) for nodes in found] == [5] * count
+
+
+@pytest.mark.parametrize("body", ["y = Abs(x)", "y = Max(x, one)", "y = Mul(x, x)"])
+def test_a_single_operator_that_is_no_activation_is_no_block(body: str) -> None:
+    assert blocks_of(graph(body)) == []
 
 
 def test_axes_other_than_the_last_are_the_reason() -> None:

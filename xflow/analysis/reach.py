@@ -7,6 +7,7 @@ the input that are -inf may make elements of the value -inf. *In any way*.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,16 +35,23 @@ FOLDED = 2**20
 """Most elements of a constant that are examined."""
 
 
+_Inputs: TypeAlias = dict[Value, frozenset[Value]]
+"""Inputs by the values that depend on them."""
+
+
 class Reach:
     """The float inputs behind values, in a graph whose constants `constants` serves."""
 
     def __init__(self, constants: ConstantLookup) -> None:
         self._fold = Folder(constants)
         self._passing: dict[Node, tuple[Value, ...]] = {}
+        self._by_elements: _Inputs = {}
+        self._as_masks: _Inputs = {}
+        self._in_any_way: _Inputs = {}
 
     def by_elements(self, value: Value) -> frozenset[Value]:
         """The inputs of which single elements make each element of a value."""
-        return _behind(value, lambda node: node.inputs if carries(node) else ())
+        return _behind(value, lambda node: node.inputs if carries(node) else (), self._by_elements)
 
     def as_masks(self, value: Value) -> frozenset[Value]:
         """The inputs of which elements that are -inf may make elements of a value -inf.
@@ -51,7 +59,7 @@ class Reach:
         Not those that are factors of a product with another input: a scale of scores is no mask.
         Nor is what is summed with weights of which some are negative: these make +inf of -inf.
         """
-        return _behind(value, self.passing)
+        return _behind(value, self.passing, self._as_masks)
 
     def in_any_way(self, value: Value) -> frozenset[Value]:
         """The inputs that a value depends on; behind weights of a softmax those `in_scores`."""
@@ -62,7 +70,7 @@ class Reach:
             is_weight = isinstance(node.op, Operator) and node.op.weights_along is not None
             return self.in_scores(node.inputs[0]) if is_weight else node.inputs
 
-        return _behind(value, follow)
+        return _behind(value, follow, self._in_any_way)
 
     def in_scores(self, scores: Value) -> frozenset[Value]:
         """The inputs that what a softmax reads is made of by elements, or as masks."""
@@ -127,14 +135,28 @@ def back(value: Value, follow: Callable[[Node], Iterable[Value]]) -> set[Value]:
     return seen
 
 
-def _behind(value: Value, follow: Callable[[Node], Iterable[Value]]) -> frozenset[Value]:
-    """The float inputs that are met from a value on the way back."""
-    met = back(value, follow)
-    return frozenset(
-        each
-        for each in met
-        if isinstance(each.node.op, Leaf) and not each.is_constant and each.type.dtype in FLOATS
-    )
+def _behind(
+    value: Value, follow: Callable[[Node], Iterable[Value]], known: _Inputs
+) -> frozenset[Value]:
+    """The float inputs that are met from a value on the way back.
+
+    Those of each value on the way are kept in `known`, which is for one `follow`: all values of a
+    graph together take one walk, and not one each.
+    """
+    stack = [value]
+    while stack:
+        each = stack[-1]
+        below = [source for source in follow(each.node) if not source.is_constant]
+        missing = [source for source in below if source not in known]
+        if each not in known and missing:
+            stack += missing
+            continue
+        stack.pop()
+        if each not in known:
+            is_input = isinstance(each.node.op, Leaf) and not each.is_constant
+            own = {each} if is_input and each.type.dtype in FLOATS else ()
+            known[each] = frozenset(own).union(*(known[source] for source in below))
+    return known[value]
 
 
 def carries(node: Node) -> bool:

@@ -494,6 +494,8 @@ class _Finder:
         for function in self.functions.ending_at(node):
             if not self.taken.isdisjoint(function.nodes):
                 continue
+            if whole is None and len(function.nodes) == 1:
+                continue  # an operator of its own: Abs is a LeakyRelu, too, but not spelled out
             if function.operator:
                 # Relu of a Cast is the Relu, and Relu of Relu is both.
                 if whole is not None and not any(map(self.saturates, function.nodes - {node})):

@@ -108,7 +108,7 @@ class _Side:
         read = self._read_inside(found)
         if read:
             return f"others read what lies inside it, at {', '.join(read[:3])}"
-        return "no rewrite led there from this spelling, or none that gained"
+        return "within the budget no rewrite led there from this spelling, or none that gained"
 
     def _read_inside(self, found: FoundBlock) -> list[str]:
         """The names of nodes inside a block whose outputs others read, or the model gives."""
