@@ -291,6 +291,16 @@ def test_long_chains_of_activations_are_told_soon(monkeypatch: pytest.MonkeyPatc
     assert calls < 100 * 2 * FURTHEST
 
 
+def test_a_recurrence_of_which_each_step_is_a_function_of_the_input_is_not_too_deep() -> None:
+    """A thousand operators lie between its last step and the input, and none is as far behind."""
+    steps = [
+        f"d{k} = Div(h{k}, two) q{k} = Div(x, two) h{k + 1} = Add(d{k}, q{k})" for k in range(600)
+    ]
+    model = graph(" ".join(["h0 = Div(x, half)", *steps, "y = Tanh(h600)"]))
+    (found,) = blocks_of(model)
+    assert (found.name, found.is_operator) == ("Tanh", True)
+
+
 def test_activations_of_half_precision_are_told() -> None:
     model = graph("h = Cast <to = 10> (x) a = Mul(h, h) b = Relu(a) y = Cast <to = 1> (b)")
     (found,) = blocks_of(model)

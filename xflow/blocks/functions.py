@@ -33,6 +33,9 @@ the root of 2 are rounded in many ways, and the two forms of Gelu are 25 times a
 FURTHEST = 32
 """How many tensors below a value are tried as the variable of the function."""
 
+DEEPEST = 64
+"""Most operators, one behind the other, from the variable of a function to its value."""
+
 LARGEST = 2**16
 """Elements up to which a tensor is computed to find a number that depends on it."""
 
@@ -61,7 +64,7 @@ class Functions:
     def __init__(self, graph: Graph, constants: ConstantLookup) -> None:
         self._constants = constants
         self._numbers: dict[Value, Array | None] = {}
-        self._below: dict[Node, tuple[Value, ...]] = {}
+        self._below: dict[Node, Mapping[Value, int]] = {}
         self._values: dict[tuple[Value, Value], Array] = {}
         for node in graph.nodes:
             self._below[node] = self._sources(node)
@@ -99,19 +102,26 @@ class Functions:
             feeds[leaf.node.op.key] = array.astype(np.float64) if is_real else array
         return np.asarray(run([value], feeds)[0]).reshape(())
 
-    def _sources(self, node: Node) -> tuple[Value, ...]:
-        """The tensors of which alone a node is a function, the nearest first."""
+    def _sources(self, node: Node) -> Mapping[Value, int]:
+        """The tensors of which alone a node is a function, the nearest first.
+
+        With each, how many operators there are from it to the node, on the longest way.
+        """
         if not isinstance(node.op, Operator) or not node.op.elementwise or node.constant:
-            return ()
+            return {}
         computed = [value for value in dict.fromkeys(node.inputs) if not value.is_constant]
         if any(self.number(value) is None for value in node.inputs if value.is_constant):
-            return ()
-        common: list[Value] = []
+            return {}
+        common: dict[Value, int] = {}
         for number, value in enumerate(computed):
-            ways = [value, *self._below[value.node]]
-            common = ways if not number else [each for each in common if each in ways]
+            ways = {value: 0, **self._below[value.node]}
+            earlier = ways if not number else common
+            common = {
+                each: max(depth, ways[each]) for each, depth in earlier.items() if each in ways
+            }
         shape = node.types[0].shape
-        return tuple(each for each in common if each.shape == shape)[:FURTHEST]
+        near = [each for each in common if each.shape == shape and common[each] < DEEPEST]
+        return {each: common[each] + 1 for each in near[:FURTHEST]}
 
     def _classify(self, node: Node, source: Value) -> str | None:
         """The activation that `node` is of `source`, or ""; None for one that does not bend."""
