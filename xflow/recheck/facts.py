@@ -203,6 +203,39 @@ class Facts:
             return "a score may leave its trace beside the mask"
         return ""
 
+    def lost_exponentials(self, before: Value, after: Value) -> str:
+        """Whether a choice is a Softplus: it is that, or its argument where floats are the same.
+
+        ``Softplus(x)`` is ``x + log(1 + exp(-x))``, and `x` where the exponential is lost beside 1.
+        """
+        chosen, source = _inputs(before, "Where"), _inputs(after, "Softplus")
+        if chosen is None or source is None or after.type != before.type:
+            return "it is no choice that a Softplus takes the place of"
+        (x,) = source
+        condition, *sides = chosen
+        if set(sides) != {x, after}:
+            return "the choice is not one between a Softplus and its argument"
+        for name, swapped in (("Greater", False), ("Less", True)):
+            compared = _inputs(condition, name) or _inputs(condition, f"{name}OrEqual")
+            if compared is None:
+                continue
+            high, low = compared[::-1] if swapped else compared
+            threshold = low if sides[0] == x else high
+            if {high, low} == {x, threshold} and threshold != x:
+                return self._is_lost_beyond(threshold)
+        return "the argument is not compared with a threshold, or chosen below it"
+
+    def _is_lost_beyond(self, threshold: Value) -> str:
+        """Why 1 may not absorb the exponential of the negative of what is beyond a threshold."""
+        dtype = threshold.type.dtype
+        data = self._strict.data(threshold) if dtype in FLOATS else None
+        if data is None or not data.size:
+            return "the threshold is no constant"
+        digits, _ = PRECISION[dtype]
+        # exp(-x) < 2 ** -(digits + 2), a quarter of what 1 keeps, for x > (digits + 2) * log(2).
+        absorbed = data.astype(np.float64) > (digits + 2) * math.log(2)
+        return "" if absorbed.all() else "an exponential may leave its trace beside 1"
+
     def raised_masks(self, before: Sequence[Value], after: Sequence[Value]) -> str:
         """Whether values differ in masks alone, in which the least float was raised by one unit."""
         checked: set[tuple[Value, Value]] = set()

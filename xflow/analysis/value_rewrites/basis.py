@@ -12,6 +12,7 @@ from xflow.analysis.value_rewrites import (
     least_float_masks,
     masked_scores,
     nan_tests,
+    softplus_tails,
 )
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.graph import Graph
@@ -38,13 +39,14 @@ _SENTENCES = {
     Basis.CONSTANT_DATA: "the data of a constant: both halves of a table are equal",
     Basis.RANGES: "interval analysis: a test that no element can pass is false, or a mask tells "
     "which rows of it are covered",
-    Basis.FLOATING_POINT: "floating point: a score is lost beside the number that masks it, or a "
-    "mask is raised by one unit in the last place",
+    Basis.FLOATING_POINT: "floating point: a score is lost beside the number that masks it, an "
+    "exponential beside 1, or a mask is raised by one unit in the last place",
 }
 
 BASES: Mapping[str, Basis] = {
     equal_halves.FACT: Basis.CONSTANT_DATA,
     masked_scores.FACT: Basis.FLOATING_POINT,
+    softplus_tails.FACT: Basis.FLOATING_POINT,
     covered_rows.FACT: Basis.RANGES,
     least_float_masks.RAISED: Basis.FLOATING_POINT,
     **{name: Basis.RANGES for name, _ in nan_tests.TESTS.values()},
@@ -65,6 +67,8 @@ def fault(facts: Facts, name: str, before: Value, after: Value) -> str:
     """
     if name == masked_scores.FACT:
         return facts.lost_scores(before, after)
+    if name == softplus_tails.FACT:
+        return facts.lost_exponentials(before, after)
     if name == covered_rows.FACT:
         return facts.covered_rows(before, after)
     checks = {Basis.CONSTANT_DATA: facts.equal_constants, Basis.RANGES: facts.decided_test}

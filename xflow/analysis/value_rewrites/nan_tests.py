@@ -20,6 +20,7 @@ from xflow.analysis.reach import Reach
 from xflow.analysis.value_rewrites.covered_rows import uncovered
 from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.analysis.value_rewrites.masked_scores import absorbed
+from xflow.analysis.value_rewrites.softplus_tails import tails
 from xflow.core.assumptions import Assumption
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
@@ -39,12 +40,14 @@ that is true."""
 def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Values of `graph`, equal values by a fact, and the name of the fact.
 
-    They read a test that is false, or that a mask decides, a constant with equal halves, or scores
-    lost beside a mask, see the other modules of `xflow.analysis.value_rewrites`.
+    They read a test that is false, or that a mask decides, a constant with equal halves, scores
+    lost beside a mask, or an exponential lost beside 1, see the other modules of
+    `xflow.analysis.value_rewrites`.
     """
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, ranges.constants)
     yield from absorbed(graph, strict)
+    yield from tails(graph, strict)
     reach = Reach(ranges.constants)
     yield from uncovered(graph, ranges, strict, reach)
     tests = [
