@@ -146,6 +146,28 @@ MERGED = Vocabulary(
 )
 """Products of rank 3 whose batches are the heads of all batches, and those of rank 4."""
 
+ONE_BATCH = Vocabulary(
+    "heads of one batch",
+    (
+        Input("x", "scores in batches", "H S L", (HEADS, QUERIES, KEYS)),
+        Input("v", VALUE, "1 H L E", (1, HEADS, KEYS, WIDTH)),
+    ),
+    (
+        Production("Reshape", (VALUE,), "value in batches", choices(shape=[(HEADS, KEYS, WIDTH)])),
+        applied("MatMul", "scores in batches", VALUE, OUT),
+        applied("MatMul", "scores in batches", "value in batches", "out in batches"),
+        Production(
+            "Reshape", ("out in batches",), OUT, choices(shape=[(1, HEADS, QUERIES, WIDTH)])
+        ),
+    ),
+    (0,) * 4,
+    roots=frozenset({OUT}),
+    chain=True,
+    by_example=True,
+)
+"""Products of heads as batches with values of a batch of one, of which the first axis is broadcast:
+onnxscript leaves out the Reshapes around a product of rank 3 where that gives the same."""
+
 ADDED = Vocabulary(
     "masks and scales of heads in batches",
     (
@@ -322,6 +344,7 @@ BATCHED_HEADS = Family(
         ONE_HEAD,
         VALUES_IN_COLUMNS,
         MERGED,
+        ONE_BATCH,
         ADDED,
         PLACES,
         TIME_FIRST,

@@ -14,7 +14,7 @@ from xflow.generator.generalization.example import divisions, runs, without_comm
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.propose import propose
 from xflow.generator.settle import Fate, settle
-from xflow.generator.vocabularies import padded_channels, rows
+from xflow.generator.vocabularies import batched_heads, padded_channels, rows
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
@@ -90,6 +90,13 @@ def test_groups_of_channels_are_joined_in_pairs_at_any_number_of_groups() -> Non
     steps = "pads=[*e, *f], strides=[*s], dilations=[*d]"
     sides = [(rule.lhs, rule.rhs) for rule in found]
     assert (f"Conv(x, {blocks}, {steps}, group=n)", f"Conv(x, w, {steps}, group=2 * n)") in sides
+
+
+def test_a_product_with_values_of_one_batch_is_one_of_rank_3() -> None:
+    """What is left of an attention with heads as batches where an export is for a batch of one."""
+    (rule,) = first_rules(batched_heads.ONE_BATCH)
+    taken = "Reshape(MatMul(x, Reshape(v, shape=[H, L, E])), shape=[1, H, S, E])"
+    assert (rule.inputs, rule.lhs, rule.rhs) == ("x[H, S, L] v[1, H, L, E]", taken, "MatMul(x, v)")
 
 
 def settled(text: str) -> Rule:
