@@ -116,6 +116,8 @@ def test_the_runtime_gives_the_same_to_the_bit(body: str) -> None:
     rules = rules_over("Relu", "Neg", "Abs", "Scalar")
     result = xflow.optimize(model, cost="estimated", budget=5, check=1, rules=rules)
     after = ir.to_proto(result.model)
+    (block,) = result.report.blocks
+    assert (block.name, block.recognised, block.after.by) == ("Softplus", True, "operator")
     assert [node.op_type for node in after.graph.node] == ["Softplus"]
     near = np.nextafter(np.float32(20), np.array([0, 99], np.float32))
     odd = [-np.inf, -90, -1, 0, 1, 19, *near, 20, 21, 88, 89, 1e4, 3e38, np.inf, np.nan]

@@ -127,17 +127,18 @@ class _Side:
 def _pair(before: _Side, after: _Side, trace: Trace) -> dict[Node, FoundBlock]:
     """For the roots of blocks before the blocks that they have become.
 
-    A block whose last operator is still there is the same one. Others are paired in order, among
-    those of a kind in one set of rewrites that touch each other: rewrites keep the dataflow.
+    A block whose last operator is still there is the same one, and so is one that ends at another
+    of its operators. Others are paired in order, among those of a kind in one set of rewrites that
+    touch each other: rewrites keep the dataflow.
     """
     nodes = before.graph.nodes
-    mine = {(found.kind, found.root): found for found in before.found}
+    mine = {(found.kind, node): found for found in before.found for node in found.nodes}
     pairs: dict[Node, FoundBlock] = {}
     rest: dict[tuple[str, int], list[FoundBlock]] = defaultdict(list)
     for found in after.found:
         origin = trace.origin.get(found.root)
         same = None if origin is None else mine.get((found.kind, nodes[origin]))
-        if same is not None:
+        if same is not None:  # if several end in it, the last one
             pairs[same.root] = found
         else:
             touched = [trace.made[node] for node in found.nodes if node in trace.made]
