@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 
 import onnx
@@ -11,14 +12,22 @@ import pytest
 from recognition import computed, searched
 from spellings import rules_over
 
-from xflow.blocks.find import find_blocks
+from xflow.blocks.find import find_blocks, find_spelled_out
 from xflow.core.registry import Operator
+from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
+from xflow.rewriting.index import index_of
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
+from xflow.search.backtrack import Explorer, Limits
 from xflow.search.constants import Constants
-from xflow.search.cutting import cut
+from xflow.search.cutting import blocks_of, cut
+from xflow.search.explorers import Exploration
+from xflow.search.policy import POLICY
+from xflow.search.region import Region
+from xflow.search.states import BlockWay, State, cheapest
+from xflow.search.ways import Ways
 
 CONCERNED = {
     *("Add", "Mul", "Neg", "Slice", "Split", "Concat", "Unsqueeze", "Expand", "Cos", "Sin"),
@@ -94,6 +103,69 @@ def test_a_region_knows_that_a_table_of_others_repeats_its_angles() -> None:
     assert len(inside) == len(set(inside))
     found = optimized(source)
     assert found == {"RotaryEmbedding": len(names), "Cos": 1, "Sin": 1, "Expand": 2}
+
+
+def test_the_way_of_one_rotation_by_itself_leads_all_rotations_of_a_region() -> None:
+    source = model(" ".join(map(rotated, "xz")), "xz")
+    constants = Constants(source.constants)
+    (region,) = cut(source.graph, constants)
+    first, second = blocks_of(source.graph, [region], constants)
+    assert first.key == second.key
+    assert len(first.outputs) == 1, "tables are read by it, and no results of it"
+    index = index_of(tuple(rules()))
+
+    def explored(whole: Region, limits: Limits, ways: Sequence[BlockWay] = ()) -> list[State]:
+        lookup = constants.of(whole)
+        explorer = Explorer(index, EstimatedCost().estimate, lookup, limits, of_blocks=ways)
+        return explorer.explore(whole.graph, keep=6)
+
+    ways = Ways(POLICY)
+    assert ways.new_blocks([first, second]) == [first]
+    found = Exploration(explored(first, Limits()), exhausted=False)
+    ways.note_block(first, found, is_operator=True)
+    assert not ways.new_blocks([first, second])
+    nothing = Limits(expansions=0)
+    assert "RotaryEmbedding" not in computed(cheapest(explored(region, nothing)).graph)
+    best = cheapest(explored(region, nothing, ways.of_blocks))
+    assert computed(best.graph)["RotaryEmbedding"] == 2
+    assert best.trail is not None
+
+
+def test_a_block_whose_search_was_cut_short_is_searched_again() -> None:
+    source = model(rotated("x"), "x")
+    constants = Constants(source.constants)
+    blocks = blocks_of(source.graph, cut(source.graph, constants), constants)
+    ways = Ways(POLICY)
+    alone = [State(blocks[0].graph, 1.0)]
+    for limits in ({"starved": True}, {"late": True}):
+        ways.note_block(blocks[0], Exploration(alone, False, **limits), is_operator=True)
+        assert ways.new_blocks(blocks) == blocks
+    ways.note_block(blocks[0], Exploration(alone, exhausted=True), is_operator=True)
+    assert not ways.new_blocks(blocks)
+    assert not ways.of_blocks, "it leads nowhere"
+
+
+def test_a_way_that_ends_in_a_block_still_spelled_out_is_not_taken() -> None:
+    source = model(rotated("x"), "x")
+    constants = Constants(source.constants)
+    block, *_ = blocks_of(source.graph, cut(source.graph, constants), constants)
+    found = Exploration([State(block.graph, 2.0), State(block.graph, 1.0, ("a",))], exhausted=True)
+    ways = Ways(POLICY)
+    ways.note_block(block, found, is_operator=False)
+    assert not ways.of_blocks
+    ways.note_block(block, found, is_operator=True)
+    assert [each.way for each in ways.of_blocks] == [("a",)]
+
+
+def test_a_block_that_is_a_whole_region_is_not_searched_twice() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    g (float[4, 8] x) => (float[4, 8] y)
+    <float one = {1.0}> { a = Neg(x) b = Exp(a) c = Add(b, one) y = Div(x, c) }"""
+    source = import_model(ir.from_proto(onnx.parser.parse_model(text)))
+    constants = Constants(source.constants)
+    (region,) = cut(source.graph, constants)
+    assert find_spelled_out(source.graph, source.constants) == [region.nodes]
+    assert not blocks_of(source.graph, [region], constants)
 
 
 ALL = "e = Neg(angles)"

@@ -30,7 +30,16 @@ from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.numerics import Hazard
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.policy import POLICY
-from xflow.search.states import Signature, State, Way, cheapest, choice
+from xflow.search.states import (
+    BlockWay,
+    Signature,
+    State,
+    Way,
+    cheapest,
+    choice,
+    in_common,
+    operators_in,
+)
 from xflow.search.steps import Candidate, Step, Steps, replaced
 
 
@@ -52,7 +61,8 @@ class Explorer:
 
     `outside` is what is sensitive to the region's outputs; `careful` leaves out what may lose
     digits, see `Steps`. In `doubt`, the estimate may be wrong about a step: measurements decide.
-    `ways` have led from regions like this one to better forms.
+    `ways` have led from regions like this one to better forms, those `of_blocks` from blocks by
+    themselves.
     """
 
     def __init__(
@@ -68,6 +78,7 @@ class Explorer:
         outside: Sequence[Observed] = (),
         careful: Hazard = Hazard.NONE,
         ways: Sequence[Way] = (),
+        of_blocks: Sequence[BlockWay] = (),
     ) -> None:
         self.steps = Steps(
             rules,
@@ -94,6 +105,7 @@ class Explorer:
         """The attentions, normalizations and long activations that the given graph spells out."""
         self.doubt = doubt
         self.ways = ways
+        self.of_blocks = of_blocks
 
     @without_collector
     def explore(self, graph: Graph, keep: int) -> list[State]:
@@ -143,6 +155,7 @@ class Explorer:
         starts = [root, *self._blocks(root)]
         if not doubted:
             starts += self._retraced(root, limits)
+            starts += self._built(root, limits)
         for start in (*starts, *self._sweeps(root, limits, doubted)):
             queue.push(start)
             seen.add(self.steps.key(start.graph))
@@ -227,21 +240,70 @@ class Explorer:
                     break
                 found = self._along(state, rule, made)
                 if found is not None:
-                    state, made = found
+                    state, made, _ = found
                     if state.cost < best.cost and self._is_writable(state.graph):
                         best = state
             if best is not root:
                 yield best
 
-    def _along(self, state: State, rule: str, made: set[Node]) -> tuple[State, set[Node]] | None:
-        """The state after a step by a rule near what is `made`, or anywhere, and what is made then.
+    def _built(self, root: State, limits: Limits) -> Iterator[State]:
+        """The states in which one block after the other has gone a way `of_blocks` that gains.
 
-        None where there is no such step.
+        The largest come first: those that include others.
+        """
+        state = root
+        blocks = [set(block) for block in sorted(self.blocks, key=len, reverse=True)]
+        while blocks:
+            block = blocks.pop(0)
+            reached = [self._out_of(state, block, way, limits) for way in self._ways_of(block)]
+            best = min(reached, key=lambda each: each[0].cost, default=None)
+            if best is not None and best[0].cost < state.cost:
+                state, moved = best
+                blocks = [{moved.get(node, node) for node in each} for each in blocks]
+                yield state
+
+    def _ways_of(self, block: set[Node]) -> list[Way]:
+        """The ways from the blocks that are most like one, if any are."""
+        mine = operators_in(block)
+        near = [(in_common(mine, each.operators), each.way) for each in self.of_blocks]
+        near = [each for each in near if each[0] >= self.policy.in_common]
+        near.sort(key=lambda each: -each[0])
+        return [way for _, way in near[: self.policy.ways]]
+
+    def _out_of(
+        self, start: State, block: set[Node], way: Way, limits: Limits
+    ) -> tuple[State, dict[Node, Node]]:
+        """The cheapest state on a way that starts in a block, and the new nodes by those before.
+
+        A step is near what it has made. Those that are not there are passed over: of two rotations
+        by one table the first has taken apart what both read.
+        """
+        best, moved = start, dict[Node, Node]()
+        state, made, now = start, block, dict[Node, Node]()
+        for rule in way:
+            if self._is_over(limits):
+                break
+            found = self._along(state, rule, made, near=True)
+            if found is None:
+                continue
+            state, made, new = found
+            now = {**new, **{old: new.get(node, node) for old, node in now.items()}}
+            if state.cost < best.cost and self._is_writable(state.graph):
+                best, moved = state, now
+        return best, moved
+
+    def _along(
+        self, state: State, rule: str, made: set[Node], *, near: bool = False
+    ) -> tuple[State, set[Node], dict[Node, Node]] | None:
+        """The state after a step by a rule near what is `made`, and what is made then.
+
+        With the new nodes by those before. Where there is no such step, it is one anywhere else,
+        unless it has to be `near`; None where there is none.
         """
         step: Step | None = None
         for candidate in self.steps.candidates_by(rule, state.graph):
             is_near = not made.isdisjoint(candidate.step.near)
-            if step is None or is_near:
+            if (step is None and not near) or is_near:
                 admitted = self.steps.admitted(candidate, state.graph)
                 step = admitted or step
                 if admitted is not None and is_near:
@@ -253,7 +315,7 @@ class Explorer:
             return None
         made = {moved.get(node, node) for node in made}
         made |= {node for node in step.made if not node.constant}
-        return self._behind(state, step, after), made
+        return self._behind(state, step, after), made, moved
 
     def _behind(self, state: State, step: Step, after: Graph) -> State:
         """The state to which a step leads from another, and from which paths start afresh."""

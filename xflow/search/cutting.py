@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.analysis.observers import Observed, sensitive_outside
 from xflow.blocks.find import find_spelled_out
-from xflow.blocks.rotations import repeating
+from xflow.blocks.rotations import repeating, rotation_at
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value, apply
 from xflow.core.registry import Operator
@@ -40,6 +40,30 @@ def cut(
                     for members in components_of(part)
                 )
     return [region for region in regions if region.outputs]
+
+
+def blocks_of(
+    graph: Graph,
+    regions: Iterable[Region],
+    constants: Constants,
+    layouts: Layouts | None = None,
+    opset: int | None = None,
+) -> list[Region]:
+    """The blocks that `regions` of a graph spell out beside others, each as a region of its own.
+
+    They may overlap. A rotation reads its tables, as regions do, see `region_of`.
+    """
+    found: list[Region] = []
+    sensitive = constants.contexts(graph)
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    wholes = [region.nodes for region in regions]
+    for block in find_spelled_out(graph, constants.lookup, opset):
+        tables = (each.repeated for each in map(rotation_at, block) if each is not None)
+        own = block.difference(*tables)
+        if any(own < whole for whole in wholes):
+            members = sorted(own, key=place.__getitem__)
+            found.append(region_of(graph, members, constants, layouts, sensitive))
+    return found
 
 
 def _parted(graph: Graph) -> Iterable[frozenset[Node]]:

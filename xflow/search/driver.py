@@ -15,7 +15,7 @@ from xflow.analysis.observers import Observed
 from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.basis import confirmed
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
-from xflow.blocks.find import find_larger, may_be_operators
+from xflow.blocks.find import find_larger, find_spelled_out, may_be_operators
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph, walk
@@ -31,13 +31,13 @@ from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
 from xflow.search.constants import Constants
 from xflow.search.context import DEFAULTS, Context
-from xflow.search.cutting import cut
+from xflow.search.cutting import blocks_of, cut
 from xflow.search.decision import Decider
 from xflow.search.explorers import Exploration, Explorers
 from xflow.search.processes import SearchProcesses
 from xflow.search.region import Region
 from xflow.search.solution_cache import Memory, Remembered, Solution
-from xflow.search.states import State
+from xflow.search.states import State, cheapest
 from xflow.search.unfilled import cut_unfilled
 from xflow.search.ways import Ways
 
@@ -379,7 +379,7 @@ class _Search:
             regions = [region for region in regions if not near.isdisjoint(region.nodes)]
         if self.work is not None:
             self.cuts.update((region.key, region) for region in regions)
-        new = self.solve(regions, share, number)
+        new = self.solve(graph, regions, share, number)
         return new, self.rewrite(graph, regions, self.solved)
 
     @property
@@ -401,8 +401,8 @@ class _Search:
             best = self.whole / (self.whole - self.gained) if self.whole > self.gained else 1.0
             self.progress(phase, {**details, "best": f"~{best:.3f}x", "left": left})
 
-    def solve(self, regions: Sequence[Region], share: float, pass_number: int) -> int:
-        """Search and measure those regions that are new; return how many these are.
+    def solve(self, graph: Graph, regions: Sequence[Region], share: float, pass_number: int) -> int:
+        """Search and measure those regions of a graph that are new; return how many these are.
 
         It takes at most that share of what remains.
         """
@@ -424,6 +424,8 @@ class _Search:
         work = None if self.work is None else share * self.work
         keys = list(groups)
         end = searching if work is None else until if self.by_time else self.deadline
+        spent = self.explore_blocks(graph, [group[0] for group in groups.values()], end, work)
+        work = None if work is None else work - spent
         explored = self.explored({key: groups[key][0] for key in keys}, weights, end, work)
         forms: dict[object, list[State]] = {}
         for done, (key, result) in enumerate(explored):
@@ -470,6 +472,42 @@ class _Search:
             self.settle(region, known)
         return len(groups) + recalled
 
+    def explore_blocks(
+        self,
+        graph: Graph,
+        regions: Sequence[Region],
+        end: Deadline,
+        work: float | None,
+    ) -> float:
+        """Explore the new blocks that regions of a graph spell out; return the work that it took.
+
+        They take at most the policy's part of the time, or of the work. Of what is found only the
+        ways count: the forms do not replace anything.
+        """
+        if not regions:
+            return 0.0
+        found = blocks_of(graph, regions, self.constants, self.cost.layouts, self.opset)
+        blocks = self.ways.new_blocks(found)
+        if not blocks:
+            return 0.0
+        part = self.policy.blocks
+        results = self.explorers.explore(
+            blocks,
+            [self.weight(block, 1) for block in blocks],
+            end.part(part) if self.by_time else end,
+            work=None if work is None else part * work,
+        )
+        done = dict(results)
+        for number in sorted(done):  # not in the order in which they came
+            block, result = blocks[number], done[number]
+            form = cheapest(result.states).graph
+            spelled = find_spelled_out(form, self.constants.of(block), self.opset)
+            self.ways.note_block(block, result, is_operator=not spelled)
+        spent = float(sum(each.work for each in done.values()))
+        if self.work is not None:
+            self.work -= spent
+        return spent
+
     def explored(
         self,
         regions: Mapping[tuple[object, ...], Region],
@@ -498,6 +536,7 @@ class _Search:
                 work=None if work is None else part * work,
                 effort=self.effort,
                 ways=[self.ways.to(regions[key]) for key in keys],
+                of_blocks=self.ways.of_blocks,
             )
             found: dict[int, Exploration] = {}
             for number, result in results:

@@ -30,7 +30,7 @@ from xflow.search.context import Context
 from xflow.search.policy import Policy
 from xflow.search.processes import SearchProcesses, rules_here
 from xflow.search.region import Region
-from xflow.search.states import State, Way
+from xflow.search.states import BlockWay, State, Way
 
 LOOKS_S = 0.2
 """Seconds between two looks at whether to stop, while other processes explore."""
@@ -88,19 +88,21 @@ class Explorers:
         work: float | None = None,
         effort: int = 1,
         ways: Sequence[Sequence[Way]] = (),
+        of_blocks: Sequence[BlockWay] = (),
     ) -> Iterator[tuple[int, Exploration]]:
         """The results of regions, each with the region's number, in the order of completion.
 
         The `deadline` is for all of them: the time is shared out by weights. With `work`, that is
         shared out instead, and each may take all of the time: the same is found on any machine that
         is through with the work by then. The limits of each are those of the policy times `effort`.
-        Each may have `ways` that led from others like it to better forms.
+        Each may have `ways` that led from others like it to better forms; those `of_blocks` are
+        for all of them.
         There are no results of regions that were not explored when it was to stop, or of those that
         were left when the time for all was over, where that is not shared out.
         """
         order = sorted(range(len(regions)), key=lambda number: -weights[number])
         shares = _Shares(weights, deadline, work, effort)
-        known = ways or ((),) * len(regions)
+        known = [Known(each, of_blocks) for each in ways or ((),) * len(regions)]
 
         def is_over() -> bool:
             return deadline.stopped or (work is not None and deadline.passed)
@@ -172,7 +174,7 @@ class Explorers:
             self._processes.start()
         return self._processes.executor
 
-    def _here(self, region: Region, share: Share, ways: Sequence[Way]) -> Exploration:
+    def _here(self, region: Region, share: Share, known: Known) -> Exploration:
         return self._shared.explore(
             region.graph,
             self._estimate_of(region),
@@ -180,10 +182,10 @@ class Explorers:
             share,
             outside=region.outside,
             careful=region.careful,
-            ways=ways,
+            ways=known,
         )
 
-    def _task(self, region: Region, share: Share, ways: Sequence[Way]) -> _Task | None:
+    def _task(self, region: Region, share: Share, ways: Known) -> _Task | None:
         """A region as data for another process; None if it cannot be encoded."""
         form = to_plain(region.graph.outputs)
         if form is None:
@@ -193,12 +195,10 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(
-            form, tuple(leaves), region.uses, region.outside, region.careful, share, tuple(ways)
-        )
+        return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share, ways)
 
     def _received(
-        self, region: Region, future: Future[Any], share: Share, ways: Sequence[Way]
+        self, region: Region, future: Future[Any], share: Share, known: Known
     ) -> Exploration:
         """The result of another process; explored here if that was lost."""
         try:
@@ -206,9 +206,9 @@ class Explorers:
             forms, found = result
         except BrokenProcessPool:  # and all that they had to do has failed by now
             self._processes.close()
-            return self._here(region, share, ways)
+            return self._here(region, share, known)
         except (OSError, MemoryError):
-            return self._here(region, share, ways)
+            return self._here(region, share, known)
         leaves = {str(value): value for value in region.leaves}
         states = []
         for form, cost, path, trail in forms:
@@ -216,6 +216,13 @@ class Explorers:
             if outputs is not None:
                 states.append(State(Graph(outputs), cost, path, known_trail=trail))
         return replace(found, states=states)
+
+
+class Known(NamedTuple):
+    """The ways that are known before a region is explored: of regions like it, and of blocks."""
+
+    like: Sequence[Way] = ()
+    of_blocks: Sequence[BlockWay] = ()
 
 
 class Share(NamedTuple):
@@ -272,7 +279,7 @@ class _Task:
     outside: tuple[Observed, ...]
     careful: Hazard
     share: Share
-    ways: tuple[Way, ...]
+    ways: Known
 
 
 @dataclass(frozen=True)
@@ -294,7 +301,7 @@ class _Shared:
         *,
         outside: Sequence[Observed],
         careful: Hazard,
-        ways: Sequence[Way],
+        ways: Known,
     ) -> Exploration:
         """Explore a region's graph with its share; see `Explorer` for the others.
 
@@ -313,7 +320,8 @@ class _Shared:
             doubt=self.doubt,
             outside=outside,
             careful=careful,
-            ways=ways,
+            ways=ways.like,
+            of_blocks=ways.of_blocks,
         )
         states = explorer.explore(graph, self.context.policy.forms)
         ended, late = explorer.exhausted, limits.deadline.passed

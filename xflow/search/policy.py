@@ -75,6 +75,9 @@ class Policy:
     """The same of the time where the next pass, cut at other places, is to have as much."""
     near_share: float = 0.3
     """The same for one over the neighbourhood of changes."""
+    blocks: float = 0.15
+    """The part of a pass's time for exploring, or of its work, in which blocks that are spelled out
+    are searched by themselves at most, before its regions."""
     efforts: tuple[int, ...] = (1, 10)
     """Multiples of the limits, one after the other, where results are measured. Small gains are
     lost in the noise, so that a deep search pays; but only after all regions, and their forms

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xflow.core.graph import Graph
 from xflow.core.node import Node
@@ -19,6 +19,14 @@ Signature: TypeAlias = frozenset[tuple[object, int]]
 
 Way: TypeAlias = tuple[str, ...]
 """The names of rules, one after the other, that led from a form of a region to a better one."""
+
+
+class BlockWay(NamedTuple):
+    """A way from a block by itself to a better form, and the operators of the block, counted."""
+
+    operators: Counter[str]
+    way: Way
+
 
 MULTIPLYING = frozenset({"attention", "contraction", "convolution"})
 """Roles of operators in whose kernels most of a model's time goes."""
@@ -97,6 +105,18 @@ class State:
                 heaviest, most = step, gain
             state = before
         return heaviest
+
+
+def operators_in(nodes: Iterable[Node]) -> Counter[str]:
+    """The names of the operators of nodes, counted, constant expressions aside."""
+    return Counter(n.op.name for n in nodes if isinstance(n.op, Operator) and not n.constant)
+
+
+def in_common(one: Counter[str], other: Counter[str]) -> float:
+    """How many operators two have in common, of all that either has."""
+    shared = sum(min(count, other[name]) for name, count in one.items())
+    every = one.total() + other.total() - shared
+    return shared / every if every else 1.0
 
 
 def cheapest(states: Iterable[State]) -> State:
