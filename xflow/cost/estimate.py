@@ -427,6 +427,8 @@ class MeanEstimator(Estimator):
         super().__init__(target, settings[0][0])
         self._settings = settings
         self._others = [Estimator(target, sizes) for sizes, _ in settings[1:]]
+        for other in self._others:  # what they keep of nodes holds at all sizes
+            other.fusions, other.layouts = self.fusions, self.layouts
         self.factors = tuple(factor for _, factor in settings)
 
     @classmethod

@@ -10,7 +10,7 @@ from itertools import islice
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Value
 from xflow.core.registry import Operator
-from xflow.cost.target import Fusion, Term
+from xflow.cost.target import Call, Fusion, Term
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,11 @@ class Fusions:
     """Finds where fusions fire, and caches the matches of nodes."""
 
     def __init__(self, fusions: tuple[Fusion, ...]) -> None:
-        self._roots: dict[str, list[Fusion]] = {}
+        self._roots: dict[str, list[tuple[frozenset[str], Fusion]]] = {}
+        """By the operator at the root: fusions, with the operators that the root has to read."""
         for fusion in fusions:
-            self._roots.setdefault(fusion.root.op, []).append(fusion)
+            read = frozenset(each.op for each in fusion.root.arguments if isinstance(each, Call))
+            self._roots.setdefault(fusion.root.op, []).append((read, fusion))
         self._at: dict[Node, tuple[Kernel, ...]] = {}
 
     def chosen(
@@ -58,9 +60,11 @@ class Fusions:
         found = self._at.get(node)
         if found is None:
             patterns = () if node.constant else self._roots.get(operator_name(node), ())
+            present = {operator_name(value.node) for value in node.inputs} if patterns else ()
             found = self._at[node] = tuple(
                 Kernel(fusion.kernel, inside - {node}, tuple(bound.values()), fusion.inner)
-                for fusion in patterns
+                for read, fusion in patterns
+                if read.issubset(present)
                 for bound, inside in _first_match(fusion, node)
             )
         return found
