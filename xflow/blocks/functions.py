@@ -130,7 +130,9 @@ class Functions:
             return None
         if not np.isfinite(values).all() or _is_straight(values):
             return None
-        return _activation(np.round(values.astype(np.float64), 9).tobytes())
+        with np.errstate(over="ignore"):  # no activation makes numbers so large
+            rounded = np.round(values.astype(np.float64), 9)
+        return _activation(rounded.tobytes())
 
     def _at_points(self, value: Value, source: Value) -> Array:
         """A value as a function of another one, at `POINTS`."""

@@ -53,6 +53,15 @@ class Graph:
         """Whether that version of ONNX has all its operators; None: any does."""
         return opset is None or self.needed_opset <= opset
 
+    @cached_property
+    def has_forms(self) -> bool:
+        """Whether ONNX has all operators that are computed each time, with their attributes."""
+        return all(
+            node.op.has_form(node.attributes)
+            for node in self.nodes
+            if isinstance(node.op, Operator) and not node.constant
+        )
+
     def replace(self, replace: Mapping[Value, Value]) -> Graph:
         """This graph with values replaced, see `rebuild`."""
         return Graph(rebuild(self.outputs, replace))

@@ -382,6 +382,13 @@ class Operator:
     also: ClassVar[tuple[str, ...]] = ()
     """Other ONNX operators of the domain whose nodes may be this operator."""
 
+    def has_form(self, attributes: Attributes) -> bool:
+        """Whether ONNX, or the runtime's kernel, has the operator with these attributes.
+
+        It may all the same have none for some shapes, or in an opset, see `to_onnx`.
+        """
+        return True
+
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int
     ) -> OnnxCall | None:

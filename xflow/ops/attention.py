@@ -227,14 +227,15 @@ class Attention(Composite):
             if not isinstance(part, int) or part < 1:
                 return None
             attributes["scale"] = Fraction(float(np.float32(1 / np.sqrt(part))))
-        scale = attributes["scale"]
-        return read if isinstance(scale, Fraction) and scale > 0 else None
+        return read if self.has_form(attributes) else None
+
+    def has_form(self, attributes: Attributes) -> bool:
+        return _is_positive(attributes["scale"])
 
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int
     ) -> OnnxCall | None:
-        scale = attributes["scale"]
-        if not isinstance(scale, Fraction) or scale <= 0:
+        if not self.has_form(attributes):
             return None
         written = self.canonical(attributes, shapes)
         plain = {key: value for key, value in written.items() if value != 0}
@@ -273,20 +274,12 @@ class CappedAttention(Attention):
         softcap = number(attributes["softcap"], scores)
         return np.asarray(np.tanh(scores / softcap) * softcap)
 
-    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
-        read = super().from_onnx(call)
-        if read is None:
-            return None
-        softcap = read[0].get("softcap")
-        return read if isinstance(softcap, Fraction) and softcap > 0 else None
+    def has_form(self, attributes: Attributes) -> bool:
+        return super().has_form(attributes) and _is_positive(attributes.get("softcap"))
 
-    def to_onnx(
-        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
-    ) -> OnnxCall | None:
-        softcap = attributes["softcap"]
-        if not isinstance(softcap, Fraction) or softcap <= 0:
-            return None
-        return super().to_onnx(attributes, shapes, opset)
+
+def _is_positive(attribute: Attribute | None) -> bool:
+    return isinstance(attribute, Fraction) and attribute > 0
 
 
 def _shared(value: Value, heads: Size) -> Value:

@@ -454,7 +454,7 @@ class Explorer:
     def _is_writable(self, graph: Graph) -> bool:
         """Whether the opset has all operators that are computed each time, and no mask is lost."""
         kept = not self.masks or least_float_masks.count(graph) >= self.masks
-        return kept and graph.is_in_opset(self.opset)
+        return kept and graph.is_in_opset(self.opset) and graph.has_forms
 
     def _price(self, graph: Graph) -> float:
         self.work += len(graph.nodes)
