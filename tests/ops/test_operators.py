@@ -346,6 +346,8 @@ def check_runtime(op: Operator, example: Example, opset: int) -> None:
 def test_attributes_that_say_what_holds_anyway_change_nothing(op: Operator) -> None:
     """A model in which all defaults of ONNX are written out is read as the one without them."""
     for example in op.examples:
+        if op.mask is not None and len(example.shapes) > op.mask:
+            continue  # a mask that is given may cover a row: it is opaque, see `deviates`
         case = Example(
             example.shapes,
             complete_attributes(op, example.attributes, example.shapes),

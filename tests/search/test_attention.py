@@ -115,7 +115,7 @@ def test_with_a_mask_it_is_not_spelled_out() -> None:
     for mask in ("", "m"):
         given = f"{heads} q, {heads} k, {heads} v, float[4, 4] m"
         text = f"""<ir_version: 11, opset_import: ["" : 23]> g ({given}) => ({heads} y)
-            {{ y = Attention<scale = 0.5>(q, k, v{mask and ", "}{mask}) }}"""
+            {{ l = Sigmoid(m) y = Attention<scale = 0.5>(q, k, v{mask and ", l"}) }}"""
         source = import_model(ir.from_proto(onnx.parser.parse_model(text)))
         left = operators(searched(source, rules(), dear).graph)
         assert ("Attention" in left) == bool(mask) == ("Softmax" not in left)

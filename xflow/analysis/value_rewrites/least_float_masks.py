@@ -85,7 +85,7 @@ def deviates(op: Operator, inputs: Sequence[Value], ranges: Ranges) -> bool:
         data = ranges.data(mask)
         if data is None:
             known = ranges.of(mask)
-            if known.nan or known.low <= -largest:
+            if known.low <= -largest:
                 return True
         else:
             covered = np.all(data <= -largest, axis=-1) & np.any(np.isfinite(data), axis=-1)
