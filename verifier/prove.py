@@ -110,12 +110,10 @@ def prove(
 def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
     if not rule.ranks:
         return Unknown("vacuous: the rule has no ranks")
-    survived: Survived | None = None
-    if not infer and not weaken:  # it is proved as it stands or not at all: samples come first
-        tried = search_counterexample(rule, cases=CASES)
-        if isinstance(tried, Counterexample):
-            return Refuted(tried)
-        survived = tried
+    # What is proved as it stands or not at all is sampled first.
+    survived = None if infer or weaken else _sampled(rule)
+    if isinstance(survived, Refuted):
+        return survived
     found: Proved | Unknown = _found(rule, infer, weaken=False, thorough=False)
     if isinstance(found, Unknown):
         # Samples refute most false rules in less time than a thorough search for a proof takes.
@@ -129,10 +127,9 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
     if computes_with_integers(replace(rule, where=found.where)):
         return Unknown("it is shown for real numbers, and its inputs of integers wrap around")
     if survived is None or found.where != rule.where:
-        tried = search_counterexample(replace(rule, where=found.where), cases=CASES)
-        if isinstance(tried, Counterexample):
-            return Refuted(tried)
-        survived = tried
+        survived = _sampled(replace(rule, where=found.where))
+        if isinstance(survived, Refuted):
+            return survived
     if survived.cases < MIN_CASES * len(rule.ranks):
         return Unknown("vacuous: hardly any sizes satisfy the conditions")
     claimed = replace(rule, where=found.where, exact=found.exact, limits=found.limits)
@@ -157,6 +154,12 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
     if rule.any_rank and not found.any_rank:
         return Unknown("it is shown at the listed ranks alone, not at all higher ones")
     return found
+
+
+def _sampled(rule: Rule) -> Survived | Refuted:
+    """What evaluation at random small sizes says of a rule."""
+    found = search_counterexample(rule, cases=CASES)
+    return Refuted(found) if isinstance(found, Counterexample) else found
 
 
 def _but_for_zeros(rule: Rule) -> Proved | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from xflow.core.constraint import Constraint, Relation
+from xflow.core.constraint import Relation
 from xflow.core.errors import ShapeError, SizeError
 from xflow.core.evaluation import run
 from xflow.core.graph import requirements, walk
@@ -59,7 +59,7 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
         values = {name: int(rng.choice(EXTENTS if name in extents else NUMBERS)) for name in names}
         try:
             _repair(equations, values)
-            if not all(holds(condition, values) for condition in conditions):
+            if not all(condition.holds(values) for condition in conditions):
                 continue
             outcome = _compare(instance, values, rng)
         except (ShapeError, SizeError, ZeroDivisionError, ValueError, IndexError):
@@ -74,12 +74,6 @@ def try_instance(instance: Instance, seed: int, wanted: int = 6, tries: int = 12
     return SampleResult(
         done, False, frozenset(name for name, known in met.items() if len(known) < 2)
     )
-
-
-def holds(condition: Constraint, values: Mapping[str, int]) -> bool:
-    """Whether a condition on sizes holds at these values."""
-    difference = evaluate(condition.difference, values)
-    return difference >= 0 if condition.relation is Relation.AT_LEAST else difference == 0
 
 
 def _repair(equations: Sequence[Size], values: dict[str, int]) -> None:

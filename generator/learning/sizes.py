@@ -14,7 +14,6 @@ from xflow.core.errors import ShapeError, SizeError
 from xflow.core.graph import Graph
 from xflow.core.node import Value
 from xflow.core.size import Size, evaluate, free_symbols
-from xflow.generator.generalization.sample import holds
 from xflow.generator.generalization.skeleton import Skeleton, take_apart
 from xflow.generator.generalization.typing import Typing, slot_symbol, unify
 from xflow.generator.learning.terms import extents, typed
@@ -99,7 +98,7 @@ def _values(skeleton: Skeleton, typing: Typing, rng: random.Random) -> Mapping[s
             for k, name in enumerate(names)
         }
         try:
-            if not all(holds(condition, values) for condition in conditions):
+            if not all(condition.holds(values) for condition in conditions):
                 continue
             given = [evaluate(size, values) for size in sizes]
             every = [

@@ -26,7 +26,7 @@ from xflow.search.cutting import blocks_of, cut
 from xflow.search.explorers import Exploration
 from xflow.search.policy import POLICY
 from xflow.search.region import Region
-from xflow.search.states import BlockWay, State, cheapest
+from xflow.search.states import KnownWay, State, cheapest
 from xflow.search.ways import Ways
 
 CONCERNED = {
@@ -114,7 +114,7 @@ def test_the_way_of_one_rotation_by_itself_leads_all_rotations_of_a_region() -> 
     assert len(first.outputs) == 1, "tables are read by it, and no results of it"
     index = index_of(tuple(rules()))
 
-    def explored(whole: Region, limits: Limits, ways: Sequence[BlockWay] = ()) -> list[State]:
+    def explored(whole: Region, limits: Limits, ways: Sequence[KnownWay] = ()) -> list[State]:
         lookup = constants.of(whole)
         explorer = Explorer(index, EstimatedCost().estimate, lookup, limits, of_blocks=ways)
         return explorer.explore(whole.graph, keep=6)

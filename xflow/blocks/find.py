@@ -153,7 +153,7 @@ def _scales_before(node: Node) -> frozenset[Node]:
     """The operators that multiply or divide an input of a contraction by a constant."""
     if node.role != "contraction":
         return frozenset()
-    factors = (value.node for value in node.inputs if _named(value.node, "Mul", "Div"))
+    factors = (value.node for value in node.inputs if value.node.is_operator("Mul", "Div"))
     return frozenset(f for f in factors if any(v.is_constant for v in f.inputs) and not f.constant)
 
 
@@ -211,7 +211,7 @@ class _Finder:
 
     def saturates(self, node: Node) -> bool:
         """Whether an operator is what gates are made of."""
-        return self.known(node)[1] == "activation" or _named(node, "Erf", "Exp")
+        return self.known(node)[1] == "activation" or node.is_operator("Erf", "Exp")
 
     # Walks ------------------------------------------------------------------------------------
 
@@ -274,16 +274,16 @@ class _Finder:
         for node in self.nodes:
             whole = self.operator_at(node, "softmax")
             if whole is not None:
-                powers = [user for user in self.users(node.outputs[0]) if _named(user, "Exp")]
+                powers = [user for user in self.users(node.outputs[0]) if user.is_operator("Exp")]
                 if whole.name == "LogSoftmax" and powers:
                     yield FoundBlock("softmax", "Softmax", powers[0], frozenset({node, powers[0]}))
                 yield whole
-            elif _named(node, "ReduceSum") and _named(node.inputs[0].node, "Exp"):
+            elif node.is_operator("ReduceSum") and node.inputs[0].node.is_operator("Exp"):
                 yield from self._divided(node)
-            elif _named(node, "ReduceLogSumExp"):
+            elif node.is_operator("ReduceLogSumExp"):
                 for user in self.users(node.outputs[0]):
                     for last in self.users(user.outputs[0]):
-                        if _named(user, "Sub") and _named(last, "Exp"):
+                        if user.is_operator("Sub") and last.is_operator("Exp"):
                             nodes = self.between([node.inputs[0]], last)
                             yield FoundBlock("softmax", "Softmax", last, nodes)
 
@@ -291,9 +291,9 @@ class _Finder:
         powers = total.inputs[0]
         sums = self.statistics_of([total.outputs[0]])
         for user in (user for value in sums for user in self.users(value)):
-            if _named(user, "Div", "Mul") and powers in user.inputs:
+            if user.is_operator("Div", "Mul") and powers in user.inputs:
                 source = powers.node.inputs[0]
-                if _named(source.node, "Sub"):
+                if source.node.is_operator("Sub"):
                     shifted = source.node.inputs[0]
                     if shifted in self.reduced_by(source.node.inputs[1]):
                         source = shifted
@@ -383,7 +383,7 @@ class _Finder:
             for user in self.users(value):
                 others = [v for v in user.inputs if v not in statistics and not v.is_constant]
                 if (
-                    _named(user, "Mul", "Div")
+                    user.is_operator("Mul", "Div")
                     and others
                     and all(self.is_made_of(v, {source, tensor, *statistics}) for v in others)
                     and user.types[0].shape == source.shape
@@ -401,12 +401,12 @@ class _Finder:
     def _squared(self, node: Node) -> Value | None:
         """The tensor of whose squares `node` is the sum or the mean."""
         value = node.inputs[0]
-        if _named(node, "ReduceSumSquare", "ReduceL2"):
+        if node.is_operator("ReduceSumSquare", "ReduceL2"):
             return value
         source = value.node
-        if _named(source, "Mul") and source.inputs[0] == source.inputs[1]:
+        if source.is_operator("Mul") and source.inputs[0] == source.inputs[1]:
             return source.inputs[0]
-        if _named(source, "Pow"):
+        if source.is_operator("Pow"):
             power = self.functions.number(source.inputs[1])
             return source.inputs[0] if power is not None and float(power) == 2 else None
         return None
@@ -427,23 +427,23 @@ class _Finder:
             node = value.node
             if value == moment or not behind.isdisjoint(node.inputs):
                 behind.add(value)
-                if _named(node, "ReduceL2") or self._is_root(node):
+                if node.is_operator("ReduceL2") or self._is_root(node):
                     rooted.add(value)
                 if not rooted.isdisjoint(node.inputs):
                     rooted.add(value)
         return rooted
 
     def _is_root(self, node: Node) -> bool:
-        if _named(node, "Sqrt"):
+        if node.is_operator("Sqrt"):
             return True
-        power = self.functions.number(node.inputs[1]) if _named(node, "Pow") else None
+        power = self.functions.number(node.inputs[1]) if node.is_operator("Pow") else None
         return power is not None and Fraction(float(power)).denominator == 2
 
     def _scaled(self, node: Node, statistics: set[Value]) -> Node:
         """The last of the operators that scale and shift a normalized tensor."""
         for names in (("Mul",), ("Add", "Sub")):
             users = self.users(node.outputs[0])
-            if len(users) == 1 and _named(users[0], *names):
+            if len(users) == 1 and users[0].is_operator(*names):
                 others = [v for v in users[0].inputs if v != node.outputs[0]]
                 if all(_is_parameter(v) or v in statistics for v in others):
                     (node,) = users
@@ -452,7 +452,7 @@ class _Finder:
     def _mixes(self, nodes: frozenset[Node], statistics: set[Value], source: Value) -> bool:
         """Whether the mean of `source` itself takes part."""
         return any(
-            _named(node, "ReduceMean", "GlobalAveragePool") and node.inputs[0] == source
+            node.is_operator("ReduceMean", "GlobalAveragePool") and node.inputs[0] == source
             for node in nodes
             if node.outputs[0] in statistics
         )
@@ -465,7 +465,7 @@ class _Finder:
         """
         shape, ends = node.inputs[0].shape, _axes(node)
         count = product(shape[axis] for axis in ends)
-        if not _named(node, "ReduceL2", "ReduceSumSquare", "ReduceSum") or not isinstance(
+        if not node.is_operator("ReduceL2", "ReduceSumSquare", "ReduceSum") or not isinstance(
             count, int
         ):
             return True
@@ -473,7 +473,7 @@ class _Finder:
         numbers = (
             self.functions.number(value)
             for each in nodes
-            if _named(each, "Mul", "Div")
+            if each.is_operator("Mul", "Div")
             for value in each.inputs
         )
         return any(
@@ -487,7 +487,7 @@ class _Finder:
 
     def activation_at(self, node: Node) -> FoundBlock | None:
         """The activation that ends at `node`."""
-        if node in self.taken or _named(node, "Cast", "Identity"):  # blocks end before these
+        if node in self.taken or node.is_operator("Cast", "Identity"):  # blocks end before these
             return None
         seems = None
         whole = self.operator_at(node, "activation")
@@ -502,13 +502,10 @@ class _Finder:
                     return whole
                 return FoundBlock("activation", function.operator, node, function.nodes)
             gated = [each for each in function.nodes if function.source in each.inputs]
-            if _named(node, "Mul") and len(gated) > 1 and any(map(self.saturates, function.nodes)):
+            is_gate = node.is_operator("Mul") and len(gated) > 1
+            if is_gate and any(map(self.saturates, function.nodes)):
                 seems = seems or FoundBlock("activation", "", node, function.nodes)
         return seems or whole
-
-
-def _named(node: Node, *names: str) -> bool:
-    return isinstance(node.op, Operator) and node.op.name in names
 
 
 def _is_plain(node: Node) -> bool:

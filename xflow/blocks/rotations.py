@@ -38,7 +38,7 @@ class Rotation:
 
 def rotation_at(root: Node) -> Rotation | None:
     """The rotation that ends at `root`, if its tables are constant or known to repeat."""
-    if not _is(root, "Add") or root.constant:
+    if not root.is_operator("Add") or root.constant:
         return None
     for kept, moved in permutations(root.inputs):
         for (source, cos), (turned, sin) in _pairs(kept, moved):
@@ -64,19 +64,19 @@ def repeating(value: Value) -> frozenset[Node]:
             break
         found.append(node)
         (value,) = sources
-        if _is(node, "Concat") and len(node.inputs) > 1:
+        if node.is_operator("Concat") and len(node.inputs) > 1:
             return frozenset(found)
-        if merges and _is(node, "Expand") and _is(value.node, "Unsqueeze"):
+        if merges and node.is_operator("Expand") and value.node.is_operator("Unsqueeze"):
             return frozenset((*found, value.node))
         if not (node.op.elementwise or node.role == "view" or isinstance(node.op, Movement)):
             break
-        merges = _is(node, "Reshape")
+        merges = node.is_operator("Reshape")
     return frozenset()
 
 
 def _pairs(kept: Value, moved: Value) -> Iterator[tuple[tuple[Value, ...], tuple[Value, ...]]]:
     """The factors of two products, in all orders."""
-    if _is(kept.node, "Mul") and _is(moved.node, "Mul"):
+    if kept.node.is_operator("Mul") and moved.node.is_operator("Mul"):
         for first in permutations(kept.node.inputs):
             for second in permutations(moved.node.inputs):
                 yield first, second
@@ -85,16 +85,16 @@ def _pairs(kept: Value, moved: Value) -> Iterator[tuple[tuple[Value, ...], tuple
 def _turned(value: Value, source: Value) -> str:
     """The operator that turns pairs as `value` has them exchanged; empty where that is another."""
     node, name = value.node, HALVES
-    if _is(node, "Reshape"):
+    if node.is_operator("Reshape"):
         node, name = node.inputs[0].node, NEIGHBOURS
-    if not _is(node, "Concat") or len(node.inputs) != 2:
+    if not node.is_operator("Concat") or len(node.inputs) != 2:
         return ""
     negated, plain = node.inputs
     if name == NEIGHBOURS:
-        if not (_is(negated.node, "Unsqueeze") and _is(plain.node, "Unsqueeze")):
+        if not (negated.node.is_operator("Unsqueeze") and plain.node.is_operator("Unsqueeze")):
             return ""
         negated, plain = negated.node.inputs[0], plain.node.inputs[0]
-    if not _is(negated.node, "Neg"):
+    if not negated.node.is_operator("Neg"):
         return ""
     (negated,) = negated.node.inputs
     return name if _is_part(negated, source, 1) and _is_part(plain, source, 0) else ""
@@ -103,12 +103,8 @@ def _turned(value: Value, source: Value) -> str:
 def _is_part(value: Value, whole: Value, place: int) -> bool:
     """Whether a value is the first elements of the pairs of another one, or the second ones."""
     node = value.node
-    if not _is(node, "Slice", "Split") or node.inputs[0] != whole:
+    if not node.is_operator("Slice", "Split") or node.inputs[0] != whole:
         return False
-    if _is(node, "Split"):
+    if node.is_operator("Split"):
         return value.index == place
     return (node.attributes["starts"] != (0,)) == bool(place)
-
-
-def _is(node: Node, *names: str) -> bool:
-    return isinstance(node.op, Operator) and node.op.name in names

@@ -126,6 +126,10 @@ class Node:
         """What its operator is for, see `Operator.role`; empty for leaves and what is opaque."""
         return self.op.role if isinstance(self.op, Operator) else ""
 
+    def is_operator(self, *names: str) -> bool:
+        """Whether its operator is one of the registry's, by one of these names."""
+        return isinstance(self.op, Operator) and self.op.name in names
+
     @property
     def codes(self) -> tuple[str, ...]:
         """The types of codes of quantized numbers among its inputs, by which kernels differ."""

@@ -47,7 +47,7 @@ class Codes:
 
     def units(self, graph: Graph, results: Collection[Value] = ()) -> Units:
         """The operators of a graph that are computed on codes; `results` are read elsewhere."""
-        ends = [node for node in graph.nodes if _is(node, TO_CODES)]
+        ends = [node for node in graph.nodes if node.is_operator(TO_CODES)]
         if not ends:
             return NONE
         readers = graph.users
@@ -66,7 +66,7 @@ class Codes:
             elif types == {UNSIGNED, WEIGHTS}:
                 cut_off += 1
         for node in graph.nodes:
-            if _is(node, FROM_CODES) and node.outputs[0] not in kept:
+            if node.is_operator(FROM_CODES) and node.outputs[0] not in kept:
                 read = readers.get(node.outputs[0], ())
                 if read and all(reader in fused for reader in read):
                     absorbed.add(node)
@@ -80,7 +80,7 @@ class Codes:
         """
         found: list[frozenset[Node]] = []
         for end in graph.nodes:
-            if not _is(end, TO_CODES):
+            if not end.is_operator(TO_CODES):
                 continue
             node = end.inputs[0].node
             read = self._read(node)
@@ -117,7 +117,7 @@ class Codes:
         read = self._read(node)
         if not read:
             return frozenset()
-        codes = [value.node.inputs[0] for value in read if _is(value.node, FROM_CODES)]
+        codes = [value.node.inputs[0] for value in read if value.node.is_operator(FROM_CODES)]
         types = {served(code, readers) for code in codes if not _is_known(code)}
         if len(codes) < len(read):
             types.add(WEIGHTS)  # in a form that is not described
@@ -136,21 +136,18 @@ def served(codes: Value, readers: Mapping[Value, Sequence[Node]]) -> str:
     read = readers.get(codes, ())
     if codes.is_leaf or not read:
         return UNSIGNED
-    once = len(read) == 1 and _is(read[0], FROM_CODES)
+    once = len(read) == 1 and read[0].is_operator(FROM_CODES)
     alone = once and len(readers.get(read[0].outputs[0], ())) <= 1
     return UNSIGNED if alone else SIGNED
 
 
 def _is_known(codes: Value) -> bool:
     """Whether codes are constants, or made of constants, which the runtime computes once."""
-    return codes.is_constant or (_is(codes.node, TO_CODES) and codes.node.inputs[0].is_constant)
+    node = codes.node
+    return codes.is_constant or (node.is_operator(TO_CODES) and node.inputs[0].is_constant)
 
 
 def _is_converted(value: Value) -> bool:
     """Whether a value is converted from codes, if only in a form that is not described."""
-    op = value.node.op
-    return _is(value.node, FROM_CODES) or (isinstance(op, Opaque) and op.op_type == FROM_CODES)
-
-
-def _is(node: Node, name: str) -> bool:
-    return operator_name(node) == name
+    node, op = value.node, value.node.op
+    return node.is_operator(FROM_CODES) or (isinstance(op, Opaque) and op.op_type == FROM_CODES)

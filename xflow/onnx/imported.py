@@ -41,13 +41,11 @@ class Imported:
 
     def constants(self, value: Value) -> Array | None:
         """The data of a constant leaf; None for any other value."""
-        tensor = self.tensor(value)
-        return None if tensor is None else tensor.numpy()
+        return constant_data(self._tensors, value)
 
     def tensor(self, value: Value) -> ir.TensorProtocol | None:
         """The tensor behind a constant leaf; None for any other value."""
-        op = value.node.op
-        return self._tensors.get(op.key) if isinstance(op, Leaf) and op.constant else None
+        return _tensor_of(self._tensors, value)
 
     def sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
         """What the size symbols are when the inputs have these shapes, as far as that is known."""
@@ -61,6 +59,17 @@ class Imported:
                 if isinstance(number, int):
                     _solve(size, number, sizes)
         return sizes
+
+
+def constant_data(tensors: Mapping[str, ir.TensorProtocol], value: Value) -> Array | None:
+    """The data of a constant leaf, of which the tensor has its key; None for any other value."""
+    tensor = _tensor_of(tensors, value)
+    return None if tensor is None else tensor.numpy()
+
+
+def _tensor_of(tensors: Mapping[str, ir.TensorProtocol], value: Value) -> ir.TensorProtocol | None:
+    op = value.node.op
+    return tensors.get(op.key) if isinstance(op, Leaf) and op.constant else None
 
 
 def _solve(size: Size, number: int, sizes: dict[str, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import onnx_ir as ir
@@ -17,11 +18,11 @@ from xflow.core.errors import ModelError, ShapeError
 from xflow.core.graph import Graph
 from xflow.core.intervals import Range
 from xflow.core.node import Leaf, MayBe, Node, Opaque, TensorType, Value, apply, leaf, opaque
-from xflow.core.registry import CONTRIB, Array, Need, OnnxCall, Shape
+from xflow.core.registry import CONTRIB, Need, OnnxCall, Shape
 from xflow.core.size import Expr, Size, TooLargeSize, free_symbols, product
 from xflow.core.sorts import INT, sort_of
 from xflow.onnx.freeze import listed, overridable
-from xflow.onnx.imported import Imported
+from xflow.onnx.imported import Imported, constant_data
 from xflow.onnx.inner_tests import tests_inside
 from xflow.onnx.known_integers import SMALL, KnownIntegers
 from xflow.onnx.nodes import (
@@ -193,7 +194,7 @@ class _Importer:
         """Whether a size that is taken for known may be another where the model runs."""
         self.stretched: dict[ir.Value, Sequence[Shape]] = {}
         """The shapes of what is stretched to one, by what is made of them."""
-        self.ranges = Ranges(self.data, Assumption.NONE)
+        self.ranges = Ranges(partial(constant_data, self.tensors), Assumption.NONE)
 
     def run(self) -> Imported:
         graph = self.model.graph
@@ -263,12 +264,6 @@ class _Importer:
     def put(self, source: ir.Value, value: Value) -> None:
         self.values[source] = value
         self.origin.setdefault(value, source)
-
-    def data(self, value: Value) -> Array | None:
-        """The data of a constant leaf; None for any other value."""
-        op = value.node.op
-        tensor = self.tensors.get(op.key) if isinstance(op, Leaf) and op.constant else None
-        return None if tensor is None else tensor.numpy()
 
     def type(self, value: ir.Value) -> TensorType:
         inferred = self.inferred.get(value.name or "")

@@ -31,13 +31,13 @@ from xflow.rewriting.numerics import Hazard
 from xflow.search.context import DEFAULTS, Context
 from xflow.search.policy import POLICY
 from xflow.search.states import (
-    BlockWay,
+    KnownWay,
     Signature,
     State,
     Way,
     cheapest,
     choice,
-    in_common,
+    nearest,
     operators_in,
 )
 from xflow.search.steps import Candidate, Step, Steps, replaced
@@ -78,7 +78,7 @@ class Explorer:
         outside: Sequence[Observed] = (),
         careful: Hazard = Hazard.NONE,
         ways: Sequence[Way] = (),
-        of_blocks: Sequence[BlockWay] = (),
+        of_blocks: Sequence[KnownWay] = (),
     ) -> None:
         self.steps = Steps(
             rules,
@@ -255,20 +255,13 @@ class Explorer:
         blocks = [set(block) for block in sorted(self.blocks, key=len, reverse=True)]
         while blocks:
             block = blocks.pop(0)
-            reached = [self._out_of(state, block, way, limits) for way in self._ways_of(block)]
+            ways = nearest(operators_in(block), self.of_blocks, self.policy)
+            reached = [self._out_of(state, block, way, limits) for way in ways]
             best = min(reached, key=lambda each: each[0].cost, default=None)
             if best is not None and best[0].cost < state.cost:
                 state, moved = best
                 blocks = [{moved.get(node, node) for node in each} for each in blocks]
                 yield state
-
-    def _ways_of(self, block: set[Node]) -> list[Way]:
-        """The ways from the blocks that are most like one, if any are."""
-        mine = operators_in(block)
-        near = [(in_common(mine, each.operators), each.way) for each in self.of_blocks]
-        near = [each for each in near if each[0] >= self.policy.in_common]
-        near.sort(key=lambda each: -each[0])
-        return [way for _, way in near[: self.policy.ways]]
 
     def _out_of(
         self, start: State, block: set[Node], way: Way, limits: Limits

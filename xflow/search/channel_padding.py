@@ -242,7 +242,7 @@ class _Draft:
         if step.rule not in path:
             path = (*path, step.rule)
         self.state = State(graph, self.state.cost, path, origin=(self.state, step))
-        made = {node for node in step.made if not node.constant and _is(node, PART, JOIN)}
+        made = {node for node in step.made if not node.constant and node.is_operator(PART, JOIN)}
         self.own = {moved.get(node, node) for node in self.own} | made
         for old, new in zip(step.before, step.after, strict=True):
             moved.setdefault(old.node, new.node)
@@ -273,16 +273,16 @@ class _Draft:
         """Whether a step moves parts of the wave's own towards the results, or takes them up."""
         old, new = step.before[0].node, step.after[0].node
         before, after = _counts(step.match.nodes), _counts(step.made)
-        if not self.is_own(step) or _is(old, PART):
+        if not self.is_own(step) or old.is_operator(PART):
             return False
         if before[PART]:
             same = {**before, PART: 0} == {**after, PART: 0}
-            return same and after[PART] == _is(new, PART)
+            return same and after[PART] == new.is_operator(PART)
         if not before[JOIN]:
             return False
         if before.keys() > {JOIN}:
             parts = any(map(self.has_parts, old.inputs))
-            return before[JOIN] == after[JOIN] == 1 and _is(new, JOIN) and parts
+            return before[JOIN] == after[JOIN] == 1 and new.is_operator(JOIN) and parts
         return self.turns(old, new, before[JOIN], after[JOIN])
 
     def turns(self, old: Node, new: Node, before: int, after: int) -> bool:
@@ -304,7 +304,7 @@ class _Draft:
 
     def is_part(self, value: Value) -> bool:
         """Whether a value is a part of the wave's own."""
-        return value.node in self.own and _is(value.node, PART)
+        return value.node in self.own and value.node.is_operator(PART)
 
     def has_parts(self, value: Value) -> bool:
         """Whether a value is a part, or a concatenation, of the wave's own, that has some."""
@@ -320,7 +320,8 @@ class _Draft:
 
     def is_own(self, step: Step) -> bool:
         """Whether all parts and concatenations in a step are the wave's own."""
-        met = {node for node in step.match.nodes if not node.constant and _is(node, PART, JOIN)}
+        computed = (node for node in step.match.nodes if not node.constant)
+        met = {node for node in computed if node.is_operator(PART, JOIN)}
         return bool(met) and met <= self.own
 
     def unfolds(self, step: Step) -> bool:
@@ -354,7 +355,7 @@ class _Draft:
         """Whether a step undoes an opening that no other step has used."""
         old = step.before[0].node
         return (
-            _is(old, PART)
+            old.is_operator(PART)
             and self.is_own(step)
             and len(self.state.graph.users.get(old.inputs[0], ())) == 1
             and _counts(step.match.nodes) == _counts(step.made) + Counter([PART])
@@ -373,7 +374,7 @@ def _connected(graph: Graph) -> list[list[Node]]:
         if node.constant or node.role == "convolution":
             continue
         found = [made_of[value.node] for value in node.inputs if value.node in made_of]
-        if _is(node, JOIN):
+        if node.is_operator(JOIN):
             groups[node] = [node]
             found.append(node)
         if not found:
@@ -390,7 +391,7 @@ def _opens(step: Step) -> bool:
     """Whether a step makes of an operator the first part of one with more channels."""
     return (
         step.fills
-        and _is(step.after[0].node, PART)
+        and step.after[0].node.is_operator(PART)
         and _counts(step.made) == _counts(step.match.nodes) + Counter([PART])
     )
 
@@ -399,10 +400,6 @@ def _width(step: Step) -> int:
     channels = step.before[0].shape[1]
     assert isinstance(channels, int)
     return channels
-
-
-def _is(node: Node, *names: str) -> bool:
-    return isinstance(node.op, Operator) and node.op.name in names
 
 
 def _counts(nodes: Iterable[Node]) -> Counter[str]:

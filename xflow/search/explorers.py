@@ -30,7 +30,7 @@ from xflow.search.context import Context
 from xflow.search.policy import Policy
 from xflow.search.processes import SearchProcesses, rules_here
 from xflow.search.region import Region
-from xflow.search.states import BlockWay, State, Way
+from xflow.search.states import KnownWay, State, Way
 
 LOOKS_S = 0.2
 """Seconds between two looks at whether to stop, while other processes explore."""
@@ -88,7 +88,7 @@ class Explorers:
         work: float | None = None,
         effort: int = 1,
         ways: Sequence[Sequence[Way]] = (),
-        of_blocks: Sequence[BlockWay] = (),
+        of_blocks: Sequence[KnownWay] = (),
     ) -> Iterator[tuple[int, Exploration]]:
         """The results of regions, each with the region's number, in the order of completion.
 
@@ -222,7 +222,7 @@ class Known(NamedTuple):
     """The ways that are known before a region is explored: of regions like it, and of blocks."""
 
     like: Sequence[Way] = ()
-    of_blocks: Sequence[BlockWay] = ()
+    of_blocks: Sequence[KnownWay] = ()
 
 
 class Share(NamedTuple):

@@ -12,6 +12,7 @@ from xflow.core.graph import Graph
 from xflow.core.node import Node
 from xflow.core.registry import Operator
 from xflow.rewriting.derivation import Application, application
+from xflow.search.policy import Policy
 from xflow.search.steps import Step
 
 Signature: TypeAlias = frozenset[tuple[object, int]]
@@ -21,8 +22,8 @@ Way: TypeAlias = tuple[str, ...]
 """The names of rules, one after the other, that led from a form of a region to a better one."""
 
 
-class BlockWay(NamedTuple):
-    """A way from a block by itself to a better form, and the operators of the block, counted."""
+class KnownWay(NamedTuple):
+    """A way to a better form, and the operators of what it led from, counted."""
 
     operators: Counter[str]
     way: Way
@@ -117,6 +118,14 @@ def in_common(one: Counter[str], other: Counter[str]) -> float:
     shared = sum(min(count, other[name]) for name, count in one.items())
     every = one.total() + other.total() - shared
     return shared / every if every else 1.0
+
+
+def nearest(mine: Counter[str], known: Iterable[KnownWay], policy: Policy) -> list[Way]:
+    """The ways from what is most like something with these operators, if it is like enough."""
+    near = [(in_common(mine, each.operators), each.way) for each in known]
+    near = [each for each in near if each[0] >= policy.in_common]
+    near.sort(key=lambda each: -each[0])
+    return [way for _, way in near[: policy.ways]]
 
 
 def cheapest(states: Iterable[State]) -> State:

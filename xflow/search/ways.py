@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 from xflow.search.explorers import Exploration
 from xflow.search.policy import Policy
 from xflow.search.region import Region
-from xflow.search.states import BlockWay, Way, cheapest, in_common, operators_in
+from xflow.search.states import KnownWay, Way, cheapest, in_common, nearest, operators_in
 
 K = TypeVar("K")
 Operators: TypeAlias = Counter[str]
@@ -44,11 +44,7 @@ class Ways:
 
     def to(self, region: Region) -> Sequence[Way]:
         """The ways from the regions that are most like this one, if any are."""
-        mine = operators_in(region.graph.nodes)
-        near = [(in_common(mine, theirs), way) for way, theirs in self._found.items()]
-        near = [each for each in near if each[0] >= self._policy.in_common]
-        near.sort(key=lambda each: -each[0])
-        return [way for _, way in near[: self._policy.ways]]
+        return nearest(operators_in(region.graph.nodes), _known(self._found), self._policy)
 
     def note_block(self, block: Region, found: Exploration, *, is_operator: bool) -> None:
         """Note the way to the cheapest form of a block that was searched by itself.
@@ -63,9 +59,9 @@ class Ways:
             self._of_blocks.setdefault(way, operators_in(block.graph.nodes))
 
     @property
-    def of_blocks(self) -> tuple[BlockWay, ...]:
+    def of_blocks(self) -> tuple[KnownWay, ...]:
         """The ways from all blocks that were searched by themselves."""
-        return tuple(BlockWay(operators, way) for way, operators in self._of_blocks.items())
+        return tuple(_known(self._of_blocks))
 
     def new_blocks(self, blocks: Iterable[Region]) -> list[Region]:
         """Those that are to be searched: of several with the same operators the first.
@@ -89,3 +85,7 @@ class Ways:
             if all(in_common(mine, theirs) < self._policy.in_common for theirs in chosen.values()):
                 chosen[key] = mine
         return [key for key in regions if key in chosen]
+
+
+def _known(found: Mapping[Way, Operators]) -> Iterable[KnownWay]:
+    return (KnownWay(operators, way) for way, operators in found.items())

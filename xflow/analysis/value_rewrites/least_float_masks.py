@@ -78,20 +78,17 @@ def deviates(op: Operator, inputs: Sequence[Value], ranges: Ranges) -> bool:
 
     Rows of -inf alone do not count: there the definition says nothing.
     """
-    for mask in _masks(op, inputs):
-        largest = LARGEST.get(mask.type.dtype)
-        if largest is None:
-            continue
-        data = ranges.data(mask)
-        if data is None:
-            known = ranges.of(mask)
-            if known.low <= -largest:
-                return True
-        else:
-            covered = np.all(data <= -largest, axis=-1) & np.any(np.isfinite(data), axis=-1)
-            if np.any(covered):
-                return True
-    return False
+    masks = (mask for mask in _masks(op, inputs) if mask.type.dtype in LARGEST)
+    return any(_may_be_covered_by_least(mask, ranges) for mask in masks)
+
+
+def _may_be_covered_by_least(mask: Value, ranges: Ranges) -> bool:
+    """`may_cover`, but for rows of -inf alone."""
+    largest, data = LARGEST[mask.type.dtype], ranges.data(mask)
+    if data is None:
+        return ranges.of(mask).low <= -largest
+    covered = data[np.all(data <= -largest, axis=-1)]
+    return bool(np.any(np.isfinite(covered)))
 
 
 def count(graph: Graph) -> int:

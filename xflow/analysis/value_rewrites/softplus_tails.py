@@ -33,12 +33,12 @@ ABOVE = {"Greater": 0, "GreaterOrEqual": 0, "Less": 1, "LessOrEqual": 1}
 def tails(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Such choices, the Softplus that each of them equals, and the name of the fact."""
     for node in graph.nodes:
-        if not _is(node, "Where") or node.constant:
+        if not node.is_operator("Where") or node.constant:
             continue
         condition, *sides = node.inputs
         for place, (kept, smooth) in enumerate((sides, sides[::-1])):
             if (
-                _is(smooth.node, "Softplus")
+                smooth.node.is_operator("Softplus")
                 and smooth.node.inputs == (kept,)
                 and smooth.type == node.types[0]
                 and _is_beyond(condition.node, kept, place, ranges)
@@ -63,7 +63,3 @@ def _is_beyond(comparison: Node, argument: Value, place: int, ranges: Ranges) ->
         return False
     least = float(np.min(data.astype(np.float64)))  # NaN where one of them is
     return least > 0 and math.exp(-least) * ROOM < float(limits(dtype).eps)
-
-
-def _is(node: Node, name: str) -> bool:
-    return isinstance(node.op, Operator) and node.op.name == name
