@@ -110,9 +110,8 @@ def replayed(
     graph = imported.graph
     try:
         for items in log.rounds:
-            after = again.round(graph, items)
-            assumed.update(again.weakest(graph, items))
-            graph = after
+            graph, weakest = again.weakest(graph, items)
+            assumed.update(weakest)
         made = export_model(imported, graph, log.target_opset, log.size_threshold, outside=around)
         return Replayed(imported, made, assumed)
     except Unfounded as error:

@@ -164,9 +164,9 @@ def record(
     )
     graph = imported.graph
     for items, written in zip(again.rounds, log["rounds"], strict=True):
-        for least, item in zip(made_again.weakest(graph, items), written, strict=True):
+        graph, weakest = made_again.weakest(graph, items)
+        for least, item in zip(weakest, written, strict=True):
             item["assume"] = least.option
-        graph = made_again.round(graph, items)
     if graph.outputs != apply_replacements(imported.graph, replacements).outputs:
         raise Unfounded("the last rewrite", "repeating all of them leads to another model")
     return log

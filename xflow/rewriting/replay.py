@@ -58,6 +58,8 @@ class Rewrite:
     fact: str = ""
 
 
+_Exchange = tuple[tuple[Value, ...], tuple[Value, ...]]
+"""What a rewrite replaces, and by what."""
 Round = Sequence[Rewrite]
 """Rewrites that all refer to one graph, and are made at once."""
 
@@ -113,13 +115,50 @@ class Replay:
 
     def round(self, graph: Graph, items: Round) -> Graph:
         """What one round of rewrites makes of `graph`. Raises Unfounded."""
-        mapping: dict[Value, Value] = {}
         surroundings = self._surroundings(graph, self._assumption)
+        made = [_made(surroundings, item, self._next()) for item in items]
+        return self._applied(graph, made)
+
+    def weakest(self, graph: Graph, items: Round) -> tuple[Graph, tuple[Assumption, ...]]:
+        """What one round makes of `graph`, and the least to take for granted for each rewrite.
+
+        Raises Unfounded.
+        """
+        levels = sorted(self._ranges)
+        surroundings = {level: self._surroundings(graph, level) for level in levels}
+        made: list[_Exchange] = []
+        weakest: list[Assumption] = []
         for item in items:
-            self._made += 1
-            where = f"rewrite {self._made}"
-            before, after = _made(surroundings, item, where)
+            where = self._next()
+            found: dict[Assumption, _Exchange] = {}
+            for level in levels:
+                try:
+                    found[level] = _made(surroundings[level], item, where)
+                except Unfounded:
+                    if level == self._assumption:
+                        raise
+                else:
+                    break
+            least, exchange = found.popitem()
+            if item.fact and least < self._assumption:  # by which less may be done where more holds
+                whole = _made(surroundings[self._assumption], item, where)
+                if whole != exchange:
+                    least, exchange = self._assumption, whole
+            made.append(exchange)
+            weakest.append(least)
+        return self._applied(graph, made), tuple(weakest)
+
+    def _next(self) -> str:
+        """Which rewrite is the next one, in words."""
+        self._made += 1
+        return f"rewrite {self._made}"
+
+    def _applied(self, graph: Graph, made: Sequence[_Exchange]) -> Graph:
+        """`graph` after the last rewrites, all of one round. Raises Unfounded."""
+        mapping: dict[Value, Value] = {}
+        for number, (before, after) in enumerate(made, self._made - len(made) + 1):
             if not mapping.keys().isdisjoint(before):
+                where = f"rewrite {number}"
                 raise Unfounded(where, "it replaces what another one of its round does")
             mapping.update(zip(before, after, strict=True))
         try:
@@ -127,39 +166,18 @@ class Replay:
         except ShapeError as error:
             raise Unfounded(f"the round up to rewrite {self._made}", str(error)) from None
 
-    def weakest(self, graph: Graph, items: Round) -> tuple[Assumption, ...]:
-        """The least that has to be taken for granted for each rewrite of a round in `graph`."""
-        levels = [level for level in Assumption if level < self._assumption]
-        surroundings = {level: self._surroundings(graph, level) for level in levels}
-
-        def is_founded(item: Rewrite, level: Assumption) -> bool:
-            try:
-                _made(surroundings[level], item, "")
-            except Unfounded:
-                return False
-            return True
-
-        return tuple(
-            next((level for level in levels if is_founded(item, level)), self._assumption)
-            for item in items
-        )
-
     def _surroundings(self, graph: Graph, level: Assumption) -> Surroundings:
         return Surroundings(graph, self._ranges[level], self._outside, self._rules, self._folder)
 
 
-def _made(
-    surroundings: Surroundings, item: Rewrite, where: str
-) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def _made(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:
     """What a rewrite replaces, and by what. Raises Unfounded."""
     if item.fact and item.steps is None:
         return _by_fact(surroundings, item, where)
     return _rewritten(surroundings, item, where)
 
 
-def _by_fact(
-    surroundings: Surroundings, item: Rewrite, where: str
-) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def _by_fact(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:
     """What a fact about values replaces in a graph, and by what."""
     try:
         before = tuple(value_at(surroundings.graph, place) for place in item.before)
@@ -213,9 +231,7 @@ class Surroundings:
         )
 
 
-def _rewritten(
-    surroundings: Surroundings, item: Rewrite, where: str
-) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def _rewritten(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:
     """What a rewrite replaces in a graph, and by what."""
     graph, ranges = surroundings.graph, surroundings.ranges
     if item.steps is None:
