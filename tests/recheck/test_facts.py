@@ -16,9 +16,9 @@ from graphs import call
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites.basis import fault
 from xflow.analysis.value_rewrites.covered_rows import FACT as COVERED
-from xflow.analysis.value_rewrites.equal_halves import FACT as HALVES
 from xflow.analysis.value_rewrites.masked_scores import FACT as LOST
 from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.analysis.value_rewrites.repeated_angles import HALVES, NEIGHBOURS
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf
@@ -284,12 +284,13 @@ def rotated(table: Array) -> tuple[Value, Facts, Ranges]:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 5, 4), (1, 5, 4)])
-def test_halves_that_differ_in_one_bit_are_not_equal(shape: tuple[int, ...]) -> None:
-    half = np.random.default_rng(0).standard_normal((*shape[:-1], 2)).astype(np.float32)
-    table = np.concatenate([half, half], axis=-1)
+@pytest.mark.parametrize("fact", [HALVES, NEIGHBOURS])
+def test_angles_that_differ_in_one_bit_are_not_equal(fact: str, shape: tuple[int, ...]) -> None:
+    angles = np.random.default_rng(0).standard_normal((*shape[:-1], 2)).astype(np.float32)
+    table = np.tile(angles, 2) if fact == HALVES else np.repeat(angles, 2, axis=-1)
     value, facts, ranges = rotated(table)
     ((before, after, name),) = decided(Graph((value,)), ranges)
-    assert (before, name) == (value, HALVES)
+    assert (before, name) == (value, fact)
     assert not fault(facts, name, before, after)
     other = table.copy()
     other[..., 3, 3] = np.nextafter(other[..., 3, 3], np.float32(9))

@@ -14,7 +14,8 @@ from longer import first
 from recognition import searched
 from spellings import rules_over
 
-from xflow.analysis.value_rewrites.equal_halves import repeated
+from xflow.analysis.ranges import Ranges
+from xflow.analysis.value_rewrites.repeated_angles import repeated
 from xflow.core.graph import Graph
 from xflow.core.registry import Operator
 from xflow.onnx.imported import Imported
@@ -25,6 +26,7 @@ CONCERNED = {
     *("MatMul", "Softmax", "Attention", "Add", "Mul", "Scalar", "Expand"),
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Neg"),
     "RotaryEmbedding",
+    "InterleavedRotaryEmbedding",
 }
 """The operators of the graphs below."""
 
@@ -142,6 +144,35 @@ def test_a_rotation_by_other_angles_in_each_half_is_no_rotary_embedding() -> Non
     cos, sin = tables(repeats=False)
     source = imported(ROTATED, cos=cos, sin=sin)
     assert not list(repeated(source.graph, source.constants))
+
+
+def test_tables_that_are_computed_from_constants_are_told_by_their_halves() -> None:
+    angles = np.tile(np.outer(np.arange(16), 0.5 ** np.arange(16)), 2).astype(np.float32)
+    text = ROTATED.replace(" cos,", " angles,").replace(", float[1, 1, 16, 32] sin", "")
+    text = text.replace("{\n    r =", "{\n    cos = Cos(angles) sin = Sin(angles) r =")
+    assert computed(optimized(imported(text, angles=angles[None, None]))) == {"RotaryEmbedding": 1}
+
+
+NEIGHBOURS = """<ir_version: 10, opset_import: ["" : 20]>
+g (float[2, 4, 16, 32] x, float[1, 1, 16, 16] cos, float[1, 1, 16, 16] sin)
+  => (float[2, 4, 16, 32] y)
+<int64[1] i0 = {0}, int64[1] i1 = {1}, int64[1] i2 = {2}, int64[1] i3 = {3}, int64[1] end = {32},
+ int64[1] last = {4}, int64[4] table = {1, 1, 16, 32}, int64[4] whole = {2, 4, 16, 32}> {
+    c = Unsqueeze(cos, last) cc = Concat<axis = -1>(c, c) cosines = Reshape(cc, table)
+    s = Unsqueeze(sin, last) ss = Concat<axis = -1>(s, s) sines = Reshape(ss, table)
+    a = Slice(x, i0, end, i3, i2) b = Slice(x, i1, end, i3, i2) n = Neg(b)
+    left = Unsqueeze(n, last) right = Unsqueeze(a, last) pairs = Concat<axis = -1>(left, right)
+    turned = Reshape(pairs, whole) kept = Mul(x, cosines) moved = Mul(turned, sines)
+    y = Add(kept, moved)
+}"""
+
+
+def test_tables_of_which_neighbours_are_equal_turn_neighbours() -> None:
+    angles = np.outer(np.arange(16), 0.5 ** np.arange(16))[None, None].astype(np.float32)
+    source = imported(NEIGHBOURS, cos=np.cos(angles), sin=np.sin(angles))
+    found = list(repeated(source.graph, Ranges(source.constants).data))
+    assert [name for *_, name in found] == ["neighbours-are-equal"] * 2
+    assert computed(optimized(source)) == {"InterleavedRotaryEmbedding": 1}
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 16, 32), (1, 16, 32), (16, 32)])

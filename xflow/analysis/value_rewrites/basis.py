@@ -8,10 +8,10 @@ from enum import Enum
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.value_rewrites import (
     covered_rows,
-    equal_halves,
     least_float_masks,
     masked_scores,
     nan_tests,
+    repeated_angles,
     softplus_tails,
 )
 from xflow.analysis.value_rewrites.nan_tests import decided
@@ -36,7 +36,7 @@ class Basis(Enum):
 
 _SENTENCES = {
     Basis.RULE: "rules, each proved for all sizes",
-    Basis.CONSTANT_DATA: "the data of a constant: both halves of a table are equal",
+    Basis.CONSTANT_DATA: "the data of a constant: a table holds each angle twice",
     Basis.RANGES: "interval analysis: a test that no element can pass is false, or a mask tells "
     "which rows of it are covered",
     Basis.FLOATING_POINT: "floating point: a score is lost beside the number that masks it, an "
@@ -44,7 +44,8 @@ _SENTENCES = {
 }
 
 BASES: Mapping[str, Basis] = {
-    equal_halves.FACT: Basis.CONSTANT_DATA,
+    repeated_angles.HALVES: Basis.CONSTANT_DATA,
+    repeated_angles.NEIGHBOURS: Basis.CONSTANT_DATA,
     masked_scores.FACT: Basis.FLOATING_POINT,
     softplus_tails.FACT: Basis.FLOATING_POINT,
     covered_rows.FACT: Basis.RANGES,

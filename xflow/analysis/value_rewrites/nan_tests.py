@@ -18,8 +18,8 @@ from fractions import Fraction
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.reach import Reach
 from xflow.analysis.value_rewrites.covered_rows import uncovered
-from xflow.analysis.value_rewrites.equal_halves import repeated
 from xflow.analysis.value_rewrites.masked_scores import absorbed
+from xflow.analysis.value_rewrites.repeated_angles import repeated
 from xflow.analysis.value_rewrites.softplus_tails import tails
 from xflow.core.assumptions import Assumption
 from xflow.core.errors import ShapeError
@@ -40,12 +40,12 @@ that is true."""
 def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Values of `graph`, equal values by a fact, and the name of the fact.
 
-    They read a test that is false, or that a mask decides, a constant with equal halves, scores
-    lost beside a mask, or an exponential lost beside 1, see the other modules of
+    They read a test that is false, or that a mask decides, a table that holds each angle
+    twice, scores lost beside a mask, or an exponential lost beside 1, see the other modules of
     `xflow.analysis.value_rewrites`.
     """
     strict = Ranges(ranges.constants, Assumption.NONE)
-    yield from repeated(graph, ranges.constants)
+    yield from repeated(graph, strict.data)
     yield from absorbed(graph, strict)
     yield from tails(graph, strict)
     reach = Reach(ranges.constants)
