@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,10 @@ from xflow.core.node import complete_attributes
 from xflow.core.registry import Attributes, Example, Need, Operator, RealSymbol, Shape
 from xflow.core.size import Size, substitute, symbol
 from xflow.core.size import evaluate as evaluate_size
-from xflow.core.spec import Element
+from xflow.core.spec import Element, If
 from xflow.onnx.importer import import_model
 from xflow.ops import operator, operators
+from xflow.ops.parts import MAX_IN_A_ROW
 from xflow.ops.shape import Movement
 from xflow.ops.window import Window
 
@@ -117,6 +118,19 @@ def check_shape(op: Operator, example: Example) -> None:
             map(tuple, shapes)
         )
         assert all(condition.substitute(values).decided for condition in need.conditions)
+
+
+def test_the_specification_of_a_long_concat_is_shallow() -> None:
+    concat = operator("Concat")
+    example = Example(tuple((1 + k % 3, 2) for k in range(40)), {"axis": 0})
+    check_specification(concat, example)
+    check_symbolic_specification(concat, example)
+    readers = [partial(Element, f"x{k}") for k in range(4_000)]
+    scalar = concat.at(readers, [(1,)] * 4_000, {"axis": 0}, 0, (symbol("i"),))
+    depth = 0
+    while isinstance(scalar, If):
+        scalar, depth = scalar.other, depth + 1
+    assert depth < 2 * MAX_IN_A_ROW
 
 
 @at_each_case

@@ -31,6 +31,10 @@ from xflow.core.size import Size, divide
 from xflow.core.spec import Index, Scalar, where
 from xflow.ops.shape import Movement, Understood
 
+MAX_IN_A_ROW = 16
+"""How many parts of a Concat are told apart one after the other; more are halved first, so that
+the depth of the specification stays logarithmic."""
+
 
 @register
 class Concat(Movement):
@@ -83,14 +87,16 @@ class Concat(Movement):
         along = axis(attributes, "axis", len(index))
         offsets = list(accumulate((s[along] for s in shapes), initial=0))
 
-        def part(number: int) -> Scalar:
-            here = index[along] - offsets[number]
-            element = inputs[number]((*index[:along], here, *index[along + 1 :]))
-            if number == len(inputs) - 1:
-                return element
-            return where((less(index[along], offsets[number + 1]),), element, part(number + 1))
+        def among(first: int, last: int) -> Scalar:
+            if last - first == 1:
+                here = index[along] - offsets[first]
+                return inputs[first]((*index[:along], here, *index[along + 1 :]))
+            few = last - first <= MAX_IN_A_ROW
+            middle = first + 1 if few else (first + last) // 2
+            condition = less(index[along], offsets[middle])
+            return where((condition,), among(first, middle), among(middle, last))
 
-        return part(0)
+        return among(0, len(inputs))
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         return [np.concatenate(arrays, axis=axis(attributes, "axis", arrays[0].ndim))]
