@@ -43,10 +43,9 @@ from xflow.core.node import complete_attributes
 from xflow.core.registry import Attributes, Example, Need, Operator, RealSymbol, Shape
 from xflow.core.size import Size, substitute, symbol
 from xflow.core.size import evaluate as evaluate_size
-from xflow.core.spec import Element, If
+from xflow.core.spec import MAX_IN_A_ROW, Element, If
 from xflow.onnx.importer import import_model
 from xflow.ops import operator, operators
-from xflow.ops.parts import MAX_IN_A_ROW
 from xflow.ops.shape import Movement
 from xflow.ops.window import Window
 
@@ -131,6 +130,14 @@ def test_the_specification_of_a_long_concat_is_shallow() -> None:
     while isinstance(scalar, If):
         scalar, depth = scalar.other, depth + 1
     assert depth < 2 * MAX_IN_A_ROW
+
+
+@pytest.mark.parametrize("name", ["Sum", "Mean"])
+def test_the_definition_of_a_long_sum_is_shallow(name: str) -> None:
+    total = operator(name)
+    check_specification(total, Example(tuple((1 + k % 2, 2) for k in range(40))))
+    readers = [partial(Element, f"x{k}") for k in range(2_000)]
+    assert repr(total.at(readers, [()] * 2_000, {}, 0, ())).count("Element") == 2_000
 
 
 @at_each_case

@@ -34,6 +34,10 @@ from xflow.core.size import evaluate as evaluate_size
 
 Index: TypeAlias = tuple[Size, ...]
 
+MAX_IN_A_ROW = 16
+"""How many inputs a specification goes through one after the other. More are halved first, so that
+its depth is logarithmic in their number."""
+
 
 class Scalar:
     """A real number that may depend on tensors, indices and sizes."""

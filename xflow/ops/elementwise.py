@@ -25,7 +25,7 @@ from xflow.core.registry import (
 )
 from xflow.core.size import Size, product
 from xflow.core.sorts import NUMBERS
-from xflow.core.spec import Index, Literal, Scalar, call, times
+from xflow.core.spec import MAX_IN_A_ROW, Index, Literal, Scalar, call, times
 
 BINARY_EXAMPLES = (
     Example(((2, 3), (2, 3))),
@@ -202,7 +202,11 @@ class Accumulation(Composite):
         return [broadcast(shapes, need)]
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        return (reduce(lambda total, x: made("Add", total, x), inputs),)
+        if len(inputs) <= MAX_IN_A_ROW:
+            return (reduce(lambda total, x: made("Add", total, x), inputs),)
+        middle = len(inputs) // 2
+        halves = inputs[:middle], inputs[middle:]
+        return (made("Add", *(Accumulation.define(self, half, {})[0] for half in halves)),)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         return [np.asarray(reduce(np.add, arrays))]

@@ -28,12 +28,8 @@ from xflow.core.registry import (
     require,
 )
 from xflow.core.size import Size, divide
-from xflow.core.spec import Index, Scalar, where
+from xflow.core.spec import MAX_IN_A_ROW, Index, Scalar, where
 from xflow.ops.shape import Movement, Understood
-
-MAX_IN_A_ROW = 16
-"""How many parts of a Concat are told apart one after the other; more are halved first, so that
-the depth of the specification stays logarithmic."""
 
 
 @register
