@@ -10,7 +10,7 @@ inputs. Anything else stands in the way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -81,8 +81,9 @@ def ceiling(imported: Imported, *, keep: bool = False, target: int | None = None
         return Ceiling(opset)
     newer = {op.since for op in operators() if not op.domain and opset < op.since}
     obstacle = ""
+    alone: dict[ir.Node, bytes] = {}
     for version in sorted(newer, reverse=True) if target is None else [target]:
-        obstacle = Raising(imported, version).obstacle()
+        obstacle = Raising(imported, version, alone).obstacle()
         if not obstacle:
             return Ceiling(version)
     return Ceiling(opset, obstacle)
@@ -103,6 +104,8 @@ class Raising:
 
     imported: Imported
     target: int
+    alone: dict[ir.Node, bytes] = field(default_factory=dict)
+    """Nodes as models of their own, see `_alone`, serialized: the same for every target."""
 
     @property
     def opset(self) -> int:
@@ -196,9 +199,11 @@ class Raising:
             self._written(node, self.opset), self._written(node, self.target)
         ):
             return False
-        data = _alone(node).SerializeToString(deterministic=True)
-        ask = _is_left_alone if len(data) <= KEPT_BYTES else _is_left_alone.__wrapped__
-        return ask(data, self.opset, self.target)
+        data = self.alone.get(node) or _alone(node).SerializeToString(deterministic=True)
+        if len(data) > KEPT_BYTES:
+            return _is_left_alone.__wrapped__(data, self.opset, self.target)
+        self.alone[node] = data
+        return _is_left_alone(data, self.opset, self.target)
 
     def _written(self, node: ir.Node, opset: int) -> OnnxCall | None:
         """How the registry writes a node that it understands."""
