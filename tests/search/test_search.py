@@ -797,7 +797,8 @@ def test_every_region_gets_its_share_of_the_time() -> None:
 
     explorers = Explorers(
         SearchProcesses(RULES, 2, pool=lambda *_, **__: nullcontext(Recording())),
-        *(Constants(no_constants), EstimatedCost(), DEFAULTS),
+        *(Constants(no_constants), EstimatedCost()),
+        replace(DEFAULTS, policy=replace(POLICY, worthwhile_s=0.0)),
     )
     list(explorers.explore(regions, [1.0] * len(regions), Deadline.after(100.0)))
     # Nothing takes any time here, so each has its part of all of it, and two go on at a time.

@@ -141,13 +141,27 @@ def test_whoever_measures_can_wait_until_they_have_read_their_rules() -> None:
         assert len(list(folder.glob(f"*{READY}"))) == 2
 
 
+class Hanging(Executor):
+    """One whose processes never come up."""
+
+    def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        return Future()
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_until_they_are_up_regions_are_explored_without_them(started: bool) -> None:
+    """As on a busy machine, where they may come up only when all is over."""
+    with SearchProcesses(RULES, 2, pool=lambda *_, **__: nullcontext(Hanging())) as processes:
+        if started:
+            processes.start()
+        result = search(
+            towers(), RULES, EstimatedCost(), deadline=Deadline.after(60.0), processes=processes
+        )
+        assert (processes.executor is not None) == started, "for so little there is no need"
+    assert len(result.replacements) == 2
+
+
 def test_nobody_waits_for_them_longer_than_there_is_time() -> None:
-    class Hanging(Executor):
-        """One whose processes never come up."""
-
-        def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
-            return Future()
-
     with SearchProcesses(RULES, 2, pool=lambda *_, **__: nullcontext(Hanging())) as processes:
         processes.start()
         limit = Deadline.after(0.05)

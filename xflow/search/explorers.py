@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -54,7 +55,8 @@ class Explorers:
     """Explores regions, the heaviest first, so that they get their share of the time.
 
     In several `processes` at once, if the cost is an estimate of a target, which every process can
-    make anew; they have the rules.
+    make anew; they have the rules. Until these are up, which takes long on a machine that is busy,
+    this process explores the lightest regions: of few operators, that may be all.
     """
 
     def __init__(
@@ -74,6 +76,10 @@ class Explorers:
         layout = None if cost.layouts is None else cost.layouts.target.layout
         self._shared = _Shared(self.index, context, layout, cost.measures)
         self._processes = processes
+        self._here_s = 0.0
+        """Seconds of the processor for which this process has explored."""
+        self._lost = False
+        """Whether processes were lost, and are not started again."""
         self._setting = b""
         """What other processes have to know of this search, pickled once."""
         if cost.layouts is not None:
@@ -107,13 +113,6 @@ class Explorers:
         def is_over() -> bool:
             return deadline.stopped or (work is not None and deadline.passed)
 
-        pool = self._started(len(regions), deadline)
-        if pool is None:
-            for number in order:
-                if is_over():
-                    return
-                yield number, self._here(regions[number], shares.of(number, 1), known[number])
-            return
         running: dict[Future[Any], tuple[int, Share]] = {}
         looks_s = None if deadline.stop is None else LOOKS_S
         while (order or running) and not deadline.stopped:
@@ -121,23 +120,24 @@ class Explorers:
                 if is_over():
                     order.clear()
                     break
-                number = order.pop(0)
-                is_there = self._processes.executor is pool
-                share = shares.of(number, self._processes.count if is_there else 1)
-                task = self._task(regions[number], share, known[number]) if is_there else None
-                if task is None:
+                pool = self._pool(len(order), deadline)
+                number = order.pop(-1 if pool is None else 0)
+                share = shares.of(number, 1 if pool is None else self._processes.count)
+                task = None if pool is None else self._task(regions[number], share, known[number])
+                if pool is None or task is None:
                     yield number, self._here(regions[number], share, known[number])
                     continue
                 try:
                     running[pool.submit(_explore_task, self._setting, task)] = number, share
                 except RuntimeError:  # it is broken: the rest is done in this process
-                    self._processes.close()
+                    self._lose_processes()
                     yield number, self._here(regions[number], share, known[number])
             done, _ = wait(running, looks_s, FIRST_COMPLETED)
             for future in done:
                 number, share = running.pop(future)
                 yield number, self._received(regions[number], future, share, known[number])
-        self._processes.settle(deadline)
+        if self._cost.measures:
+            self._processes.settle(deadline)
 
     def waves(self, region: Region, work: float, deadline: Deadline) -> Exploration:
         """The results of waves in a region, with so much `work` and until the deadline.
@@ -166,15 +166,28 @@ class Explorers:
             return partial(self._cost.layouts, uses=region.uses)
         return self._cost.estimate
 
-    def _started(self, regions: int, deadline: Deadline) -> Executor | None:
-        """The processes, if they are there or worth starting."""
+    def _pool(self, regions: int, deadline: Deadline) -> Executor | None:
+        """The processes, if they are up; they are started where that is worth it."""
         if self._cost.layouts is None:
             return None
-        if regions > 1 and deadline.left >= self._context.policy.worthwhile_s:
+        worthwhile_s = self._context.policy.worthwhile_s
+        if regions > 1 and min(self._here_s, deadline.left) >= worthwhile_s and not self._lost:
             self._processes.start()
-        return self._processes.executor
+        return self._processes.executor if self._processes.are_up else None
+
+    def _lose_processes(self) -> None:
+        """Do without processes from now on: something forbids them."""
+        self._processes.close()
+        self._lost = True
 
     def _here(self, region: Region, share: Share, known: Known) -> Exploration:
+        start = time.process_time()
+        try:
+            return self._explored_here(region, share, known)
+        finally:
+            self._here_s += time.process_time() - start
+
+    def _explored_here(self, region: Region, share: Share, known: Known) -> Exploration:
         return self._shared.explore(
             region.graph,
             self._estimate_of(region),
@@ -205,7 +218,7 @@ class Explorers:
             result: tuple[list[_Form], Exploration] = future.result()
             forms, found = result
         except BrokenProcessPool:  # and all that they had to do has failed by now
-            self._processes.close()
+            self._lose_processes()
             return self._here(region, share, known)
         except (OSError, MemoryError):
             return self._here(region, share, known)

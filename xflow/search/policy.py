@@ -103,8 +103,9 @@ class Policy:
     """The part of the budget that waves may take, see `xflow.search.channel_padding`."""
     processes: int = 8
     """Most processes that explore. Each holds the rules and what it has matched, some 200 MB."""
-    worthwhile_s: float = 5.0
-    """Seconds of exploring from which it pays to start processes, which takes two."""
+    worthwhile_s: float = 2.0
+    """Seconds of exploring after which processes are started, which takes as long; there is to be
+    at least as much time left."""
     idle_s: float = 60.0
     """Seconds without work after which a process ends: it stays if this process is killed.
     No less than the measurements between two passes take, or it has to read the rules again."""

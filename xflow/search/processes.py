@@ -92,6 +92,14 @@ class SearchProcesses:
         else:
             self.executor, self.folder = executor, folder
 
+    @property
+    def are_up(self) -> bool:
+        """Whether at least one of the processes has read its rules."""
+        if self.executor is None:
+            return False
+        # A process does no job before that.
+        return not self._coming or any(each.done() for each in self._coming)
+
     def settle(self, deadline: Deadline = NEVER) -> None:
         """Wait until no process reads rules: what is timed next would take longer beside that."""
         until = min(deadline, Deadline.after(SETTLING_S))
