@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,26 @@ def test_what_is_no_model_is_refused_in_one_sentence(kind: str, tmp_path: Path) 
         files.load_model(path)
     assert is_one_sentence(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (onnx.printer.to_text(small_model(1)).encode(), "format='onnxtxt'"),
+        (str(small_model(1)).encode(), "format='textproto'"),
+        (b'{\n "irVersion": "10", "graph": {}}', "format='json'"),
+        (b"\x20\0\0\0ORTM" + bytes(100), ".ort format"),
+        (b"\x1f\x8b\x08" + bytes(100), "decompress"),
+        (b"PK\x03\x04" + bytes(100), "export the network"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    ],
+)
+def test_other_formats_are_told(data: bytes, advice: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=re.escape(advice)) as caught:
+        files.load_model(path)
+    assert is_one_sentence(caught.value)
 
 
 def test_every_prefix_of_a_model_is_refused(tmp_path: Path) -> None:

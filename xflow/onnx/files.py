@@ -18,7 +18,7 @@ from xflow.core.atomic import replacing, unwinding_on_termination
 from xflow.core.errors import ModelError, OutputError
 from xflow.core.expressions import shortened
 from xflow.core.open_files import MAPPED, SPARE, allows_open_files
-from xflow.onnx import inference
+from xflow.onnx import inference, other_formats
 from xflow.onnx.checker import OWN_DOMAIN, check_message, check_model
 from xflow.onnx.external_data import (
     Externalized,
@@ -136,16 +136,23 @@ def _parse(path: Path) -> onnx.ModelProto:
     except Exception as error:  # the class of DecodeError depends on the protobuf in use
         if begins_like_a_model:
             raise ModelError("the model is truncated or damaged", where) from error
-        raise ModelError("this is not an ONNX model", where) from error
+        raise _no_model(data, where) from error
     # Protobuf accepts much that is no model: unknown fields are kept, missing ones forgiven.
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-        what = "the model is truncated: it has no graph"
-        raise ModelError(what if begins_like_a_model else "this is not an ONNX model", where)
+        if not begins_like_a_model:
+            raise _no_model(data, where)
+        raise ModelError("the model is truncated: it has no graph", where)
     if not proto.opset_import:
         raise ModelError("the model is truncated or damaged: it names no operator set", where)
     if not _is_text(proto):
         raise ModelError("the model is damaged: a name in it is no text", where)
     return proto
+
+
+def _no_model(data: bytes, where: str) -> ModelError:
+    """The error for a file that is no ONNX model, with what it is instead where that is known."""
+    what, do = other_formats.told(data)
+    return ModelError(f"this is not an ONNX model{what and f', but {what}'}", where, do)
 
 
 def _is_text(message: Message) -> bool:
