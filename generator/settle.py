@@ -81,18 +81,23 @@ def _of_something(rule: Rule) -> Proved | None:
 
     Others, such as that an input is positive, would make a rule of an accidental equality; that it
     has numbers alone is what the rule needs wherever it holds. That an input is not 0 makes none
-    where both sides compute the same, to the bit: they divide by it.
+    where both sides compute the same, to the bit: they divide by it. Nor does that of a number in
+    an attribute, of which both directions need it.
     """
     verdict = prove(rule, weaken=True)
     if not isinstance(verdict, Proved):
         return None
     facts = {text: fact_of(text, rule.value_names) for text in verdict.where}
     exact = verdict.exact == BITS
+    backwards = verdict.reverse or ()
 
     def suits(text: str, fact: Fact | None) -> bool:
         if fact is None:
             return NOT_EMPTY.fullmatch(text) is not None
-        return fact.relation not in SIGNS or (exact and fact.relation == NONZERO)
+        if fact.relation not in SIGNS:
+            return True
+        divides_both = fact.name in rule.names.reals and text in backwards
+        return fact.relation == NONZERO and (exact or divides_both)
 
     return verdict if all(suits(text, fact) for text, fact in facts.items()) else None
 

@@ -148,11 +148,15 @@ def _grouped(
 
 GROUPED = _grouped("grouped queries", "Attention", {SYMBOL: "s"}, scale=SYMBOL)
 
+CAPS = {SYMBOL: "s", OTHER_SYMBOL: "c"}
 CAPPED = Vocabulary(
     "attention with a softcap",
     (*HEADS_FIRST, MASKS[0], MASKS[3], MASKS[4], MASKS[6], *LINES[2:4]),
     (
+        numbers("scale", SYMBOL),
         numbers("cap", OTHER_SYMBOL),
+        applied("Mul", QUERY, "scale", "scaled query"),
+        applied("Mul", KEY, "scale", "scaled key"),
         Production("Transpose", (KEY,), "columns", FLIP),
         applied("MatMul", QUERY, "columns", "scores"),
         applied("Div", "scores", "cap", "quotients"),
@@ -169,17 +173,29 @@ CAPPED = Vocabulary(
             )
             for mask in ((), (MASK,), ("lines",))
         ),
+        *(
+            Production(
+                "CappedAttention",
+                (*heads, VALUE, *mask),
+                OUT,
+                choices(scale=[scale], softcap=[OTHER_SYMBOL]),
+            )
+            for heads, scale in (
+                ((QUERY, KEY), SYMBOL),
+                (("scaled query", KEY), Fraction(1)),
+                ((QUERY, "scaled key"), Fraction(1)),
+            )
+            for mask in ((), (MASK,))
+        ),
     ),
     (2,) * 9,
-    free=frozenset({"cap"}),
+    free=frozenset({"cap", "scale"}),
     roots=frozenset({OUT}),
     exact=False,
-    reals={OTHER_SYMBOL: "c"},
+    reals=CAPS,
     chain=True,
 )
-"""Scores that are bounded before the mask is added, as in Gemma 2. A scale stays with the queries:
-to move it into the operator takes a cap that is not 0, and the generator states no such rule."""
-CAPS = {SYMBOL: "s", OTHER_SYMBOL: "c"}
+"""Scores that are bounded before the mask is added, as in Gemma 2, and a scale of the queries."""
 GROUPED_CAPPED = _grouped(
     "grouped queries with a softcap", "CappedAttention", CAPS, scale=SYMBOL, softcap=OTHER_SYMBOL
 )

@@ -133,3 +133,19 @@ def test_that_inputs_have_numbers_is_no_accident_beside_that_there_are_some() ->
         " from Attention(q, k, Add(v, b), scale=1)\n to Add(Attention(q, k, v, scale=1), b)"
     )
     assert {"L >= 1", "finite(k)", "finite(q)"} == {*rule.where}
+
+
+def test_a_number_that_both_sides_divide_by_is_not_0() -> None:
+    """A softmax of what is no number is another one, so that neither side asks for it by itself."""
+    rule = settled(
+        " in x[n, m]\n param c:real\n from Softmax(Div(Mul(x, 2), Scalar(value=c)))\n"
+        " to Softmax(Mul(Div(x, Scalar(value=c)), 2))"
+    )
+    assert set(rule.where) == set(rule.reverse or ()) == {"c != 0", "finite(x)"}
+
+
+def test_that_a_number_is_not_0_makes_no_rule_of_an_accident() -> None:
+    (rule,) = parse_rules(
+        "rule candidate\n in x[n]\n param c:real\n from Mul(x, Abs(Sign(Scalar(value=c))))\n to x\n"
+    )
+    assert settle(rule, 0).fate is Fate.REFUTED

@@ -392,6 +392,15 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "Scalar(value=c))), Scalar(value=c)), a)), v)",
             "CappedAttention(q, k, v, a, scale=1, softcap=c)",
         ),
+        *(
+            (
+                attention.CAPPED,
+                "q[B, H, S, D] k[B, C, L, D] v[B, C, L, E] a[B, 1, S, L]",
+                f"CappedAttention({scaled}, v, a, scale=1, softcap=c)",
+                "CappedAttention(q, k, v, a, scale=s, softcap=c)",
+            )
+            for scaled in ("Mul(q, Scalar(value=s)), k", "q, Mul(k, Scalar(value=s))")
+        ),
         (
             batched_heads.ONE_HEAD,
             "q[N, S, D] c[N, D, L] g[N, S, L] v[N, L, E]",

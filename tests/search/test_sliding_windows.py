@@ -44,6 +44,14 @@ rule capped-attention
   to       CappedAttention(q, k, v, a, scale=1, softcap=c)
   where    a < inf, finite(k), finite(q)
   limits   a
+
+rule scaled-capped-attention
+  in       q[B, H, S, D] k[B, C, L, D] v[B, C, L, E] a[1, 1, S, L]
+  param    s:real c:real
+  from     CappedAttention(Mul(q, Scalar(value=s)), k, v, a, scale=1, softcap=c)
+  to       CappedAttention(q, k, v, a, scale=s, softcap=c)
+  where    c != 0, finite(a), finite(k), finite(q)
+  limits   a
 """
 """As the generator proves them."""
 
@@ -155,7 +163,7 @@ def test_a_softcap_before_the_mask_is_the_operators_own(window: str) -> None:
     rewritten = optimized(source)
     (attention,) = (node for node in rewritten.graph.node if node.op_type == "Attention")
     given = {each.name: onnx.helper.get_attribute_value(each) for each in attention.attribute}
-    assert (given["softcap"], given["scale"]) == (2, 1)
+    assert (given["softcap"], given["scale"]) == (2, 0.25)
     assert same(source, rewritten)
     assert not same(model(WINDOWS[window], CAPS["before the scale"]), rewritten)
 
